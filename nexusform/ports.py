@@ -186,8 +186,9 @@ class ResourceType(Struct, frozen=True):
     `read` for data sources: (arguments, context) -> what was read.
     `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
     derived rather than stored. `fill(arguments)` gives arguments that were left out where others say
-    them (a manifest's name). `fleet(attributes)` says what the object is to a fleet; arguments that
-    `check` refused are not asked about. `kind` is what the planner takes its objects for.
+    them (a manifest's name). `unpack(arguments, files)` gives arguments that stand in a file which another
+    one names, and what is wrong with it. `fleet(attributes)` says what the object is to a fleet; arguments
+    that `check` refused are not asked about. `kind` is what the planner takes its objects for.
     """
 
     name: str
@@ -202,6 +203,7 @@ class ResourceType(Struct, frozen=True):
     read: Callable[[Mapping[str, Any], ReadContext], DataAnswer] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
     fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None
     kind: Kind = Kind.OTHER
 

@@ -30,6 +30,7 @@ from nexusform.resource_types.kubelet import (
 )
 from nexusform.resource_types.vnf_documents import (
     CONTROL_PLANE_ROLE,
+    REQUEST,
     VDU_BLOCK,
     WORKER,
     block_problems,
@@ -40,6 +41,7 @@ from nexusform.resource_types.vnf_documents import (
     role_of,
     sku_of,
     sku_text,
+    unpack,
     vdu_problems,
 )
 from nexusform.scheduling.kubelet import Platform
@@ -100,6 +102,16 @@ _SCHEMA: Final = BlockSchema(
         "vnfd": _argument(STRING, "Text of the VNFD (TOSCA, ETSI SOL001). This or base_hot is required."),
         "base_hot": _argument(STRING, "Text of the HOT file that makes the VMs."),
         "nested": _argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
+        "csar": _argument(
+            STRING,
+            "Path of a VNF package (CSAR): a folder or zip file, in place of vnfd, base_hot and nested. They "
+            "are found in it by TOSCA-Metadata and flavour_id.",
+        ),
+        REQUEST: _argument(
+            STRING,
+            "Text of the instantiate request (ETSI SOL003, JSON): its flavourId, instantiationLevelId and "
+            "additionalParams stand in for flavour_id, instantiation_level and parameters.",
+        ),
         "parameters": _argument(DYNAMIC, "Values for parameters of the HOT file and inputs of the VNFD."),
         "flavour_id": _argument(STRING, "Deployment flavour, where the VNFD describes several."),
         "instantiation_level": _argument(
@@ -150,12 +162,13 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     blocks = attributes.get("vdu")
     blocks = blocks if isinstance(blocks, dict) else {}
     problems = list(block_problems(blocks))
-    if attributes.get("vnfd") is None and attributes.get("base_hot") is None:
+    if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         problems.append(
             Problem(
                 (),
                 "missing-required-argument",
-                'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml").',
+                'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
+                '"csar", the path of a package.',
             )
         )
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
@@ -471,6 +484,7 @@ TACKER_VNF: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
+    unpack=unpack,
     vms=VmFamily(demand, standing, assemble, wrong_skus, node),
     present=present,
 )

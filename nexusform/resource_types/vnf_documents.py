@@ -13,7 +13,7 @@ from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
-from nexusform.ports import Surroundings
+from nexusform.ports import FileProblem, Files, Surroundings
 from nexusform.resource_types.arguments import is_known, unknown_sku, whole_number_problems
 from nexusform.resource_types.hardware import VFS
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
@@ -27,8 +27,96 @@ if TYPE_CHECKING:
 
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
+# What a package holds.
+PACKAGED: Final = ("vnfd", "base_hot", "nested")
+PARAMETERS: Final = "parameters"
+REQUEST: Final = "instantiate_request"
+# What of it places VMs, and the argument that stands for it.
+_REQUESTED: Final = {
+    "flavourId": "flavour_id",
+    "instantiationLevelId": "instantiation_level",
+    "additionalParams": PARAMETERS,
+}
 _NESTED: Final = 'nested["'
 _KINDS: Final = {"vnfd": "VNFD", "base_hot": "HOT file"}
+
+
+def unpack(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+    """The arguments that the instantiate request and the package say, and what is wrong with these."""
+    request, problems = _requested(attributes)
+    package, wrong = _packaged({**attributes, **request}, files)
+    return {**request, **package}, [*problems, *wrong]
+
+
+def _requested(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
+    text = attributes.get(REQUEST)
+    if text is None:
+        return {}, []
+    if text is UNKNOWN:
+        return {name: UNKNOWN for name in _REQUESTED.values() if attributes.get(name) is None}, []
+    body = _request_body(str(text))
+    if isinstance(body, Problem):
+        return {}, [body]
+    arguments: dict[str, Any] = {}
+    problems = []
+    for field, name in _REQUESTED.items():
+        asked, written = body.get(field), attributes.get(name)
+        if asked is None:
+            continue
+        if not isinstance(asked, dict if name == PARAMETERS else str):
+            problems.append(_wrong_request(f"{field} is no {'object' if name == PARAMETERS else 'text'}."))
+        elif name == PARAMETERS and isinstance(written, dict):
+            # Written ones are meant to correct those of the request.
+            arguments[name] = {**body[field], **written}
+        elif written in (None, asked):
+            arguments[name] = asked
+        elif is_known(written):
+            text = f'{name} is "{written}", and {field} of the request "{asked}". Drop one, or correct it.'
+            problems.append(Problem((name,), "conflicting-arguments", text))
+    return arguments, problems
+
+
+def _request_body(text: str) -> dict[str, Any] | Problem:
+    try:
+        body = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as problem:
+        return _wrong_request(f"line {problem.lineno}, column {problem.colno}: {problem.msg}.")
+    except (ValueError, RecursionError):
+        return _wrong_request("it is nested too deeply, or holds NaN or Infinity.")
+    return body if isinstance(body, dict) else _wrong_request("it is no JSON object.")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _wrong_request(what: str) -> Problem:
+    return Problem(
+        (REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {what}"
+    )
+
+
+def _packaged(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+    """vnfd, base_hot and nested of the package that `csar` names."""
+    path, flavour = attributes.get("csar"), attributes.get("flavour_id")
+    if path is None:
+        return {}, []
+    both = [name for name in PACKAGED if attributes.get(name)]
+    if both:
+        text = f"csar holds what is written beside it: {', '.join(both)}. Drop csar, or the other."
+        return {}, [Problem(("csar",), "conflicting-arguments", text)]
+    if path is UNKNOWN or flavour is UNKNOWN:
+        return dict.fromkeys(PACKAGED, UNKNOWN), []
+    from nexusform.importers.vnf_package import PackageProblem, read_package
+
+    try:
+        package = read_package(str(path), str(flavour or ""), files)
+    except FileProblem as problem:
+        return {}, [Problem(("csar",), "unreadable-file", str(problem))]
+    except PackageProblem as problem:
+        return {}, [Problem(("csar",), "invalid-vnf-package", f'"{path}": {problem}')]
+    return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
 
 def documents_known(attributes: Mapping[str, Any]) -> bool:

@@ -57,6 +57,7 @@ def plan(
     ways_out: bool = False,
     lint: bool = False,
     directory: str = "",
+    files_there: Any = None,
     **options: Any,
 ) -> PlanResult:
     """Plan files (text: main.nf.hcl; values other than text are written as JSON), in `directory` or one
@@ -88,7 +89,7 @@ def plan(
             {n: value for n, (value, _) in values.items()},
             state,
             types,
-            None,  # type: ignore[arg-type]
+            files_there,
             NOW,
             tie_breaks=tie_breaks,
             ways_out=ways_out,

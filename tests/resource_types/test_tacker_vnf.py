@@ -17,6 +17,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import UNKNOWN
+from nexusform.workflow.surroundings import RealFiles
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 
 CASES = Path(__file__).parents[1] / "importers" / "cases"
@@ -326,6 +327,58 @@ class TestLabelSource:
         found = errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
         assert 'label_source = "mgmt_driver"' in texts(found)
         assert errors(planned({**PODAFFINITY, "label_source": "driver"}))
+
+
+REQUEST = """{
+  "flavourId": "podaffinity",
+  "instantiationLevelId": "largest",
+  "additionalParams": {"nfv": {}, "worker_group_name": "w"},
+  "vimConnectionInfo": [{"id": "v", "vimType": "openstack"}]
+}"""
+
+
+class TestRequest:
+    def test_it_stands_in_for_the_arguments(self) -> None:
+        state = applied(good(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        values = attributes(state, VNF)
+        assert values["flavour_id"] == "podaffinity"
+        assert values["parameters"] == {"nfv": {}, "worker_group_name": "w"}
+        own = {"instantiate_request": REQUEST, "parameters": {"worker_group_name": "x"}}
+        state = applied(good(planned({**PODAFFINITY, **own}, machines=5)))
+        assert attributes(state, VNF)["parameters"] == {"nfv": {}, "worker_group_name": "x"}
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"instantiate_request": "{\n a"}, "line 2, column 2"),
+            ({"instantiate_request": "[]"}, "no JSON object"),
+            ({"instantiate_request": '{"a": NaN}'}, "NaN"),
+            ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
+            ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
+            ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request "podaffinity"'),
+        ],
+    )
+    def test_mistakes(self, change: dict[str, Any], words: str) -> None:
+        assert words in texts(errors(planned({**PODAFFINITY, **change})))
+
+
+class TestPackage:
+    def test_a_folder_stands_in_for_the_documents(self, tmp_path: Path) -> None:
+        package = tmp_path / "package"
+        (package / "BaseHOT" / "podaffinity" / "nested").mkdir(parents=True)
+        (package / "vnfd.yaml").write_text(PODAFFINITY["vnfd"])
+        (package / "BaseHOT" / "podaffinity" / "top.yaml").write_text(PODAFFINITY["base_hot"])
+        for name, text in PODAFFINITY["nested"].items():
+            (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
+        packaged = {"csar": str(package), "instantiate_request": REQUEST}
+        state = applied(good(planned(packaged, machines=5, files_there=RealFiles())))
+        assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
+        assert is_empty(planned(packaged, state, machines=5, files_there=RealFiles()))
+        told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=RealFiles())))
+        assert "csar holds what is written beside it: vnfd" in told
+        told = texts(errors(planned({"csar": str(package / "absent")}, files_there=RealFiles())))
+        assert 'There is no directory "' in told
 
 
 def rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:

@@ -28,6 +28,11 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
     instance.refined = tuple(remarks.refined)
     diagnostics = [_about(instance, problem) for problem in remarks.problems]
     diagnostics += _null_elements(instance, arguments)
+    files = evaluation.setting.files
+    if resource_type.unpack is not None and files is not None:
+        unpacked, problems = resource_type.unpack(arguments, files)
+        arguments |= unpacked
+        diagnostics += [instance.problem(problem) for problem in problems]
     if resource_type.fill is not None:
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}

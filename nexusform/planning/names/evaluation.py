@@ -34,7 +34,7 @@ from nexusform.planning.names.repetition import (
     expand,
 )
 from nexusform.planning.plan import Basis
-from nexusform.ports import DataAnswer
+from nexusform.ports import DataAnswer, Files
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.value_types import DYNAMIC
@@ -76,7 +76,7 @@ class Setting(Struct, frozen=True):
     """What all passes of one plan share.
 
     `tentative`: values that are not given yet are unknown, so that a repetition which is not known
-    is no error. `reads` fills as they go on.
+    is no error. `reads` fills as they go on. `files` are those that arguments of resources name.
     """
 
     configuration: Configuration
@@ -91,6 +91,7 @@ class Setting(Struct, frozen=True):
     tentative: bool = False
     reads: Reads = field(default_factory=Reads)
     most_instances: int = DEFAULT.instances
+    files: Files | None = None
 
 
 class Evaluation:

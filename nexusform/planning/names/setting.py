@@ -87,6 +87,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         request.workspace,
         request.applying,
         reads=reads,
+        files=NotedFiles(request.files, reads.files),
         most_instances=request.bounds.instances,
     )
 
