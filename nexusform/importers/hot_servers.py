@@ -369,7 +369,8 @@ def note_server(
     if not called or "|" in called or "/" in called:
         notes.error(properties, INVALID_DOCUMENT, f'the server "{called}" needs a name without "|" and "/".')
         return
-    size = _size(template, properties)
+    flavor = template.value(properties.at("flavor"))
+    size = _size(template, flavor)
     origin = Origin(notes.file, properties.line)
     own = properties.at(HINTS)
     # Tacker's driver looks at what the top template hands on, never into a nested one.
@@ -384,11 +385,20 @@ def note_server(
         stated=repeat.said,
         bounded=repeat.said,
         hinted=hinted,
+        flavor=flavor if isinstance(flavor, str) else "",
     )
     reading.scaled_by[called] = repeat.group
     if repeat.open is not None and not reading.known.get(called):
         text = f"{repeat.open.what}; give it in parameters. Until then the least, or 1, is taken."
         repeat.open.notes.warn(repeat.open.node, WITHOUT_A_NUMBER, text)
+    _note_place(reading, template, called, properties, hints)
+
+
+def _note_place(
+    reading: Reading, template: Template, called: str, properties: Node, hints: tuple[Hints, ...]
+) -> None:
+    """Note what a server says of its place: its own hints, else the nearest around it; no zone is read."""
+    notes, own = template.notes, properties.at(HINTS)
     zone = properties.at("availability_zone")
     if not zone.absent and isinstance(template.value(zone), str):
         notes.warn(
@@ -408,9 +418,8 @@ def note_server(
             )
 
 
-def _size(template: Template, properties: Node) -> Size:
+def _size(template: Template, flavor: object) -> Size:
     """The size of a flavour that the template itself makes; a flavour by name says nothing about size."""
-    flavor = template.value(properties.at("flavor"))
     if not isinstance(flavor, Reference) or flavor.scope != template.scope:
         return Size()
     made = properties_of(template.root.at("resources", flavor.name))

@@ -112,7 +112,7 @@ def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> 
         vdu.size.memory_gib or made.size.memory_gib,
         vdu.size.disk_gib if vdu.size.disk_gib is not None else made.size.disk_gib,
     )
-    sized = replace(vdu, size=size, kept_apart=made.kept_apart, hinted=made.hinted)
+    sized = replace(vdu, size=size, kept_apart=made.kept_apart, hinted=made.hinted, flavor=made.flavor)
     if not made.stated:
         return sized
     if vdu.stated and size_now != made.initial:

@@ -49,7 +49,8 @@ class Vdu(Struct, frozen=True):
     """One kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `stated` and
     `bounded`: the document gives the number, the bounds. What Tacker's management driver goes by, when it
     labels workers: `kept_apart`, in a server group of the whole VNF whose policy is exactly anti-affinity;
-    `hinted`, the group that scales it hands scheduler_hints to its servers.
+    `hinted`, the group that scales it hands scheduler_hints to its servers. `flavor` is the name of its
+    flavor in the cloud, "" where no document gives one.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Vdu(Struct, frozen=True):
     bounded: bool = True
     kept_apart: bool = False
     hinted: bool = False
+    flavor: str = ""
 
 
 class Rule(Struct, frozen=True):

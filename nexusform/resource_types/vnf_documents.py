@@ -243,8 +243,17 @@ def sku_text(vdu: Vdu, block: Mapping[str, Any]) -> str:
     """The SKU's name, or the size in words."""
     if block.get("vm_sku_name"):
         return str(block["vm_sku_name"])
+    if _by_flavor(vdu, block):
+        return vdu.flavor
     vcpus, memory, _ = figures(vdu, block)
     return f"{vcpus} vCPU / {memory} GiB"
+
+
+def _by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
+    """Whether the size is that of the VM SKU called like the flavor: neither block nor documents say it."""
+    sized = [block.get(key) for key in ("vcpus", "memory_gib")]
+    said = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
+    return bool(vdu.flavor) and not said and sized == [None, None]
 
 
 def figures(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
@@ -267,6 +276,9 @@ def sku_of(vdu: Vdu, block: Mapping[str, Any], surroundings: Surroundings) -> Vm
         sku = surroundings.sku(str(name))
         known = surroundings.sku_names()
         return sku if sku is not None else unknown_sku(str(name), ("vdu", vdu.name, "vm_sku_name"), known)
+    by_flavor = surroundings.sku(vdu.flavor) if _by_flavor(vdu, block) else None
+    if by_flavor is not None:
+        return by_flavor
     vcpus, memory, disk = figures(vdu, block)
     if vcpus is None or memory is None:
         return missing_size(vdu, vcpus, memory)
@@ -277,11 +289,12 @@ def missing_size(vdu: Vdu, vcpus: int | None, memory: int | None) -> Problem:
     """The problem of a VDU whose size nobody says."""
     what = "vCPUs" if vcpus is None else "memory"
     what = "vCPUs and no memory" if vcpus is None and memory is None else what
+    flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     return Problem(
         ("vdu", vdu.name),
         "vdu-without-a-size",
         f'The documents give no {what} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
-        f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib.',
+        f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
     )
 
 
@@ -318,5 +331,7 @@ def vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
         if any(value is not None and not is_known(value) for value in sizes) or sizes[0] is not None:
             continue
         vcpus, memory, _ = figures(vdu, block)
+        if _by_flavor(vdu, block):  # only a plan knows the SKUs that it is looked up in
+            continue
         if vcpus is None or memory is None:
             yield missing_size(vdu, vcpus, memory)

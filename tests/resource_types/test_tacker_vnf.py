@@ -329,6 +329,21 @@ class TestLabelSource:
         assert errors(planned({**PODAFFINITY, "label_source": "driver"}))
 
 
+class TestFlavors:
+    def test_a_vm_sku_called_like_the_flavor_says_the_size(self) -> None:
+        server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
+        hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
+        files = configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
+        (error,) = errors(plan(files))
+        assert error.summary == "VDU without a size"
+        assert 'nexus_vm_sku called "m1.tiny"' in error.detail
+        sku = {"name": "m1.tiny", "vcpus": 2, "memory_gib": 4, "emulator_vcpus": 0, "numa_cells": 1}
+        files["main.nf.json"]["resource"]["nexus_vm_sku"] = {"tiny": sku}
+        result = good(plan(files))
+        assert [row.sku for row in result.plan.placements] == ["m1.tiny"]
+        assert is_empty(plan(files, applied(result)))
+
+
 REQUEST = """{
   "flavourId": "podaffinity",
   "instantiationLevelId": "largest",
