@@ -74,7 +74,7 @@ _SCHEMA: Final = BlockSchema(
             "Whether slips that printed manifests have are corrected; write it beside each manifest, too.",
             optional=True,
         ),
-        "exported_at": Attribute(
+        "observed_at": Attribute(
             STRING,
             "When the members were shown (RFC 3339); heartbeats are that old. Default: the newest heartbeat.",
             optional=True,
@@ -107,10 +107,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if (directory is None) == (files is None):
         kind = "missing-required-argument" if files is None else "conflicting-arguments"
         problems.append(Problem((), kind, 'Say what to read: either "directory" or "files".'))
-    time = attributes.get("exported_at")
+    time = attributes.get("observed_at")
     if isinstance(time, str) and parse_time(time) is None:
         text = f'Write a time such as "2026-01-31T12:00:00Z", not "{time}".'
-        problems.append(Problem(("exported_at",), "invalid-duration", text))
+        problems.append(Problem(("observed_at",), "invalid-duration", text))
     return problems
 
 
@@ -199,7 +199,7 @@ def _sorted_by_kind(reading: _Reading, argument: Path, attributes: Mapping[str, 
         name = f"{in_namespace}{manifest.name}"
         body = json.dumps(manifest.body, ensure_ascii=False, indent=2)
         texts[fleet or "hub_objects"][name if fleet else f"{manifest.kind} {name}"] = body
-    given = attributes.get("exported_at")
+    given = attributes.get("observed_at")
     now = parse_time(given) if isinstance(given, str) else newest_heartbeat(m.body for m in members.values())
     return {**texts, "member_clusters": _members(members, now, reading, argument)}
 

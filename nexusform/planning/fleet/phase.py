@@ -44,7 +44,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.bindings import BindingState, PlacementType
 from nexusform.scheduling.fleet.changes import check_budget, check_policy_change, check_strategy_change
 from nexusform.scheduling.fleet.eviction import Target, after, evict
-from nexusform.scheduling.fleet.validation import sentence
+from nexusform.scheduling.fleet.validation import invalid, sentence
 
 
 def plan_placements(
@@ -134,6 +134,8 @@ def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
         return
     changes = check_policy_change(before.policy, now.policy)
     changes += check_strategy_change(before.strategy, now.strategy)
+    if before.status_reporting_scope != now.status_reporting_scope:
+        changes.append(invalid(("status_reporting_scope",), "statusReportingScope is immutable"))
     in_manifest = bool(instance.config and instance.config.get("manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path

@@ -103,7 +103,8 @@ def _run(
     if outcome.waits_for:
         yield warned(
             "staged-run-waits-for-an-approval",
-            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals to go on.',
+            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals, or write '
+            "an approval request of that name, to go on.",
         )
 
 

@@ -82,6 +82,16 @@ def test_a_run_goes_on_when_its_approval_request_is_granted(namespaced: bool) ->
     assert is_empty(plan(granted, after))
 
 
+def test_where_the_status_is_reported_cannot_be_changed() -> None:
+    text = hub() + member("a") + of_scope(EXTERNAL, namespaced=False)
+    changed = text.replace(
+        "  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
+    )
+    (problem,) = errors(plan(changed, state_of(text)))
+    assert problem.id == "change-not-allowed"
+    assert "StatusReportingScope is immutable" in problem.detail
+
+
 def test_an_approval_that_nothing_waits_for_is_refused() -> None:
     text = of_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
     said = [e.detail for e in errors(plan(text))]
