@@ -274,3 +274,12 @@ def test_a_level_that_there_is_not(
     code, text = nf("version")
     assert code == 1
     assert 'there is no level "loud"' in text
+
+
+def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    vm = f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name = "v"\n}}\n'
+    (tmp_path / "main.nf.hcl").write_text(vm)
+    code, text = nf("plan")
+    assert code == 1
+    assert 'The argument "disk_gib" is required' in text
+    assert "bug" not in text

@@ -149,9 +149,11 @@ def occupied_sites(
     ground = lay_ground(things, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
     for kind, thing in ground.things:
-        if kind.vms is not None:
-            vms = _vms(objects.get(thing.address), side)
-            _house(kind, thing, vms, ground, sites)
+        planned = objects.get(thing.address)
+        # What was refused may lack what it needs to say which VMs it asks for.
+        refused = side is Side.AFTER and planned is not None and planned.instance.broken
+        if kind.vms is not None and not refused:
+            _house(kind, thing, _vms(planned, side), ground, sites)
     for occupied in sites.values():
         occupied.outsiders = occupy_outsiders(occupied.site)
     return sites
