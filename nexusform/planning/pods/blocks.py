@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
@@ -251,7 +253,8 @@ def pod_diagnostics(
         instance = by_address.get(address)
         if instance is not None:
             problem = Problem((), kind, _together(of_a_kind), Severity.WARNING)
-            diagnostics.append(instance.problem(problem))
+            brief = of_a_kind[0][1].brief
+            diagnostics.append(replace(instance.problem(problem), brief=brief))
     return diagnostics
 
 

@@ -61,7 +61,7 @@ class PodWarning(Struct, frozen=True):
 
     `kind` is the constant of this file and the id of the diagnostic; `detail` is for people.
     `topology_key` is the key that the workload's rule uses ("" = none), `proposed_key` one that the nodes
-    have and that would help.
+    have and that would help. `brief` says it in a line (`name: what`), "" where `detail` is short enough.
     """
 
     kind: str
@@ -73,6 +73,7 @@ class PodWarning(Struct, frozen=True):
     rack: str = ""
     topology_key: str = ""
     proposed_key: str = ""
+    brief: str = ""
 
 
 class _Scene(Struct, frozen=True):
@@ -370,7 +371,18 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     names = tuple(outcome.name for outcome in waiting)
     share = f"{len(names)} of {scene.forecast.replicas} pods"
     detail = f"{share} ({_few(names)}) would stay Pending: {waiting[0].reason}"
-    yield scene.warn(PENDING, detail, pods=names)
+    workload = scene.workload
+    brief = f"{workload.namespace}/{workload.name}: {len(names)} Pending: {_decisive(scene, waiting[0])}"
+    yield scene.warn(PENDING, detail, pods=names, brief=brief)
+
+
+def _decisive(scene: _Scene, pod: PodOutcome) -> str:
+    # What no node has, else what most nodes say.
+    lacks = missing(scene.workload.pod, scene.cluster.nodes).strip()
+    if lacks or not pod.refusals:
+        return lacks or pod.reason
+    tally = Counter(refusal.reason for refusal in pod.refusals)
+    return "; ".join(f"{count} {reason}" for reason, count in tally.most_common())
 
 
 def _failed(scene: _Scene) -> Iterator[PodWarning]:

@@ -200,3 +200,14 @@ def test_pods_that_never_preempt_are_not_said_to_evict_anybody() -> None:
 
     assert said(high) == {warnings.PENDING, warnings.PRIORITY}
     assert said(polite) == {warnings.PENDING}
+
+
+def test_the_point_of_a_pending_pod_fits_a_line() -> None:
+    tight = replace(web(1), name="tight", pod=PodSpec(requests=Requests(9000)))
+    picky = replace(web(1), name="picky", pod=PodSpec(node_selector=(("disk", "ssd"),)))
+    cluster = Cluster("k", (node("w1", "m1"), node("w2", "m2")))
+    briefs = [warning.brief for warning in warnings_of(cluster, predict(cluster, (), [tight, picky]))]
+    assert briefs == [
+        "default/tight: 1 Pending: 2 Insufficient cpu",
+        "default/picky: 1 Pending: No node has the label disk=ssd.",
+    ]
