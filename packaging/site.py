@@ -115,12 +115,15 @@ def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
 
 
 def navigation() -> dict[str, list[Path]]:
-    """The pages of the site by section: what docs/README.md links to, under its headings."""
+    """The pages of the site by section: what docs/README.md links to, under the first heading that does."""
     sections = {"nexusform": AROUND["nexusform"]}
+    listed: set[Path] = set()
     text = (ROOT / INDEX).read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
-        sections[heading] = list(linked(body))
+        pages = dict.fromkeys(linked(body))
+        sections[heading] = [page for page in pages if page not in listed]
+        listed.update(pages)
     return sections | {"Project": AROUND["Project"]}
 
 
@@ -134,7 +137,7 @@ def as_toml(sections: dict[str, list[Path]]) -> str:
     """The value of `nav`."""
     entries = []
     for title, pages in sections.items():
-        paths = [page.as_posix() for page in dict.fromkeys(pages)]
+        paths = [page.as_posix() for page in pages]
         entries.append(f"  {{ {quoted(title)} = {quoted(paths)} }},")
     return "\n".join(["[", *entries, "]"])
 

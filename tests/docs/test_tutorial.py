@@ -8,26 +8,42 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 FIRST_HOUR = TUTORIAL.with_name("first-hour.md")
+HOW_TO = sorted(TUTORIAL.parent.glob("how-to/*.md"))
 BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    main = tmp_path / "main.nf.hcl"
+    assert _follow(TUTORIAL, tmp_path) >= 7
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    assert _follow(page, tmp_path) >= 2
+
+
+def _follow(page: Path, directory: Path) -> int:
+    """Do what a page says; how many of its blocks are commands."""
+    main = directory / "main.nf.hcl"
     ran = 0
-    for language, title, body in FENCE.findall(TUTORIAL.read_text()):
+    for language, title, body in FENCE.findall(page.read_text()):
         if language == "hcl" and title.strip() == "edit":
             before, after = body.split("---\n")
+            before, after = (before, after) if before in main.read_text() else (before.strip(), after.strip())
             assert before in main.read_text()
-            main.write_text(main.read_text().replace(before, after, 1) if before != after else body)
+            main.write_text(main.read_text().replace(before, after, 1))
         elif language == "hcl":
-            (tmp_path / title.strip()).write_text(body)
+            (directory / title.strip()).write_text(body)
         elif language == "console":
-            _run(body, tmp_path)
+            for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
+                if command:
+                    _run(command, directory)
             ran += 1
-    assert ran >= 7
+    return ran
 
 
 def test_the_first_hour_does_what_it_says(tmp_path: Path) -> None:
