@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,7 +20,16 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Plan
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
+from nexusform.ports import (
+    ChangeRequest,
+    ObjectKey,
+    Provider,
+    ProviderAnswer,
+    ProviderProblem,
+    ReadAnswer,
+    ReadRequest,
+    ResourceType,
+)
 from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
@@ -52,19 +61,63 @@ def make_providers(
         evaluation = evaluation or Evaluation(
             setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
         )
-        settings, wrong = _settings(block, kind.settings, evaluation)
+        settings, wrong, sensitive = _settings(block, kind.settings, evaluation)
         problems += wrong
         if settings is None:
             continue
         try:
-            made[key] = kind.make(settings, directory, leaving, confinement)
+            provider = kind.make(settings, directory, leaving, confinement)
+            made[key] = _Discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
-            problems.append(
-                error("invalid-provider-configuration", str(problem), block.span, block=_header(block))
-            )
+            detail = _HIDDEN if sensitive else str(problem)
+            problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
     if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
         made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving, confinement)
     return made, problems
+
+
+_HIDDEN: Final = (
+    "What the provider says is not shown: a setting of it is sensitive, and the words may hold it. "
+    "nonsensitive() shows them while you look."
+)
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    try:
+        yield
+    except ProviderProblem as problem:
+        raise ProviderProblem(_HIDDEN, exists=problem.exists, attributes=problem.attributes) from None
+
+
+class _Discreet:
+    """A provider with sensitive settings: what it says of problems is not passed on."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self.name = provider.name
+        self.sends = provider.sends
+        self.observes = provider.observes
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        with _without_words():
+            return self._provider.read(requests)
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        with _without_words():
+            return self._provider.create(request)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        with _without_words():
+            return self._provider.update(request)
+
+    def delete(self, request: ChangeRequest) -> None:
+        with _without_words():
+            self._provider.delete(request)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        with _without_words():
+            return self._provider.find(resource_type, object_id)
 
 
 def provider_problems(request: PlanRequest) -> list[Diagnostic]:
@@ -89,15 +142,16 @@ def provider_problems(request: PlanRequest) -> list[Diagnostic]:
 
 def _settings(
     block: ProviderBlock, schema: BlockSchema, evaluation: Evaluation
-) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
+) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
+    """The settings, what is wrong with them, and whether any is sensitive."""
     body, problems = prepare_body(block.body, schema, block.span)
     if has_errors(problems):
-        return None, problems
+        return None, problems, False
     known = len(evaluation.diagnostics)
-    values, _, wrong = body.evaluate(evaluation.scope(evaluation.root))
+    values, sensitive, wrong = body.evaluate(evaluation.scope(evaluation.root))
     problems += [*evaluation.diagnostics[known:], *wrong]
     if has_errors(problems):
-        return None, problems
+        return None, problems, bool(sensitive)
     unsure = sorted(name for name, value in values.items() if _has_unknown(value))
     if unsure:
         problems.append(
@@ -110,8 +164,8 @@ def _settings(
                 block=_header(block),
             )
         )
-        return None, problems
-    return values, problems
+        return None, problems, bool(sensitive)
+    return values, problems, bool(sensitive)
 
 
 def _has_unknown(value: Any) -> bool:

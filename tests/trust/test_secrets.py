@@ -140,3 +140,72 @@ def test_the_console_hides_what_is_sensitive(
     text = told(capsys)
     assert CANARY not in text
     assert NUMBER not in text
+
+
+WHERE_SECRETS_BEGIN = f"""
+variable "s" {{
+  sensitive = true
+  default   = "{CANARY}"
+}}
+provider "simulated" {{
+  fault {{
+    address   = "nexus_virtual_machine.*"
+    operation = "create"
+    error     = "boom ${{var.s}}"
+  }}
+}}
+resource "nexus_site" "s" {{}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.s.id
+  machine_count = 2
+}}
+resource "nexus_kubernetes_cluster" "a" {{
+  site_id = nexus_site.s.id
+  control_plane {{
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }}
+  agent_pool "p" {{
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+    labels      = {{ (var.s) = var.s }}
+  }}
+}}
+resource "nexus_virtual_machine" "v" {{
+  site_id    = nexus_site.s.id
+  cpu_cores  = 2
+  memory_gib = 4
+  disk_gib   = 10
+}}
+"""
+
+
+def test_what_a_provider_with_sensitive_settings_says_is_not_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(WHERE_SECRETS_BEGIN)
+    assert run(["apply", "-auto-approve"]) == 1
+    told = capfd.readouterr()
+    assert "What the provider says is not shown" in told.out + told.err
+    assert CANARY not in told.out + told.err
+    assert f"boom {CANARY}" not in Path("state/nexusform.nfstate.journal").read_text()
+
+
+def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = "nexus_kubernetes_cluster.a.nodes"
+    outputs = f'output "machines" {{\n  value = [for node in values({nodes}) : node.machine]\n}}\n'
+    Path("main.nf.hcl").write_text(WHERE_SECRETS_BEGIN.replace("create", "delete") + outputs)
+    assert run(["apply", "-auto-approve"]) == 0
+    for expression in ("nexus_kubernetes_cluster.a", nodes, f'{nodes}["a-p-0"].labels', f"[{nodes}]"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{expression}\n"))
+        assert run(["console"]) == 0
+    Path("out.nf.hcl").write_text(f'output "nodes" {{\n  value = {nodes}\n}}\n')
+    assert run(["plan"]) == 1
+    told = capfd.readouterr()
+    assert "sensitive" in told.err
+    assert "r-bm0" in told.out  # what is not made of it is shown
+    assert CANARY not in told.out + told.err

@@ -4,7 +4,7 @@ block's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from math import isfinite
 from typing import Any, TypeAlias
@@ -150,12 +150,13 @@ class ObjectView(Struct):
         """The whole object."""
         if self._whole is None:
             kind = implied_type(self.schema)
-            values = self.attributes
-            if values is not None and self.present is not None:
-                values = {name: self.present(values, name) for name in values}
             self._whole = unknown(kind)
-            if values is not None:
-                self._whole = from_plain(dict(values), kind, self.sensitive, self.refined)
+            if self.attributes is not None:
+                values, sensitive = dict(self.attributes), list(self.sensitive)
+                for name in self.attributes if self.present is not None else ():
+                    values[name], paths = self._presented(self.attributes, name)
+                    sensitive += [(name, *path) for path in paths]
+                self._whole = from_plain(values, kind, sensitive, self.refined)
         return self._whole
 
     def attribute(self, name: str) -> Value | None:
@@ -168,10 +169,33 @@ class ObjectView(Struct):
             return whole.raw[name] if isinstance(whole.raw, dict) else unknown(kind)
         if self.attributes is None:
             return unknown(kind)
-        inner = [path[1:] for path in self.sensitive if path and path[0] == name]
-        part = self.attributes.get(name) if self.present is None else self.present(self.attributes, name)
+        part, inner = self._presented(self.attributes, name)
         refined = tuple([(path[1:], known) for path, known in self.refined if path[0] == name])
         return from_plain(part, kind, inner, refined)
+
+    def _presented(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
+        """One attribute as expressions see it, and the paths in it that are sensitive. What is made of other
+        arguments (labels of nodes) may show any of them that is.
+        """
+        inner = [path[1:] for path in self.sensitive if path and path[0] == name]
+        recorded = attributes.get(name)
+        part = recorded if self.present is None else self.present(attributes, name)
+        if self.sensitive and part is not recorded:
+            inner += _made(part, recorded)
+        return part, inner
+
+
+def _made(part: Any, recorded: Any) -> Iterator[Path]:
+    """The paths of what was put into an attribute, or into the objects that it holds."""
+    if not (isinstance(part, Mapping) and isinstance(recorded, Mapping)):
+        yield ()
+        return
+    for key, values in part.items():
+        before = recorded.get(key)
+        if isinstance(values, Mapping) and isinstance(before, Mapping):
+            yield from ((key, name) for name in values if name not in before)
+        elif values != before:
+            yield (key,)
 
 
 class ResourceView(Struct):
