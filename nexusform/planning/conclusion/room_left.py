@@ -11,9 +11,12 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
+from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, Plan
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT
+from nexusform.planning.verdicts.separation import BROKEN
 from nexusform.planning.vms.sites import (
     Ground,
     SitePlan,
@@ -31,17 +34,23 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, Interval, VmSku, anybo
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:
-    """The result with `sites` and `room` in its plan. A plan in error has what stands and what it would have
-    placed, and no room.
+    """The result with `sites` and `room` in its plan. A plan in error has what stands and no room; and what
+    it would have placed, where places alone are what is wrong with it.
     """
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
     before = occupied_sites(plan, result.objects, registries, Side.BEFORE)
     after = before
-    if any(change.action is not Action.NO_OP for change in plan.changes):
+    if any(change.action is not Action.NO_OP for change in plan.changes) and _was_placed(plan):
         after = occupied_sites(plan, result.objects, registries, Side.AFTER)
     room = () if plan.errored else headroom(before, after)
     return replace(result, plan=replace(plan, sites=site_records(before, after, order), room=room))
+
+
+def _was_placed(plan: Plan) -> bool:
+    """Whether nothing is in error but places: then everything else is known."""
+    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    return all(each.id in (DOES_NOT_FIT, BROKEN) for each in errors)
 
 
 def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:
