@@ -24,6 +24,8 @@ INDEX = Path("docs/README.md")
 AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
 # Code is left as it stands: fences, and what stands between backticks.
 CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
+# What follows a fence's language names the file; zensical wants it as a title.
+TITLED_FENCE = re.compile(r"^(`{3,})(\w+) +([^\n]+)")
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
 
 SETTINGS = """\
@@ -86,7 +88,9 @@ def with_links(page: Path, pages: set[Path], build: Path) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         text = match[0]
-        return text if text.startswith("`") else link(text, page, pages, build)
+        if text.startswith("`"):
+            return TITLED_FENCE.sub(r'\1\2 title="\3"', text)
+        return link(text, page, pages, build)
 
     return CODE_OR_LINK.sub(replacement, page.read_text(encoding="utf-8"))
 

@@ -57,6 +57,11 @@ def test_no_link_is_broken(build: Path) -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_code_is_shown_as_code(build: Path) -> None:
+    for page in (build / "site").rglob("*.html"):
+        assert "```" not in page.read_text(encoding="utf-8"), page
+
+
 def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
     address = urlsplit(link)
     if link.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
