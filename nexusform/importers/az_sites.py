@@ -2,17 +2,22 @@
 
 An instance is where an extended location (its custom location) points. Its name is that of its Nexus
 cluster, which machines, racks, Kubernetes clusters and VMs name in clusterId; a location that nothing
-gives a name keeps its own.
+gives a name keeps its own. An export may tell that name later than it tells of the machines: a site that
+state holds keeps the name that it has there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, id_key, name_of
 from nexusform.importers.az_documents import NODES, AzItems
+from nexusform.importers.az_model import AzSite
 
 DEFAULT_NAME: Final = "site"
 _OF_NO_SITE: Final = (NODES, "rack_skus")  # read with every site
@@ -123,3 +128,50 @@ def _names_of_locations(items: AzItems) -> dict[str, str]:
     names = {**own, **clusters}
     names.pop("", None)
     return names
+
+
+# --- the names that state has ------------------------------------------------------------------
+
+
+def named_as_known(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
+    """The sites with the names that the attributes of objects in state have for them.
+
+    A site under a name that state lacks is one that the export shows no more under its name, where it has
+    most of the machines of that one, and no other site comes into question.
+    """
+    known = machines_by_site(objects)
+    shown = {site.name for site in sites}
+    heirs: dict[str, list[str]] = {}  # a new name -> the names in state that it may stand for
+    owners: dict[tuple[str, str], list[str]] = {}
+    for site in sites:
+        for machine in site.inventory.machines if site.name not in known else ():
+            owners.setdefault((machine.rack, machine.name), []).append(site.name)
+    for name in sorted(known.keys() - shown):
+        counts = Counter(new for machine in known[name] for new in owners.get(machine, ()))
+        likely = [new for new, count in counts.items() if 2 * count > len(known[name])]
+        if len(likely) == 1:
+            heirs.setdefault(likely[0], []).append(name)
+    names = {new: old[0] for new, old in heirs.items() if len(old) == 1}
+    return tuple(replace(site, name=names.get(site.name, site.name)) for site in sites)
+
+
+def machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
+    """The machines (rack and name) of each site, as the attributes of objects in state say it: those of
+    machines, and those on which VMs stand.
+    """
+    machines: dict[str, set[tuple[str, str]]] = {}
+    for attributes in objects:
+        rack_id, parent = attributes.get("rack_id"), attributes.get("kubernetes_cluster_id")
+        if rack_id:
+            site, _, rack = str(rack_id).partition("/")
+            machines.setdefault(site, set()).add((rack, str(attributes.get("name"))))
+            continue
+        site = str(attributes.get("site_id") or parent or "").partition("/")[0]
+        if not site:
+            continue
+        of_site = machines.setdefault(site, set())
+        nodes = attributes.get("nodes")
+        for vm in (attributes, *(nodes.values() if isinstance(nodes, Mapping) else ())):
+            if vm.get("machine") and vm.get("rack"):
+                of_site.add((str(vm["rack"]), str(vm["machine"])))
+    return machines

@@ -44,8 +44,13 @@ class ObservedSites:
         self._read = read_sites
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
+        self._known: tuple[Mapping[str, Any], ...] = ()
         # A site shows every pool in its cluster; these are resources of their own.
         self._pools_apart: set[str] = set()
+
+    def remember(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Take the attributes of all objects that state has of this provider: the sites keep their names."""
+        self._known = tuple(objects)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands; nodes keep the numbers that state gave them. Raises ProviderProblem."""
@@ -87,13 +92,15 @@ class ObservedSites:
         self._pools_apart.update(key.id for key in keys if key.type == _POOL)
 
     def _read_sites(self) -> tuple[AzSite, ...]:
+        from nexusform.importers.az_sites import named_as_known
+
         with self._lock:
             if self._sites is None:
                 sites, problems = self._read()
                 wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
                 if wrong:
                     raise ProviderProblem(f"{wrong[0]}" if wrong[0].file else wrong[0].detail)
-                self._sites = sites
+                self._sites = named_as_known(sites, self._known)
             return self._sites
 
     def _done(self, request: ChangeRequest, word: str) -> ProviderAnswer:

@@ -25,6 +25,7 @@ from nexusform.importers.az_adoption import (
     known_nodes,
 )
 from nexusform.importers.az_model import AzSite
+from nexusform.importers.az_sites import named_as_known
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
@@ -92,14 +93,16 @@ def _adopted(source: Source, state: State) -> tuple[tuple[AdoptedSite, ...], lis
     diagnostics = [_told(problem) for problem in problems]
     if has_errors(diagnostics):
         return (), diagnostics
-    adopted = adopt_sites(sites, known_nodes(_attributes(state)))
+    named = named_as_known(sites, _attributes(state, source.provider))
+    adopted = adopt_sites(named, known_nodes(_attributes(state)))
     diagnostics += [_told(finding) for site in adopted for finding in site.findings]
     return adopted, diagnostics
 
 
-def _attributes(state: State) -> Iterator[Mapping[str, Any]]:
+def _attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]:
+    """The attributes of what state holds, or of what it holds of one provider."""
     for instance in state.instances.values():
-        if instance.current is not None:
+        if instance.current is not None and provider in {"", instance.current.provider}:
             yield instance.current.attributes
 
 

@@ -30,6 +30,7 @@ from nexusform.ports import (
     ReadRequest,
     ResourceType,
 )
+from nexusform.providers.observed_site import ObservedSites
 from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
@@ -67,6 +68,8 @@ def make_providers(
             continue
         try:
             provider = kind.make(settings, directory, leaving, confinement)
+            if isinstance(provider, ObservedSites):
+                provider.remember(known.attributes for _, known in _objects_of(request.state, key))
             made[key] = _Discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _HIDDEN if sensitive else str(problem)

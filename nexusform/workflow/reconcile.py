@@ -14,6 +14,7 @@ from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
 from nexusform.importers.az_model import AzSite
+from nexusform.importers.az_sites import named_as_known
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
@@ -85,9 +86,11 @@ def _told(problem: Any) -> Diagnostic:
 class _Reconciling:
     def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
         self.run = run
-        self.sites = sites
-        self.provider = provider
         self.state = run.stored.state
+        known = [one.current.attributes for one in self.state.instances.values() if one.current is not None]
+        self.sites = named_as_known(sites, known)
+        self.provider = provider
+        self.provider.remember(known)
         self.types = run.project.registries.resource_types
 
     def answer(self, *, replays: bool) -> Reconciled:

@@ -104,6 +104,43 @@ def test_a_second_import_takes_over_what_is_new_alone(capsys: pytest.CaptureFixt
     assert "No changes." in told(capsys, "plan")[1]
 
 
+def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    captured("clusters-070")
+    clusters = Path("export/kubernetes_clusters.json").rename("clusters.json")
+    assert "site: 1 rack, 6 machines" in imported(capsys)
+    clusters.rename("export/kubernetes_clusters.json")
+    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out, "outside of nexusform" in out) == (0, True, False)
+    code, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    assert (code, "site: 1 rack, 6 machines, 1 cluster; 6 VMs adopted" in out) == (0, True)
+    assert "3 objects in the state, nothing moved" in out
+    written = Path("more.nf.hcl").read_text()
+    assert re.findall(r'^resource "(\w+)"', written, re.MULTILINE) == [
+        "nexus_vm_sku",
+        "nexus_vm_sku",
+        "nexus_kubernetes_cluster",
+    ]
+    assert "site_id            = nexus_site.site.id" in written
+    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True)
+    assert not re.search(r"[1-9]\d* to (place|move|remove)", out)
+    code, out, _ = told(capsys, "reconcile", "-from=export")
+    assert (code, "Every VM stands where state has it." in out) == (0, True)
+
+
+def test_a_site_keeps_its_name_when_its_last_cluster_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    assert "dev08-0a105e4eb74b: 1 rack" in imported(capsys)
+    Path("export/kubernetes_clusters.json").unlink()
+    _, out, _ = told(capsys, "plan")
+    assert re.findall(r"- (\S+) +has been deleted", out) == ["nexus_kubernetes_cluster.ssh-test-3d38"]
+    assert "Plan: 1 to add, 0 to change, 0 to destroy." in out
+    _, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    assert "Nothing to import" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
