@@ -237,6 +237,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "last-system-pool-cannot-be-replaced": "Last System pool cannot be replaced",
     "machine-more-than-full": "Machine more than full",
     "machine-smaller-than-what-stands-on-it": "Machine smaller than what stands on it",
+    "machines-of-another-site": "Machines of another site",
     "members-of-a-placement-share-machines": "Members of a placement share machines",
     "missing-argument-separator": "Missing argument separator",
     "missing-attribute-separator": "Missing attribute separator",

@@ -16,7 +16,7 @@ from nexusform.applying.events import StepEvent
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.configuration.evaluation import prepare_body
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors, warning
 from nexusform.importers.az_adoption import (
     AdoptedObject,
     AdoptedSite,
@@ -39,7 +39,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state.objects import EMPTY, ObjectState, State
-from nexusform.words import first_of
+from nexusform.words import counted, first_of
 from nexusform.workflow.apply import ApplyOptions, apply_plan
 from nexusform.workflow.importing import ENDING, generated_block, refusal_to_generate, with_computed
 from nexusform.workflow.locking import Locking
@@ -49,6 +49,7 @@ from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.stored import read_stored
 
 PROVIDER: Final = "azure_export"
+_MACHINE: Final = "nexus_bare_metal_machine"
 _NOT_IN_LABEL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADING: Final = """\
 # A running site, written by `nexusform import` from {source}.
@@ -120,8 +121,54 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     objects = [one for site in sites for one in site.objects]
     addresses = addresses_of(objects, standing, state)
     fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
+    diagnostics += _of_another_site(fresh, objects, state, source.provider)
     text = _text(fresh, addresses, source) if fresh else ""
     return Adoption(fresh, text, source.provider, sites, len(objects) - len(fresh), tuple(diagnostics))
+
+
+def _of_another_site(
+    fresh: Mapping[Address, AdoptedObject], objects: Iterable[AdoptedObject], state: State, provider: str
+) -> Iterator[Diagnostic]:
+    """Machines that would be taken over although state has one of that rack and name at a site of which they
+    are not shown any more. At the same provider that is the same machine, at another one it may be.
+    """
+    shown = {one.id for one in objects if one.type == _MACHINE}
+    hidden: dict[str, list[tuple[str, Address, bool]]] = {}  # rack/name -> site, address, of this provider
+    for address, instance in state.instances.items():
+        if address.type != _MACHINE or instance.current is None:
+            continue
+        machine_id = str(instance.current.attributes.get("id"))
+        site, _, name = machine_id.partition("/")
+        if machine_id not in shown:
+            hidden.setdefault(name, []).append((site, address, instance.current.provider == provider))
+    twice: dict[tuple[str, str, bool], list[str]] = {}
+    for one in fresh.values():
+        site, _, name = one.id.partition("/")
+        for old, address, same in hidden.get(name, ()) if one.type == _MACHINE else ():
+            twice.setdefault((site, old, same), []).append(str(address))
+    for (site, old, same), addresses in sorted(twice.items()):
+        yield _known_by_another_name(site, old, addresses, certain=same)
+
+
+def _known_by_another_name(site: str, old: str, addresses: Sequence[str], *, certain: bool) -> Diagnostic:
+    machines = counted(len(addresses), "machine")
+    detail = (
+        f'{machines} of the site "{site}" have the rack and name of machines that the state has at the site '
+        f'"{old}" ({first_of(addresses, 3)}) and that are not shown there.'
+    )
+    if certain:
+        way_out = (
+            "Nothing was taken over: they would stand in the state twice, and plans would make the others "
+            f'anew. If "{site}" is right, forget those of "{old}" (nexusform state rm ADDRESS) and delete '
+            "their blocks; then import again."
+        )
+        return error("machines-of-another-site", f"{detail} {way_out}")
+    way_out = (
+        f'Where both sites are there, all is well. If "{site}" is "{old}" under another name, it stands in '
+        "the state twice now: forget what was just imported (nexusform state rm ADDRESS), delete its file, "
+        "and give the export to the provider that those machines have."
+    )
+    return warning("machines-of-another-site", f"{detail} {way_out}")
 
 
 def _by_identity(state: State) -> dict[Reference, Address]:
