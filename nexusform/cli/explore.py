@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import webbrowser
+from typing import Final
 
+import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import group, number, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+
+_LAST_PORT: Final = 65_535
 
 
 class ExploreArguments(Struct, frozen=True, kw_only=True):
@@ -28,6 +32,8 @@ def explore(arguments: ExploreArguments) -> int:
     Every change is planned by the engine, on the recorded state, without a lock. Nothing is ever applied.
     What has a literal value in the files can be written back, once its diff was shown. Interrupt to end.
     """
+    if not 0 <= (arguments.port or 0) <= _LAST_PORT:
+        raise click.UsageError(f"-port: a port is a number from 1 to {_LAST_PORT}; 0 takes a free one.")
     from nexusform.explorer.exploration import explored
     from nexusform.explorer.server import ExplorerServer
 

@@ -154,6 +154,9 @@ def verify(arguments: VerifyArguments) -> int:
     screen.diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None:
         return 1
+    if not exists(reading.state):
+        screen.diagnostics([NO_STATE], {})
+        return 1
     if reading.diagnostics:
         return 2
     screen.out("The state agrees with itself.")

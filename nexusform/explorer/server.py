@@ -100,7 +100,10 @@ class _Handler(BaseHTTPRequestHandler):
         """The page."""
         asked = urlsplit(self.path)
         token = parse_qs(asked.query).get("token", [""])[0]
-        if asked.path != "/" or not self._may_ask(token):
+        if asked.path != "/":
+            self._refuse(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            return
+        if not self._may_ask(token):
             return
         self._send(HTTPStatus.OK, self.server.page(), "text/html; charset=utf-8")
 

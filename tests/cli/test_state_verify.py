@@ -100,3 +100,12 @@ def test_providers_that_cannot_be_asked_are_an_error(capsys: pytest.CaptureFixtu
     assert run(["state", "verify"]) == 1
     assert "var.site" in capsys.readouterr().err
     assert run(["state", "verify", "-refresh=false"]) == 0
+
+
+def test_without_a_state_there_is_nothing_to_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert run(["state", "verify"]) == 1
+    assert "No state file was found!" in capsys.readouterr().err

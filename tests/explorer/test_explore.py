@@ -225,3 +225,15 @@ def test_a_configuration_with_mistakes_is_not_explored(
     Path("main.nf.hcl").write_text("resource {\n")
     assert run(["explore"]) == 1
     assert "main.nf.hcl line 1" in capfd.readouterr().err
+
+
+def test_what_there_is_not_is_answered_at_once(ask: Callable[..., tuple[int, Any]]) -> None:
+    for path in ("/favicon.ico", "/plan"):
+        status, text = ask(path)
+        assert (status, json.loads(text)) == (404, {"problem": "There is nothing here."})
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_a_port_that_there_is_not(port: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explore", f"-port={port}"]) == 1
+    assert "a port is a number from 1 to 65535" in capfd.readouterr().err

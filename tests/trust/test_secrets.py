@@ -10,6 +10,7 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run
+from nexusform.cli.reports import FORMATS
 
 CANARY = "CANARY"
 NUMBER = "987654321987"
@@ -209,3 +210,34 @@ def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
     assert "sensitive" in told.err
     assert "r-bm0" in told.out  # what is not made of it is shown
     assert CANARY not in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "var.s",
+        "[var.s]",
+        "{(var.s) = 1}",
+        "keys(var.m)",
+        "{for k, v in var.m : k => 1}",
+        "templatestring(var.s, {})",
+    ],
+)
+def test_a_refused_output_stands_in_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(
+        'variable "s" {\n  sensitive = true\n}\n'
+        'variable "m" {\n  sensitive = true\n  type = map(string)\n}\n'
+        f'output "o" {{\n  value = {value}\n}}\n'
+    )
+    monkeypatch.setenv("NF_VAR_s", "hunter2")
+    monkeypatch.setenv("NF_VAR_m", '{ hunter2 = "hunter2" }')
+    reports = [f"-report={name}:{name}" for name in FORMATS if name != "github-review"]
+    assert run(["plan", *reports]) == 1
+    shown = capfd.readouterr()
+    assert "hunter2" not in shown.out + shown.err
+    for name in FORMATS:
+        if name != "github-review":
+            assert "hunter2" not in Path(name).read_text(encoding="utf-8"), name

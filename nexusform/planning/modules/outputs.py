@@ -49,7 +49,9 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         diagnostics += shown_secrets(output, value)
         if parts := refined_parts(value):
             refined[name] = parts
-        after[name] = OutputState(to_plain(value)[0], value.type, output.sensitive)
+        # What is sensitive though nobody said so is refused, and hidden all the same.
+        hidden = output.sensitive or value.has_marks
+        after[name] = OutputState(to_plain(value)[0], value.type, hidden)
         changes.append(_change(name, before.get(name), after[name]))
     for name, old in sorted(before.items()):
         if name not in declared:
