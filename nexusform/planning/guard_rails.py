@@ -62,7 +62,7 @@ def breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
     diagnostics = []
     for limit in limits:
         rail = GUARD_RAILS[limit.name]
-        value = f"{limit.value:g}"
+        value = f"{limit.value:g}" if rail.fraction else f"{limit.value:.0f}"
         for measured in rail.measure(plan, limit.value):
             allowed = rail.allowed.format(value)
             detail = f"{measured}; -fail-on={limit.name}:{value} allows {allowed}."

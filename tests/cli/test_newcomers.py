@@ -173,11 +173,11 @@ def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]
     code, text = nf("plan", "-fail-on=moved:0,room:5,certainty:0", "-out=a.nfplan")
     assert (code, "guard rail" in text) == (0, False)
     code, text = nf(
-        "plan", "-fail-on=moved:0,room:500000,certainty:1", "-out=b.nfplan", "-report=json:b.json"
+        "plan", "-fail-on=moved:0,room:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json"
     )
     assert code == 1
     assert "Plan: 4 to add" in text
-    assert "-fail-on=room:500000 allows no fewer than 500000." in text
+    assert "-fail-on=room:5000000 allows no fewer than 5000000." in text
     assert "of the 3 VMs placed; -fail-on=certainty:1" in text
     assert json.loads(Path("b.json").read_text())["errored"] is False
     assert Path("b.nfplan").exists()
