@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.extras import needing
+from nexusform.backends.refusals import needing
 from nexusform.ports import BackendProblem
 from nexusform.regular_files import read_regular
 

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from nexusform.backends import journal_lines, locks
 from nexusform.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
-from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
+from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 # What azure-storage-blob gives: its keyword arguments are declared too loosely to be checked.

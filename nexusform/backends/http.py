@@ -27,8 +27,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends import locks
+from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
-from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
 _TIMEOUT: Final = 60.0  # seconds for one answer

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.backends.local_lock import LocalLock
+from nexusform.backends.refusals import DEFAULT, check_name
 from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
-from nexusform.backends.workspace_names import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
 

@@ -7,7 +7,7 @@ from threading import RLock
 
 from msgspec import Struct, field
 
-from nexusform.backends.workspace_names import DEFAULT, check_name
+from nexusform.backends.refusals import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 

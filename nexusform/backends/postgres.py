@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.backends import journal_lines, locks
-from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering
 from nexusform.backends.locks import Lease, lease_seconds, now
-from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
+from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from nexusform.backends import journal_lines, locks
-from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
+from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo

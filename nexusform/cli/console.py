@@ -61,7 +61,7 @@ def console(arguments: ConsoleArguments) -> int:
 
 
 def _explained(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
-    from nexusform.rendering.answers.expression_tree import tree_document, tree_text
+    from nexusform.rendering.answers.console_text import tree_document, tree_text
 
     explained = session.explained(arguments.explain)
     screen.diagnostics(explained.diagnostics, explained.sources)

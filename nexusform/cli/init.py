@@ -13,8 +13,7 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.cli.screen import Screen, input_allowed
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.first_files import missing_files, write_first_file
-from nexusform.workflow.init import InitOptions, init_directory
+from nexusform.workflow.init import InitOptions, init_directory, missing_files, write_first_file
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`nexusform metadata`: what tools ask of nexusform itself."""
+"""What tools ask of nexusform itself: `metadata functions` and `providers schema`, both as JSON alone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ metadata: Final = LazyGroup(
     "metadata",
     {"functions": Entry("nexusform.cli.metadata:functions", "The signatures of all functions, as JSON")},
     summary="What tools ask of nexusform itself.",
+)
+providers: Final = LazyGroup(
+    "providers",
+    {"schema": Entry("nexusform.cli.metadata:schema", "The schemas of all types, as JSON")},
+    summary="What configuration can say of each type.",
 )
 
 
@@ -73,3 +78,22 @@ def _type(of: Type) -> Any:
     from nexusform.value_types import type_to_json
 
     return type_to_json(of)
+
+
+class SchemaArguments(Struct, frozen=True, kw_only=True):
+    """What `providers schema` takes."""
+
+    as_json: bool = switch("As a JSON document (the only form there is)", flag="json")
+
+
+@command("schema", SchemaArguments, trusts=False)
+def schema(arguments: SchemaArguments) -> int:
+    """Print every resource type and data source with its arguments and blocks, in Terraform's JSON form."""
+    if not arguments.as_json:
+        raise click.UsageError("The schemas are printed as JSON only: add -json.")
+    from nexusform.rendering.json.schema_document import providers_schema
+    from nexusform.rendering.notation.json_values import json_bytes
+    from nexusform.resource_types.registry import registries
+
+    sys.stdout.write(json_bytes(providers_schema(registries()), pretty=True).decode())
+    return 0

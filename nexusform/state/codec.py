@@ -1,13 +1,17 @@
 """The state document: State to bytes and back.
 
-The shape is that of OpenTofu's state version 4 with names of its own at the top. Equal states
-give equal bytes: resources by module, mode, type and name, instances by key, values sorted.
+The shape is that of OpenTofu's state version 4 with names of its own at the top. Equal states give equal
+bytes: resources by module, mode, type and name, instances by key, values sorted.
+
+Documents of older versions are brought up to date, one function per step. A step takes the whole document
+as plain data and gives a new one of the next version; it must not look at anything else. To change the
+format: raise CURRENT and add the step from the version before to UPGRADES.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from nexusform.address import (
     Address,
@@ -44,7 +48,6 @@ from nexusform.state.object_codec import (
     object_members,
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.state.upgrades import CURRENT, upgrade
 from nexusform.value_types import Type, type_from_json, type_to_json
 
 FORMAT: Final = "nexusform"
@@ -83,6 +86,10 @@ _OUTPUT_RULES: Final[Mapping[str, Rule]] = {
 
 
 # --- writing -----------------------------------------------------------------------------------
+Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+CURRENT: Final = 1
+# The version that a step starts from -> the step to the next one. Version 1 is the first.
+UPGRADES: Final[Mapping[int, Step]] = {}
 
 
 def encode(state: State) -> bytes:
@@ -382,3 +389,18 @@ def read_type(data: Any) -> Type | None:
         return type_from_json(data)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def upgrade(
+    document: dict[str, Any],
+    version: int,
+    steps: Mapping[int, Step] = UPGRADES,
+    current: int = CURRENT,
+) -> dict[str, Any] | None:
+    """The document as the current version has it, or None when no steps lead there."""
+    for number in range(version, current):
+        step = steps.get(number)
+        if step is None:
+            return None
+        document = step(document) | {"version": number + 1}
+    return document

@@ -11,7 +11,7 @@ from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
-from nexusform.planning.vms.placed_note import placed_by
+from nexusform.planning.vms.vm_object import placed_by
 from nexusform.state.objects import State
 
 

@@ -17,7 +17,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
-from nexusform.planning.vms.placed_note import placed_by
+from nexusform.planning.vms.vm_object import placed_by
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement

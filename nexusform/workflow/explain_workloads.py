@@ -19,7 +19,7 @@ from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.placed_note import placed_by
+from nexusform.planning.vms.vm_object import placed_by
 from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.roster import Roster

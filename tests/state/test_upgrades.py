@@ -1,4 +1,4 @@
-from nexusform.state.upgrades import CURRENT, upgrade
+from nexusform.state.codec import CURRENT, upgrade
 
 
 def test_steps_are_taken_in_turn() -> None:

@@ -53,7 +53,7 @@ from nexusform.planning.fleet.world import (
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.nodes import NodeCluster
-from nexusform.planning.vms.placed_note import PLACED, note_placed
+from nexusform.planning.vms.vm_object import PLACED, note_placed
 from nexusform.ports import Kind
 from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem

@@ -1,10 +1,15 @@
-"""The VMs of one instance while a plan is made, and why each comes, goes, or is placed anew."""
+"""The VMs of one instance while a plan is made, and why each comes, goes, or is placed anew.
+
+What state remembers of each VM's coming, the trigger and the serial of the apply that placed it, is kept
+in the object's private note as {"placed": [[serial, trigger, [names...]], ...]}, oldest first: one entry
+for all VMs that came together, so that a large pool costs little more than its names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -20,6 +25,7 @@ from nexusform.scheduling.racks.vms import Hint, Placement
 ROLLING = "kubernetes_version_changed"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
+PLACED = "placed"
 
 
 class Moves(Struct):
@@ -286,3 +292,33 @@ def batch_size(text: str, pool_size: int) -> int:
     if text.endswith("%"):
         return -(-int(text[:-1]) * pool_size // 100)
     return int(text)
+
+
+def note_placed(
+    prior: Mapping[str, Any] | None, came: Sequence[tuple[str, str]], present: Collection[str], serial: int
+) -> dict[str, Any] | None:
+    """The object's note after a plan: `came` are (name, trigger) of VMs that the plan places, `present` all
+    that stand afterwards, `serial` the one that applying it will give. None when nothing is known.
+    """
+    known = set(present) - {name for name, _ in came}
+    groups: list[list[Any]] = []
+    for was, trigger, names in (prior or {}).get(PLACED, ()):
+        left = [name for name in names if name in known]
+        if left:
+            groups.append([was, trigger, left])
+    fresh: dict[str, list[str]] = {}
+    for name, trigger in came:
+        fresh.setdefault(trigger, []).append(name)
+    groups += [[serial, trigger, names] for trigger, names in fresh.items()]
+    rest = {key: value for key, value in (prior or {}).items() if key != PLACED}
+    if groups:
+        rest[PLACED] = groups
+    return rest or None
+
+
+def placed_by(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
+    """The trigger and serial under which a VM came to where it is; None when that is not known."""
+    for serial, trigger, names in reversed((private or {}).get(PLACED, ())):
+        if name in names:
+            return str(trigger), int(serial)
+    return None

@@ -29,9 +29,8 @@ from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms import vm_phase
-from nexusform.planning.vms.placed_note import note_placed
 from nexusform.planning.vms.sites import PlanSurroundings, occupy_outsiders
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_object import VmObject, note_placed
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
 from nexusform.ports import Kind
 

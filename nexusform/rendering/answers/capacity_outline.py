@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.notation.intervals import fits_text, interval_document
+from nexusform.rendering.notation.places import fits_text, interval_document
 from nexusform.scheduling.racks.vms import Interval, VmSku
 from nexusform.whatif.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.whatif.fragmentation import BrokenBy, Fragmentation

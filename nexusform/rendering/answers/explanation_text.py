@@ -11,8 +11,7 @@ from typing import Any
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
-from nexusform.rendering.notation.intervals import interval_document
-from nexusform.rendering.notation.places import cells_text, place_document, place_text
+from nexusform.rendering.notation.places import cells_text, interval_document, place_document, place_text
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.rule import KeyPart

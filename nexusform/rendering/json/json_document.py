@@ -30,7 +30,6 @@ from nexusform.rendering.json.json_placements import (
     separation_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
-from nexusform.rendering.notation.intervals import draws_document
 from nexusform.rendering.notation.json_values import (
     Rows,
     Section,
@@ -44,6 +43,7 @@ from nexusform.rendering.notation.json_values import (
     unknown_mask,
     write_json,
 )
+from nexusform.rendering.notation.places import draws_document
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State

@@ -16,9 +16,8 @@ from nexusform.planning.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
-from nexusform.rendering.notation.intervals import interval_document
 from nexusform.rendering.notation.json_values import known_part
-from nexusform.rendering.notation.places import place_document
+from nexusform.rendering.notation.places import interval_document, place_document
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.scheduling.decision import Refusal
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
-from nexusform.rendering.notation.intervals import draws_text
+from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.pull_request.markdown_parts import Origin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.overview import Overview, RoomRow

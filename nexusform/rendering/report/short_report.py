@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
-from nexusform.rendering.notation.intervals import draws_text, fits_text
+from nexusform.rendering.notation.places import draws_text, fits_text
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries

@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, columns, harmless, pad, wrap
-from nexusform.rendering.notation.intervals import draws_text
+from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,

@@ -1,5 +1,6 @@
-"""Where things go, in the short plan: a table per site, then what moves, comes and goes and why, in lines
-that keep to a width: labels in a column, sentences beside them, no word broken.
+"""Where things go, in the short plan: a table per site, then what moves, comes and goes and why; and how
+it rolls out, a line per step. Lines keep to a width: labels in a column, sentences beside them, no word
+broken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
+from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
 
@@ -19,6 +21,8 @@ _TO_THE_RIGHT: Final = (3, 5, 6)
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
 _WIDEST_LABEL: Final = 30
 _MOST_LINES: Final = 60
+_ROLLOUTS: Final = "How it rolls out (times at the earliest):"
+_MOST_STEPS: Final = 12
 
 
 def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
@@ -189,3 +193,18 @@ def cut(lines: list[str], most: int, width: int) -> list[str]:
     while columns(last) + 4 > width and " " in last.strip():
         last = last.rpartition(" ")[0]
     return [*lines[: most - 1], f"{last} ..."]
+
+
+def rollout_text(tables: Sequence[RolloutTable], width: int, paint: Painter, most: int = _MOST_STEPS) -> str:
+    """The rollouts with at most so many steps each; "" without any."""
+    lines: list[str] = [paint(_ROLLOUTS, "bold")] if tables else []
+    for table in tables:
+        rows, more = table.first(most)
+        lines += hanging("", harmless(table.title), 2, width)
+        first = max(len(begins) for begins, _, _ in rows)
+        second = max(len(place) for _, place, _ in rows)
+        for begins, place, what in rows:
+            label = f"    {pad(begins, first)}  {pad(place, second)}"
+            lines += hanging(label, harmless(what), first + second + 8, width)
+        lines += [f"    {more}; -report=markdown:PATH shows each."] if more else []
+    return "\n".join(lines)

@@ -25,8 +25,7 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.short_report import ShortReport, short_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_count_lines
-from nexusform.rendering.text.rollout_text import rollout_text
-from nexusform.rendering.text.short_placements import cut, hanging, placement_parts
+from nexusform.rendering.text.short_placements import cut, hanging, placement_parts, rollout_text
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines
 from nexusform.source import SourceFile
 from nexusform.words import counted, form

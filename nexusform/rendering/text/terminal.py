@@ -11,7 +11,7 @@ from nexusform.rendering.report import wording
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
-from nexusform.rendering.text.rollout_text import rollout_text
+from nexusform.rendering.text.short_placements import rollout_text
 from nexusform.rendering.text.short_plan import FAILED, PlanTextOptions, render_short
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines, stanza_text
 from nexusform.source import SourceFile

@@ -1,9 +1,10 @@
-"""What a workspace may be called, whatever keeps it."""
+"""What all backends refuse alike: a client that is not installed, and names of workspaces."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from nexusform.ports import BackendProblem
@@ -28,3 +29,14 @@ def check_deletable(name: str, existing: Collection[str]) -> None:
         raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
     if name not in existing:
         raise BackendProblem(f'There is no workspace "{name}".')
+
+
+@contextmanager
+def needing(backend: str, extra: str) -> Iterator[None]:
+    """Turn a missing package into a BackendProblem that says what to install."""
+    try:
+        yield
+    except ImportError as missing:
+        raise BackendProblem(
+            f'The backend "{backend}" needs the package {missing.name}: pip install "nexusform[{extra}]".'
+        ) from None

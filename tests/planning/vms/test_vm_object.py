@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.planning.vms.placed_note import note_placed, placed_by
+from nexusform.planning.vms.vm_object import note_placed, placed_by
 
 
 def test_each_vm_keeps_the_trigger_and_serial_that_brought_it() -> None:
