@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -23,6 +24,14 @@ from nexusform.source import SourceFile
 from nexusform.value_types import friendly_name
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
+
+# A block of every type, each in a file named after it; tests/examples plans and applies them.
+EVERY_TYPE = Path(__file__).parents[2] / "examples" / "every-type"
+
+TYPES_WORDS = """\
+(c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.
+
+The examples are one configuration, [examples/every-type](../../examples/every-type/README.md)."""
 
 PROVIDERS_WORDS = """\
 A provider carries out what a plan says. The default one, `simulated`, serves every type and sends nothing:
@@ -143,11 +152,7 @@ _MEANING = {
 
 def types_page() -> str:
     """docs/reference/types.md."""
-    lines = [HEAD, "", "# Resource types and data sources", ""]
-    lines += [
-        "(c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.",
-        "",
-    ]
+    lines = [HEAD, "", "# Resource types and data sources", "", *TYPES_WORDS.splitlines(), ""]
     for table in (RESOURCE_TYPES, DATA_SOURCES):
         for resource_type in table.values():
             lines += _type(resource_type)
@@ -180,6 +185,8 @@ def _type(resource_type: ResourceType) -> Iterator[str]:
     if resource_type.phase:
         yield f"Planning phase {resource_type.phase}."
         yield ""
+    example = EVERY_TYPE / f"{resource_type.name.replace('_', '-')}.nf.hcl"
+    yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
     yield from _body(resource_type.schema, "")
 
 

@@ -1,0 +1,8 @@
+# What az networkcloud printed, as `nexusform inventory script` captures it.
+data "nexus_inventory" "lon1" {
+  directory = "../inventory/export"
+}
+
+output "racks_of_lon1" {
+  value = keys(data.nexus_inventory.lon1.racks)
+}

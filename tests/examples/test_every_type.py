@@ -1,0 +1,63 @@
+"""The example every-type, run as its README says: it has a file per type, and the reference page shows them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
+from tests.rendering.real_plans import EXAMPLES, inside
+from nexusform.cli.main import run
+
+EXAMPLE = EXAMPLES / "every-type"
+README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+EXCLUDE = "-exclude=fleet_placement_eviction.shop_leaves_paris"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, and beside it what its data sources read."""
+    repository = tmp_path_factory.mktemp("repository")
+    nothing_made = shutil.ignore_patterns("state", ".nexusform")
+    for name in ("every-type", "inventory", "real-nodes", "fleet"):
+        shutil.copytree(EXAMPLES / name, repository / "examples" / name, ignore=nothing_made)
+    shutil.copytree(EXAMPLES.parent / "state", repository / "state")
+    return repository / "examples" / "every-type"
+
+
+def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    with inside(here):
+        code = run([*words, "-no-color"])
+    said = capfd.readouterr()
+    assert code == 0, said.out + said.err
+    assert not said.err
+    return said.out
+
+
+@pytest.mark.parametrize("name", [*RESOURCE_TYPES, *DATA_SOURCES])
+def test_every_type_has_a_file_named_after_it(name: str) -> None:
+    keyword = "data" if name in DATA_SOURCES else "resource"
+    text = (EXAMPLE / f"{name.replace('_', '-')}.nf.hcl").read_text(encoding="utf-8")
+    assert re.search(rf'^{keyword} "{name}" ', text, re.MULTILINE)
+
+
+def test_the_example_is_written_as_it_should_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with inside(here):
+        assert run(["fmt", "-check"]) == 0
+    assert told(here, capfd, "validate") == "Success! The configuration is valid.\n"
+
+
+def test_the_example_plans_without_a_warning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plan = told(here, capfd, "plan", EXCLUDE)
+    assert "\n! " not in plan
+    assert re.search(r"^Plan: \d+ to add, 0 to change, 0 to destroy\.$", plan, re.MULTILINE)
+
+
+def test_an_eviction_follows_what_stands(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    told(here, capfd, "apply", "-auto-approve", EXCLUDE)
+    (quoted,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    assert quoted in told(here, capfd, "plan")
+    assert EXCLUDE in README
