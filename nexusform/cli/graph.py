@@ -8,7 +8,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import choice, group, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
-from nexusform.workflow.graph import CannotDraw, find_graph, svg_of_dot
+from nexusform.workflow.graph import find_graph, svg_of_dot
 
 
 class GraphArguments(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ def graph(arguments: GraphArguments) -> int:
     if arguments.format == "svg":
         try:
             drawing = svg_of_dot(drawing)
-        except CannotDraw as problem:
+        except OSError as problem:
             raise click.UsageError(f"-format=svg: {problem}. Take -format=dot or -format=mermaid.") from None
     screen.out(drawing, end="")
     return 0

@@ -34,7 +34,10 @@ Meta = Mapping[str, Any]
 
 
 class EncryptionProblem(Exception):
-    """A key cannot be had, or a document cannot be encrypted or opened; the message is for the user."""
+    """A key cannot be had, a document not encrypted or opened, a signature is not that of the key.
+
+    The message is for the user.
+    """
 
 
 class Key(Struct, frozen=True):

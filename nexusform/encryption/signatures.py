@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from nexusform.encryption.keys import EncryptionProblem
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -24,14 +26,10 @@ _PURPOSE: Final = b"nexusform plan, version 1\n"  # so that no signature of some
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
-class SignatureProblem(Exception):
-    """A key cannot be used, or a signature is not that of the key; the message is for the user."""
-
-
 def sign(digest: str, key: bytes, name: str) -> dict[str, str]:
     """What stands in a plan file beside its parts. `key` is a private key, `name` its file.
 
-    Raises SignatureProblem.
+    Raises EncryptionProblem.
     """
     with _needing_cryptography():
         private = _private_key(key, name)
@@ -44,18 +42,18 @@ def sign(digest: str, key: bytes, name: str) -> dict[str, str]:
 
 
 def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str) -> None:
-    """Raise SignatureProblem unless a signature is that of the digest. `key` is public, `name` its file."""
+    """Raise EncryptionProblem unless a signature is that of the digest. `key` is public, `name` its file."""
     if signature is None:
-        raise SignatureProblem("It is not signed. `nexusform plan -out=FILE -sign=KEYFILE` signs it.")
+        raise EncryptionProblem("It is not signed. `nexusform plan -out=FILE -sign=KEYFILE` signs it.")
     with _needing_cryptography():
         from cryptography.exceptions import InvalidSignature
 
         public = _public_key(key, name)
         if signature.get("algorithm") != ALGORITHM:
-            raise SignatureProblem("Its signature is of a kind that this nexusform does not know.")
+            raise EncryptionProblem("Its signature is of a kind that this nexusform does not know.")
         fingerprint = _fingerprint(public)
         if signature.get("key") != fingerprint:
-            raise SignatureProblem(
+            raise EncryptionProblem(
                 f"It was signed with another key: {signature.get('key')}, and {name} is {fingerprint}."
             )
         try:
@@ -63,7 +61,7 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
                 base64.b64decode(str(signature.get("signature")), validate=True), _PURPOSE + digest.encode()
             )
         except (InvalidSignature, binascii.Error):
-            raise SignatureProblem(
+            raise EncryptionProblem(
                 "Its signature does not fit: the plan was changed after it was signed."
             ) from None
 
@@ -78,18 +76,18 @@ def _private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if b"-----BEGIN PUBLIC KEY-----" in text:
-        raise SignatureProblem(f"{name} is a public key. Sign with the private one.")
+        raise EncryptionProblem(f"{name} is a public key. Sign with the private one.")
     if b"ENCRYPTED" in text:
-        raise SignatureProblem(
+        raise EncryptionProblem(
             f"{name} is protected by a passphrase. Hand over the key without it "
             f"(openssl pkey -in {name}), in a file that only the job can read."
         )
     try:
         key = load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise SignatureProblem(f"{name} {_no_key(text)} A private key is made by {_MAKE_KEY}.") from None
+        raise EncryptionProblem(f"{name} {_no_key(text)} A private key is made by {_MAKE_KEY}.") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SignatureProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
+        raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
     return key
 
 
@@ -100,18 +98,18 @@ def _public_key(text: bytes, name: str) -> Ed25519PublicKey:
 
     of_private = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
-        raise SignatureProblem(
+        raise EncryptionProblem(
             f"{name} is a private key, which only whoever signs should have. Its public half is printed by "
             f"{of_private}."
         )
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise SignatureProblem(
+        raise EncryptionProblem(
             f"{name} {_no_key(text)} A public key is printed by openssl pkey -in KEYFILE -pubout."
         ) from None
     if not isinstance(key, Ed25519PublicKey):
-        raise SignatureProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
+        raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
     return key
 
 
@@ -128,6 +126,6 @@ def _needing_cryptography() -> Iterator[None]:
     try:
         yield
     except ImportError as missing:
-        raise SignatureProblem(
+        raise EncryptionProblem(
             f'Signatures need the package {missing.name}: pip install "nexusform[encryption]".'
         ) from None

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import yaml
 from msgspec import Struct
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Refused, did_you_mean, error
 from nexusform.language.surroundings import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"
@@ -35,10 +35,6 @@ _TYPES: Final = ("node_types", "group_types", "policy_types")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class PackageProblem(Exception):
-    """A package that cannot be read; the message is a sentence for the user."""
-
-
 class VnfPackage(Struct, frozen=True):
     """The texts for one deployment flavour, None where the package has none; `nested` by file name."""
 
@@ -53,12 +49,12 @@ class _Source(Protocol):
     names: Sequence[str]
 
     def read(self, name: str) -> str:
-        """The text of a file. Raises PackageProblem."""
+        """The text of a file. Raises Refused."""
         ...
 
 
 def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
-    """The documents of a flavour ("" where there is one only). Raises PackageProblem, FileProblem."""
+    """The documents of a flavour ("" where there is one only). Raises Refused, FileProblem."""
     source = _source(path, files)
     texts = _Bounded(source)
     definitions = _definitions(source.names, texts)
@@ -70,8 +66,12 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     vnfd = _vnfd(flavours.get(flavour), definitions)
     base_hot, nested = _hot(source.names, flavour, texts)
     if vnfd is None and base_hot is None:
-        raise PackageProblem("It has no definitions with a VDU and no BaseHOT.")
+        raise _refused("It has no definitions with a VDU and no BaseHOT.")
     return VnfPackage(vnfd, base_hot, nested)
+
+
+def _refused(detail: str) -> Refused:
+    return Refused(error("invalid-vnf-package", detail))
 
 
 # --- where it stands ---------------------------------------------------------------------------
@@ -101,10 +101,10 @@ class _Zip:
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
-            raise PackageProblem("It is neither a folder nor a zip file.") from None
+            raise _refused("It is neither a folder nor a zip file.") from None
         entries = self._archive.infolist()
         if len(entries) > _MOST_FILES:
-            raise PackageProblem(f"It holds {len(entries):,} files; at most {_MOST_FILES:,} are read.")
+            raise _refused(f"It holds {len(entries):,} files; at most {_MOST_FILES:,} are read.")
         for entry in entries:
             _refuse_outside(entry.filename, entry.orig_filename)
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
@@ -115,7 +115,7 @@ class _Zip:
             with self._archive.open(name) as member:
                 return _text(name, member.read(_LARGEST + 1))
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError, zlib.error):
-            raise PackageProblem(
+            raise _refused(
                 f'"{name}" in it cannot be read: damaged, encrypted or packed in an unknown way.'
             ) from None
 
@@ -124,16 +124,16 @@ def _refuse_outside(*names: str) -> None:
     for name in names:
         parts = name.replace("\\", "/").split("/")
         if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-            raise PackageProblem(f'"{name[:80]}" in it leads out of the package.')
+            raise _refused(f'"{name[:80]}" in it leads out of the package.')
 
 
 def _text(name: str, content: bytes) -> str:
     if len(content) > _LARGEST:
-        raise PackageProblem(f'"{name}" in it is larger than {_LARGEST // _MIB} MiB.')
+        raise _refused(f'"{name}" in it is larger than {_LARGEST // _MIB} MiB.')
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise PackageProblem(f'"{name}" in it is no UTF-8 text.') from None
+        raise _refused(f'"{name}" in it is no UTF-8 text.') from None
 
 
 class _Bounded:
@@ -147,11 +147,11 @@ class _Bounded:
     def __call__(self, name: str, named_by: str) -> str:
         if name not in self._names:
             hint = did_you_mean(name, self._names)
-            raise PackageProblem(f'{named_by} names "{name}", which is not in the package.{hint}')
+            raise _refused(f'{named_by} names "{name}", which is not in the package.{hint}')
         text = self._source.read(name)
         self._size += len(text)
         if self._size > _MOST_BYTES:
-            raise PackageProblem(f"Its documents are larger than {_MOST_BYTES // _MIB} MiB together.")
+            raise _refused(f"Its documents are larger than {_MOST_BYTES // _MIB} MiB together.")
         return text
 
 
@@ -193,14 +193,14 @@ def _entry(names: Sequence[str], read: _Read) -> tuple[str, str]:
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
-            raise PackageProblem(f"{META} has no Entry-Definitions.")
+            raise _refused(f"{META} has no Entry-Definitions.")
         return _resolved(match[1], ""), META
     tops = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(tops) == 1:
         return tops[0], "The package"
     if any(_below_base_hot(name) for name in names):
         return "", ""
-    raise PackageProblem(f"It has no {META}, and not exactly one YAML file at its top.")
+    raise _refused(f"It has no {META}, and not exactly one YAML file at its top.")
 
 
 def _is_standard(name: str) -> bool:
@@ -230,9 +230,9 @@ def _loaded(name: str, text: str) -> Mapping[str, Any]:
         document = next(iter(yaml.load_all(text, _LOADER)), None)
     except yaml.MarkedYAMLError as problem:
         line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
-        raise PackageProblem(f"{name}{line} in it is no YAML: {problem.problem}.") from None
+        raise _refused(f"{name}{line} in it is no YAML: {problem.problem}.") from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise PackageProblem(f"{name} in it is no YAML.") from None
+        raise _refused(f"{name} in it is no YAML.") from None
     return document if isinstance(document, dict) else {}
 
 
@@ -272,10 +272,10 @@ def _chosen(flavour_id: str, flavours: Sequence[str]) -> str:
     if flavour_id:
         if listed and flavour_id not in flavours and "" not in flavours:
             hint = did_you_mean(flavour_id, flavours)
-            raise PackageProblem(f'It has no deployment flavour "{flavour_id}".{hint} It has: {listed}.')
+            raise _refused(f'It has no deployment flavour "{flavour_id}".{hint} It has: {listed}.')
         return flavour_id if flavour_id in flavours or not flavours else ""
     if len(flavours) > 1:
-        raise PackageProblem(f"It has the deployment flavours {listed}: set flavour_id to one of them.")
+        raise _refused(f"It has the deployment flavours {listed}: set flavour_id to one of them.")
     return flavours[0] if flavours else ""
 
 
@@ -314,7 +314,7 @@ def _hot(names: Sequence[str], flavour: str, read: _Read) -> tuple[str | None, d
     start = f"{_BASE_HOT}{folder}/" if folder in folders else _BASE_HOT
     tops = [name for name in all_files if name.startswith(start) and "/" not in name[len(start) :]]
     if len(tops) > 1:
-        raise PackageProblem(f"{start} in it holds several files ({', '.join(tops)}); Tacker takes one.")
+        raise _refused(f"{start} in it holds several files ({', '.join(tops)}); Tacker takes one.")
     if not tops:
         return None, {}
     nested: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.diagnostics import Refused, did_you_mean, error
 
 
 class Bounds(Struct, frozen=True):
@@ -27,21 +27,13 @@ class Bounds(Struct, frozen=True):
 DEFAULT: Final = Bounds()
 
 
-class TooMuch(Exception):
-    """A plan stands for more than its bounds; planning ends with the diagnostic."""
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        super().__init__(diagnostic.detail)
-        self.diagnostic = diagnostic
-
-
-def beyond(what: str, name: str, most: int) -> Diagnostic:
-    """The diagnostic of a whole plan. `what` the plan has too much of, and the bound's name."""
+def beyond(what: str, name: str, most: int) -> Refused:
+    """To be raised: it ends the whole plan. `what` the plan has too much of, and the bound's name."""
     detail = (
         f"The configuration stands for more than {most:,} {what}, the most that is planned. If that is "
         f"meant, raise the bound: -bound={name}=N or NF_BOUNDS."
     )
-    return error("plan-is-too-large", detail)
+    return Refused(error("plan-is-too-large", detail))
 
 
 def bounds_of(words: Iterable[str]) -> Bounds:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.planning.bounds import TooMuch
+from nexusform.diagnostics import Diagnostic, Refused, has_errors
 from nexusform.planning.conclusion import changes, conclusion
 from nexusform.planning.conclusion.conclusion import World, causes
 from nexusform.planning.conclusion.result import PlanResult
@@ -55,8 +54,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
         result = _planned(request)
         if result.unplaced:
             result = _in_a_fitting_draw(request, result)
-    except TooMuch as refusal:
-        return conclusion.without_changes(request, (refusal.diagnostic,))
+    except Refused as refused:
+        return conclusion.without_changes(request, refused.diagnostics)
     if request.ways_out and result.unplaced:
         from nexusform.planning.replanning.remedies import with_ways_out
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostic_kinds import SUMMARIES
-from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import FileProblem, Files, Surroundings
@@ -108,14 +108,15 @@ def _packaged(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, An
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
-    from nexusform.importers.vnf_package import PackageProblem, read_package
+    from nexusform.importers.vnf_package import read_package
 
     try:
         package = read_package(str(path), str(flavour or ""), files)
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
-    except PackageProblem as problem:
-        return {}, [Problem(("csar",), "invalid-vnf-package", f'"{path}": {problem}')]
+    except Refused as refused:
+        why = refused.diagnostics[0]
+        return {}, [Problem(("csar",), why.id, f'"{path}": {why.detail}')]
     return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
 

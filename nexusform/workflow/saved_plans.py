@@ -15,7 +15,8 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.encryption.envelope import is_sealed
-from nexusform.encryption.signatures import SignatureProblem, check_signature, sign
+from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.signatures import check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.modules.outputs import read_all_data
 from nexusform.planning.names.setting import standing_evaluation
@@ -49,7 +50,7 @@ def save_plan(
     try:
         signer = _signer(key_file) if key_file else None
         document = plan_file.write(plan, snapshot, prior or b"", signer)
-    except (FileProblem, SignatureProblem) as problem:
+    except (FileProblem, EncryptionProblem) as problem:
         return [error("the-plan-cannot-be-signed", str(problem))]
     document, problems = sealed_plan(document, configuration, project.place)
     if has_errors(problems):
@@ -75,7 +76,7 @@ def signature_problems(saved: SavedPlan, key_file: str) -> list[Diagnostic]:
     try:
         key = read_file(key_file, _LARGEST_KEY)
         check_signature(saved.signature, saved.signed_digest, key, key_file)
-    except (FileProblem, SignatureProblem) as problem:
+    except (FileProblem, EncryptionProblem) as problem:
         return [error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
     return []
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.importers.vnf_package import PackageProblem, VnfPackage, read_package
+from nexusform.diagnostics import Refused
+from nexusform.importers.vnf_package import VnfPackage, read_package
 from nexusform.ports import FileProblem
 from nexusform.regular_files import Confinement
 from nexusform.workflow.surroundings import RealFiles
@@ -97,14 +98,14 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises((PackageProblem, FileProblem)) as raised:
+    with pytest.raises((Refused, FileProblem)) as raised:
         read_package(form(tmp_path, package), flavour, RealFiles())
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
 def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PackageProblem, match="leads out of the package"):
+    with pytest.raises(Refused, match="leads out of the package"):
         read_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", RealFiles())
 
 
@@ -112,19 +113,19 @@ def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
     many = {f"BaseHOT/n/nested/{n}.yaml": "# " + "x" * (2**22 - 10) for n in range(9)}
     path = zipped(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
     assert Path(path).stat().st_size < 2**18
-    with pytest.raises(PackageProblem, match="larger than 32 MiB together"):
+    with pytest.raises(Refused, match="larger than 32 MiB together"):
         read_package(path, "", RealFiles())
 
 
 def test_damaged_files(tmp_path: Path) -> None:
     file = tmp_path / "p.zip"
     file.write_bytes(b"PK no zip")
-    with pytest.raises(PackageProblem, match="neither a folder nor a zip file"):
+    with pytest.raises(Refused, match="neither a folder nor a zip file"):
         read_package(str(file), "", RealFiles())
     content = bytearray(Path(zipped(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
     content[40] ^= 255
     file.write_bytes(content)
-    with pytest.raises(PackageProblem, match="cannot be read"):
+    with pytest.raises(Refused, match="cannot be read"):
         read_package(str(file), "", RealFiles())
     with pytest.raises(FileProblem):
         read_package(str(tmp_path / "absent"), "", RealFiles())

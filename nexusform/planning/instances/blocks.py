@@ -12,7 +12,7 @@ from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_o
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, error, warning
 from nexusform.plain_data import Path
-from nexusform.planning.bounds import TooMuch, beyond
+from nexusform.planning.bounds import beyond
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.conditions import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
@@ -292,11 +292,11 @@ class Blocks:
             self.diagnostics.append(instance.problem(problem))
 
     def _count(self, what: str, more: int) -> None:
-        """Raises TooMuch when the plan has more of something than its bounds say."""
+        """Raises Refused when the plan has more of something than its bounds say."""
         self._amounts[what] += more
         most = getattr(self.request.bounds, what)
         if self._amounts[what] > most:
-            raise TooMuch(beyond(what, what, most))
+            raise beyond(what, what, most)
 
 
 def show(instance: Instance, evaluation: Evaluation) -> None:

@@ -21,7 +21,7 @@ from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.plain_data import ConversionProblem, Path
-from nexusform.planning.bounds import DEFAULT, TooMuch, beyond
+from nexusform.planning.bounds import DEFAULT, beyond
 from nexusform.planning.names.repetition import (
     LIST,
     MAP,
@@ -134,7 +134,7 @@ class Evaluation:
             for parent in self.module_instances(path[:-1]):
                 instances += self._called(parent, parent.module.calls[path[-1]])
                 if len(instances) > self.setting.most_instances:
-                    raise TooMuch(beyond("module instances", "instances", self.setting.most_instances))
+                    raise beyond("module instances", "instances", self.setting.most_instances)
             self._modules[path] = instances
         return instances
 

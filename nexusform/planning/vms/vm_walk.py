@@ -18,7 +18,7 @@ from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached
 from nexusform.plain_data import has_unknown
-from nexusform.planning.bounds import TooMuch, beyond
+from nexusform.planning.bounds import beyond
 from nexusform.planning.instances.arguments import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
@@ -169,7 +169,7 @@ class _Walk:
             demand, problems = demand_of(vms, self.world)
             self._demanded += sum(len(pool.numbers) for pool in demand.pools) if demand is not None else 0
             if self._demanded > most:
-                raise TooMuch(beyond("VMs", "vms", most))
+                raise beyond("VMs", "vms", most)
             self.diagnostics += problems
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))
