@@ -168,6 +168,7 @@ def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
     """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
     from nexusform.importers.fleet_model import FleetPlacement
+    from nexusform.planning.fleet.contents import read_placement
     from nexusform.rendering.answers.placement_status_text import PLACEMENTS, render_placement
 
     if not shown.instances or any(address.type not in PLACEMENTS for address in shown.instances):
@@ -180,7 +181,8 @@ def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
             return ""
         written = read(instance.current.attributes)
         if isinstance(written, FleetPlacement):
-            texts.append(render_placement(address.type, instance.current.attributes, written, version))
+            placement = read_placement(instance.current.attributes, written)
+            texts.append(render_placement(address.type, placement, version))
     return "\n\n".join(texts)
 
 

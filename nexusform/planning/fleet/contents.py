@@ -17,7 +17,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from nexusform.importers.fleet_model import FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.importers.yaml_text import read_yaml
 from nexusform.plain_data import has_unknown
 from nexusform.planning.fleet.overrides import Identity, Rendered
 from nexusform.scheduling.fleet.bindings import (
@@ -345,6 +347,46 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
             for each in attributes.get("placement_statuses") or ()
         ),
     )
+
+
+class SelectedObject(Struct, frozen=True):
+    """An object of the hub that a placement brings; "" where it has no group or namespace."""
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class RecordedPlacement(Struct, frozen=True):
+    """A placement as state has it. `api_version` is that of its manifest, "" when it is written as blocks."""
+
+    written: FleetPlacement
+    api_version: str
+    bindings: tuple[Binding, ...]
+    status: PlacementStatus
+    selected: tuple[SelectedObject, ...]
+
+
+def read_placement(attributes: Mapping[str, Any], written: FleetPlacement) -> RecordedPlacement:
+    """A placement in state. `written` is what its resource type reads from the same attributes."""
+    selected = attributes.get("selected_resources") or ()
+    names = SelectedObject.__struct_fields__
+    return RecordedPlacement(
+        written,
+        _api_version(attributes.get("manifest")),
+        read_bindings(attributes),
+        read_status(attributes),
+        tuple(SelectedObject(*(each.get(name) or "" for name in names)) for each in selected),
+    )
+
+
+def _api_version(manifest: Any) -> str:
+    documents = read_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
+    body = documents[0].data if documents else None
+    version = body.get("apiVersion") if isinstance(body, dict) else None
+    return version if isinstance(version, str) else ""
 
 
 def read_scheduling(attributes: Mapping[str, Any], held: Iterable[Binding]) -> SchedulingStatus | None:

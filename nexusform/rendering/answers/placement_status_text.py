@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from nexusform.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
-from nexusform.importers.yaml_text import read_yaml
-from nexusform.planning.fleet.contents import read_bindings, read_status
+from nexusform.planning.fleet.contents import RecordedPlacement, SelectedObject
 from nexusform.rendering.notation.colours import harmless
 from nexusform.scheduling.fleet.bindings import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
@@ -29,39 +30,28 @@ _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 _PADDING: Final = 2
 
 
-def render_placement(
-    kind: str, attributes: Mapping[str, Any], written: FleetPlacement, version: str = TODAY
-) -> str:
+def render_placement(kind: str, placement: RecordedPlacement, version: str = TODAY) -> str:
     """One placement. `kind` is the resource type; `version` "2023" gives the older condition names."""
-    status = read_status(attributes)
+    written, status = placement.written, placement.status
     if version == IN_2023:
-        status = status_in_words_of_2023(status, read_bindings(attributes))
+        status = status_in_words_of_2023(status, placement.bindings)
     rows: list[tuple[int, str, str | None]] = [
         (0, "Name", written.name),
         (0, "Namespace", written.namespace),
         (0, "Labels", "<none>"),
         (0, "Annotations", "<none>"),
-        (0, "API Version", _api_version(attributes)),
+        (0, "API Version", placement.api_version or _NEWEST),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
         *_mapping(_spec_document(written), 1),
         (0, "Status", None),
-        *_mapping(_status_document(status, attributes), 1),
+        *_mapping(_status_document(status, placement.selected), 1),
         (0, "Events", "<none>"),
     ]
     return "".join(f"{harmless(line)}\n" for line in _aligned(rows))
 
 
 # --- what it says ------------------------------------------------------------------------------
-
-
-def _api_version(attributes: Mapping[str, Any]) -> str:
-    """The version that the object is written in; blocks are v1."""
-    manifest = attributes.get("manifest")
-    documents = read_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
-    body = documents[0].data if documents else None
-    version = body.get("apiVersion") if isinstance(body, dict) else None
-    return version if isinstance(version, str) else _NEWEST
 
 
 def _spec_document(written: FleetPlacement) -> dict[str, Any]:
@@ -106,7 +96,7 @@ def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
     return document
 
 
-def _status_document(status: PlacementStatus, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _status_document(status: PlacementStatus, selected: Iterable[SelectedObject]) -> dict[str, Any]:
     indices = [each.observed_resource_index for each in status.clusters]
     known_indices = [index for index in indices if index is not None]
     document: dict[str, Any] = {
@@ -115,8 +105,7 @@ def _status_document(status: PlacementStatus, attributes: Mapping[str, Any]) -> 
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = [_cluster_document(each) for each in status.clusters]
-    selected = attributes.get("selected_resources") or ()
-    document["selectedResources"] = [_without_empty(resource) for resource in selected]
+    document["selectedResources"] = [_without_empty(asdict(each)) for each in selected]
     return {name: part for name, part in document.items() if part != []}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nexusform.importers.fleet_model import FleetPlacement
+from nexusform.planning.fleet.contents import read_placement
 from nexusform.rendering.answers.placement_status_text import render_placement
 from tests.planning.fleet_harness import hub, member, pick_n, placement
 from tests.planning.harness import all_types, attributes, state_of
@@ -17,7 +18,7 @@ def shown(version: str = "", extra: str = "") -> list[str]:
     assert read is not None
     written = read(values)
     assert isinstance(written, FleetPlacement)
-    return render_placement(KIND, values, written, version).splitlines()
+    return render_placement(KIND, read_placement(values, written), version).splitlines()
 
 
 def test_columns_are_kubectls() -> None:
