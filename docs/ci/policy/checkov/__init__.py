@@ -1,0 +1,1 @@
+"""Policies for checkov over `nexusform show -json PLANFILE`; see ../../conftest.md."""

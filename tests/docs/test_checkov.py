@@ -1,0 +1,105 @@
+"""docs/ci/policy/checkov: the policies pass and fail what they promise, in checkov itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rendering.real_plans import SMALL, nexusform, planned, repaired
+
+POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
+CHECKOV = shutil.which(os.environ.get("NEXUSFORM_CHECKOV", "checkov"))
+MISSING = (
+    "checkov is not installed (pip install checkov into an environment of its own, NEXUSFORM_CHECKOV=...)"
+)
+RULE = """
+resource "nexus_separation_rule" "web" {
+  scope       = "machine"
+  enforcement = "warn"
+
+  group {
+    pool_ids = ["s/web/workers"]
+  }
+
+  group {
+    pool_ids = ["s/web/control-plane"]
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
+    """By plan, what fails: "CHECK ADDRESS" with its details. One run of checkov, with its own checks too."""
+    where = tmp_path_factory.mktemp("checkov")
+    _save(where, "repaired", repaired(where).file)
+    site = where / "site"
+    site.mkdir()
+    main = site / "main.nf.hcl"
+    text = SMALL.replace("MORE", "").replace("WORKERS", "4")
+    main.write_text(text)
+    nexusform(site, "apply", "-auto-approve", "-tie-breaks=0")
+    main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE)
+    _save(where, "pinned", planned(site).file)
+    main.write_text('resource "nexus_site" "s" {}\n')
+    _save(where, "destroyed", planned(site).file)
+    assert CHECKOV is not None
+    words = [CHECKOV, "--framework", "terraform_plan", "--external-checks-dir", str(POLICY)]
+    words += ["--skip-download", "-o", "json", "-f", *[f"{name}.json" for name in _PLANS]]
+    done = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    report = json.loads(done.stdout)
+    assert report["summary"]["parsing_errors"] == 0
+    assert report["summary"]["resource_count"] > 10
+    failures: dict[str, dict[str, list[str]]] = {name: {} for name in _PLANS}
+    for row in report["results"]["failed_checks"]:
+        plan = Path(row["file_path"]).stem
+        failures[plan][f"{row['check_id']} {row['resource']}"] = row["details"]
+    return failures
+
+
+_PLANS = ("repaired", "pinned", "destroyed")
+
+
+def _save(where: Path, name: str, plan: Path) -> None:
+    words = [sys.executable, "-m", "nexusform", "show", "-json", str(plan)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    (where / f"{name}.json").write_text(done.stdout)
+
+
+@pytest.mark.skipif(CHECKOV is None, reason=MISSING)
+def test_repairs_pass(judged: dict[str, dict[str, list[str]]]) -> None:
+    assert judged["repaired"] == {}
+
+
+@pytest.mark.skipif(CHECKOV is None, reason=MISSING)
+def test_other_moves_single_racks_warnings_and_lax_rules_fail(
+    judged: dict[str, dict[str, list[str]]],
+) -> None:
+    pinned = judged["pinned"]
+    web = "nexus_kubernetes_cluster.web"
+    assert set(pinned) == {
+        f"CKV_NEXUSFORM_1 {web}",
+        f"CKV_NEXUSFORM_2 {web}",
+        f"CKV_NEXUSFORM_4 {web}",
+        "CKV_NEXUSFORM_4 nexus_separation_rule.web",
+        "CKV2_NEXUSFORM_2 nexus_separation_rule.web",
+    }
+    moves = pinned[f"CKV_NEXUSFORM_1 {web}"]
+    assert len(moves) == 4
+    assert all(move.startswith("web-workers-") and move.endswith("(zones_changed)") for move in moves)
+    assert pinned[f"CKV_NEXUSFORM_2 {web}"] == ["all of workers stands on r1"]
+    assert pinned[f"CKV_NEXUSFORM_4 {web}"][0].startswith("zones-pinned")
+
+
+@pytest.mark.skipif(CHECKOV is None, reason=MISSING)
+def test_a_destroyed_cluster_fails_at_its_site(judged: dict[str, dict[str, list[str]]]) -> None:
+    assert judged["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == [
+        "nexus_kubernetes_cluster.web is destroyed"
+    ]
