@@ -211,6 +211,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "invalid-run-block-name": "Invalid run block name",
     "invalid-scale-level": "Invalid scale level",
     "invalid-self-reference": 'Invalid "self" reference',
+    "invalid-simulation": "Invalid simulation",
     "invalid-single-argument-block-definition": "Invalid single-argument block definition",
     "invalid-state-document": "Invalid state document",
     "invalid-state-of-a-staged-run": "Invalid state of a staged run",

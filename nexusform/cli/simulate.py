@@ -32,6 +32,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "failure": Entry(
         "nexusform.cli.simulate:failure", "What the loss of a machine, rack, cluster or site does"
     ),
+    "fleet": Entry(
+        "nexusform.cli.simulate:fleet", "Which placements go where when members leave, join or change"
+    ),
 }
 
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Ask what would happen if.")
@@ -240,3 +243,55 @@ def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureAr
         return lose_machines(site, Scope.RACK, f"{site.id}/{rack}", names, pods)
     site, machine = _named(lookup.find_machine(view, arguments.machine))
     return lose_machines(site, Scope.MACHINE, f"{site.id}/{machine}", [machine], pods)
+
+
+class FleetArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate fleet` takes: any number of things that happen to members, all at once."""
+
+    leave: tuple[str, ...] = texts("This member leaves the fleet", metavar="MEMBER")
+    drain: tuple[str, ...] = texts(
+        "This member is cordoned and every cluster placement evicted from it", metavar="MEMBER"
+    )
+    join: tuple[str, ...] = texts(
+        "This member joins; LIKE is another member or a cluster that it is like", metavar="MEMBER[=LIKE]"
+    )
+    taint: tuple[str, ...] = texts("It gets this taint; KEY- takes one away", metavar="MEMBER:KEY[=VALUE]")
+    label: tuple[str, ...] = texts("It gets this label; KEY- takes one away", metavar="MEMBER:KEY=VALUE")
+    property: tuple[str, ...] = texts(
+        "It gets this property; NAME- takes one away", metavar="MEMBER:NAME=VALUE"
+    )
+    health: tuple[str, ...] = texts("It is Healthy, Unhealthy, ...", metavar="MEMBER:HEALTH")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("fleet", FleetArguments)
+def fleet(arguments: FleetArguments) -> int:
+    """Change members of the fleet: which placements go where, with their pods, and the room that is left.
+
+    What is said happens all at once. Exit code 2 when a placement falls short, is on no cluster any more or
+    has pods that find no node, or a drained member keeps one.
+    """
+    from nexusform.rendering.answers.fleet_outline import fleet_document, fleet_outline
+    from nexusform.whatif.fleet import simulate_fleet
+    from nexusform.whatif.fleet_edits import Verb, read_edits
+    from nexusform.workflow.simulate import open_fleet
+
+    flags = {verb: getattr(arguments, verb.value) for verb in Verb}
+    if not any(flags.values()):
+        ways = ", ".join(f"-{verb}" for verb in Verb)
+        raise click.UsageError(f"Say what happens to a member, by one or more of {ways}.")
+    screen = arguments.view.screen()
+    world, origin = open_fleet(place_of(arguments.state, arguments.variables), arguments.answer.plan)
+    screen.diagnostics(origin.diagnostics, origin.sources)
+    if world is None:
+        return 1
+    edits = read_edits(flags)
+    simulation = edits if isinstance(edits, Diagnostic) else simulate_fleet(world, edits)
+    if isinstance(simulation, Diagnostic):
+        screen.diagnostics([simulation], origin.sources)
+        return 1
+    outline = fleet_outline(simulation, origin.origin)
+    return tell(Answer("fleet", origin.origin, outline, fleet_document(simulation)), arguments.answer, screen)

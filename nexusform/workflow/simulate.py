@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,11 +22,15 @@ from nexusform.workflow.project import find_backend
 from nexusform.workflow.saved_plans import other_variables, read_plan
 from nexusform.workflow.stored import read_stored
 
+if TYPE_CHECKING:  # loaded where a fleet is asked
+    from nexusform.whatif.fleet import FleetWorld
+
 
 class World(Struct, frozen=True):
     """The world to ask, or None and what is wrong. `origin` says in words where it is from.
 
-    `pods` are the pods of the clusters of which any are known, by cluster id.
+    `pods` are the pods of the clusters of which any are known, by cluster id. `things` are all objects, to
+    be read with this SKU catalogue.
     """
 
     view: WorldView | None = None
@@ -33,6 +38,26 @@ class World(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
     pods: Mapping[str, ClusterPods] = field(default_factory=dict)
+    things: tuple[Thing, ...] = ()
+    catalogue: str = ""
+
+
+def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, World]:
+    """The fleet as the state has it, or as a saved plan will leave it; None where there is none."""
+    from nexusform.whatif.fleet import fleet_world
+
+    world = _of_plan(plan_path, place) if plan_path else _of_state(place)
+    if world.view is None:
+        return None, world
+    fleet = fleet_world(world.things, registries(), world.catalogue)
+    if not fleet.seats.members:
+        detail = (
+            f"There is no fleet_member_cluster in {world.origin}. Apply a configuration that has one, or ask "
+            "a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
+        )
+        problem = error("nothing-to-simulate", detail)
+        return None, replace(world, diagnostics=(*world.diagnostics, problem))
+    return fleet, world
 
 
 def open_world(place: Place, plan_path: str = "") -> World:
@@ -85,4 +110,5 @@ def _of_plan(path: str, place: Place) -> World:
 def _world(things: tuple[Thing, ...], catalogue: str, origin: World) -> World:
     types = registries()
     view = view_world(things, types, catalogue)
-    return replace(origin, view=view, pods=view_pods(things, view, types))
+    pods = view_pods(things, view, types)
+    return replace(origin, view=view, pods=pods, things=things, catalogue=catalogue)

@@ -244,3 +244,72 @@ def test_without_a_site_there_is_nothing_to_ask(
     monkeypatch.chdir(tmp_path)
     assert run(["simulate", "capacity"]) == 1
     assert "Nothing to simulate" in capsys.readouterr().err
+
+
+FLEET = """
+resource "fleet_member_cluster" "all" {
+  for_each   = { east = "5", west = "3", north = "1" }
+  name       = each.key
+  properties = { "kubernetes-fleet.io/node-count" = each.value }
+}
+
+resource "fleet_hub_manifest" "web" {
+  yaml_body = "{apiVersion: v1, kind: Namespace, metadata: {name: web}}"
+}
+
+resource "fleet_cluster_resource_placement" "web" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 2
+  }
+}
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    (tmp_path / "main.nf.hcl").write_text(FLEET)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def test_a_fleet_without_any_site_is_simulated(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet.is_dir()
+    assert run(["simulate", "fleet", "-leave=west"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
+    assert "web        PickN   2 -> 2    east      west" in text
+    assert run(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
+    answer = document(capsys.readouterr().out)
+    assert (answer["question"], answer["finding"]) == ("fleet", True)
+    [web] = answer["placements"]
+    assert (web["before"], web["after"], web["fulfilled"]) == (["north", "west"], ["north"], False)
+    assert web["unselected"][0]["cluster"] == "east"
+
+
+def test_a_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (fleet / "main.nf.hcl").write_text(FLEET.replace('north = "1"', 'north = "1", up = "2"'))
+    assert run(["plan", "-out=more"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"]) == 0
+    assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
+
+
+def test_a_simulation_of_a_fleet_needs_one(
+    lab: Path, fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fleet.is_dir()
+    assert run(["simulate", "fleet"]) == 1
+    assert "Say what happens to a member, by one or more of -leave" in capsys.readouterr().err
+    monkeypatch.chdir(lab)
+    assert run(["simulate", "fleet", "-leave=a"]) == 1
+    assert "There is no fleet_member_cluster in state serial" in capsys.readouterr().err

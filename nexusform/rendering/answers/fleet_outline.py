@@ -1,0 +1,284 @@
+"""The answer to `simulate fleet`, for people and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, ResourceUsage
+from nexusform.whatif.fleet import FleetSimulation, MemberRoom, PlacementOutcome
+from nexusform.words import counted, form, listed
+
+_RESOURCES: Final = ("cpu", "memory")
+_MOST_PODS: Final = 20
+
+
+def fleet_outline(simulation: FleetSimulation, origin: str) -> Outline:
+    """Which placements go where, why, the pods that follow, and the room that is left."""
+    sections = [_placements(simulation), *_reasons(simulation), *_kept(simulation)]
+    sections += [*_pods(simulation), *_room(simulation)]
+    edits = listed((edit.text for edit in simulation.edits), 3)
+    return Outline(
+        f"Fleet: {edits} ({origin})",
+        _verdict(simulation),
+        simulation.bad,
+        tuple(_facts(simulation)),
+        tuple(sections),
+    )
+
+
+def _verdict(simulation: FleetSimulation) -> str:
+    changed = [each for each in simulation.placements if each.gained or each.lost]
+    total = len(simulation.placements)
+    clauses = [f"{len(changed)} of {counted(total, 'placement')} {form(len(changed), 'changes', 'change')}"]
+    if not total:
+        return "Nothing changes: there is no placement."
+    if not changed:
+        clauses = [f"No placement changes ({total} looked at)"]
+    short = [each.after.key for each in simulation.placements if each.before.fulfilled > each.after.fulfilled]
+    if short:
+        clauses.append(f"{listed(short, 4)} {form(len(short), 'falls', 'fall')} short")
+    empty = [
+        each.after.key for each in simulation.placements if each.before.clusters > each.after.clusters == ()
+    ]
+    if empty:
+        clauses.append(f"{listed(empty, 4)} {form(len(empty), 'is', 'are')} on no cluster any more")
+    waiting = sum(len(each.pending) for each in simulation.placements)
+    if waiting:
+        clauses.append(f"{counted(waiting, 'pod')} {form(waiting, 'finds', 'find')} no node")
+    for key, cluster in simulation.staying:
+        clauses.append(f"{key} stays on {cluster}")
+    return "; ".join(clauses) + "."
+
+
+def _facts(simulation: FleetSimulation) -> Iterator[str]:
+    for warning in simulation.warnings:
+        where = f"{warning.address}: " if warning.address else ""
+        yield f"{where}{' '.join(warning.detail.split())}"
+    external = [each.after.key for each in simulation.placements if each.after.external and _touched(each)]
+    if external:
+        yield (
+            f"{listed(external, 4)}: the strategy is External, so nothing comes or goes there before a "
+            "staged run does it."
+        )
+
+
+def _touched(placement: PlacementOutcome) -> bool:
+    return bool(placement.gained or placement.lost)
+
+
+def _placements(simulation: FleetSimulation) -> Section:
+    rows = tuple(_placement_row(each) for each in simulation.placements)
+    table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows)
+    return Section("Placements", table=table, bad=any(row.bad for row in rows))
+
+
+def _placement_row(placement: PlacementOutcome) -> Row:
+    before, after = len(placement.before.clusters), len(placement.after.clusters)
+    clusters = f"{before} -> {after}" if _touched(placement) else str(after)
+    state = "" if placement.after.fulfilled else "not fulfilled"
+    if not placement.after.fulfilled and not placement.before.fulfilled:
+        state = "not fulfilled, as before"
+    cells = (
+        placement.after.key,
+        str(placement.after.kind),
+        clusters,
+        listed(placement.gained, 4),
+        listed(placement.lost, 4),
+        state,
+    )
+    return Row(cells, placement.bad)
+
+
+def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
+    lines = []
+    for placement in simulation.placements:
+        for row in placement.rows:
+            if row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost):
+                goes = "comes to" if row.object in placement.gained else "leaves"
+                lines.append(f"{placement.after.key} {goes} {row.object}: {row.reason}")
+        if placement.status is not None and not placement.after.fulfilled:
+            lines.append(f"{placement.after.key}: {placement.status.condition.message}")
+            lines += [f"{each.cluster}: {each.reason}" for each in placement.status.unselected]
+    if lines:
+        yield Section("Why", tuple(lines))
+
+
+def _kept(simulation: FleetSimulation) -> Iterator[Section]:
+    lines = [
+        f"{placement.after.key} on {row.object}: {row.reason.removeprefix('kept: ')}"
+        for placement in simulation.placements
+        for row in placement.kept
+    ]
+    if lines:
+        yield Section("Kept all the same", tuple(lines))
+    lines = [line for placement in simulation.placements for line in _fresh(placement)]
+    if lines:
+        yield Section("What a placement made anew would do (nothing is moved for that)", tuple(lines))
+
+
+def _fresh(placement: PlacementOutcome) -> Iterator[str]:
+    gained, lost = placement.fresh.gained, placement.fresh.lost
+    would = [f"hold {listed(gained, 4)}"] if gained else []
+    would += [f"not hold {listed(lost, 4)}"] if lost else []
+    if would:
+        yield f"{placement.after.key} would {' and '.join(would)}"
+
+
+def _pods(simulation: FleetSimulation) -> Iterator[Section]:
+    rows: list[Row] = []
+    reasons: dict[str, None] = {}
+    for placement in simulation.placements:
+        by_workload: dict[tuple[str, str], list[PlacementChange]] = {}
+        for row in placement.pods:
+            cluster, _, workload = row.pool.partition("/")
+            by_workload.setdefault((cluster, workload), []).append(row)
+        for (cluster, workload), pods in by_workload.items():
+            comes = sum(_node(row) is not None for row in pods)
+            goes = sum(row.target is None for row in pods)
+            waits = len(pods) - comes - goes
+            cells = (cluster, workload, str(comes or ""), str(goes or ""), str(waits or ""))
+            rows.append(Row(cells, waits > 0))
+        reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
+    if rows:
+        table = Table(
+            ("cluster", "workload", "come", "go", "find no node"), tuple(rows), frozenset({2, 3, 4})
+        )
+        lines = tuple(reasons)[:_MOST_PODS]
+        yield Section("Pods", lines, table=table, bad=any(row.bad for row in rows))
+
+
+def _node(row: PlacementChange) -> str | None:
+    return row.target.node if isinstance(row.target, PodPlace) else None
+
+
+def _room(simulation: FleetSimulation) -> Iterator[Section]:
+    """The room of the members to which anything happens."""
+    touched = {edit.member for edit in simulation.edits}
+    for placement in simulation.placements:
+        touched |= {*placement.gained, *placement.lost}
+    shown = [each for each in simulation.members if each.name in touched or each.before != each.after]
+    others = len(simulation.members) - len(shown)
+    given = [member.name for member in shown if not member.derived and member.after is not None]
+    lines = []
+    if given:
+        lines.append(
+            f"{listed(given, 4)}: given figures, which stay as they are. Without nodes the pods that come "
+            "are not predicted."
+        )
+    if others:
+        lines.append(f"{counted(others, 'other member')} {form(others, 'stays', 'stay')} as before.")
+    table = Table(("member", "cpu", "memory"), tuple(_room_row(member) for member in shown))
+    yield Section("Room: available of allocatable", tuple(lines), table=table)
+
+
+def _room_row(member: MemberRoom) -> Row:
+    if member.after is None:
+        return Row((member.name, "gone", "gone"))
+    cells = [_figures(member, resource) for resource in _RESOURCES]
+    return Row((member.name, *cells))
+
+
+def _figures(member: MemberRoom, resource: str) -> str:
+    """`30500m -> 28500m of 44`, `28 of 44`, or "" where nothing is given."""
+    assert member.after is not None
+    now, whole = member.after.available.get(resource), member.after.allocatable.get(resource)
+    before = member.before.available.get(resource) if member.before is not None else None
+    if now is None:
+        return ""
+    change = f"{before} -> {now}" if before is not None and before != now else str(now)
+    return change if whole is None else f"{change} of {whole}"
+
+
+# --- as data -----------------------------------------------------------------------------------
+
+
+def fleet_document(simulation: FleetSimulation) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "changes": [
+            {"change": str(edit.verb), "member": edit.member, "key": edit.key or None, "value": edit.value}
+            for edit in simulation.edits
+        ],
+        "placements": [_placement_document(placement) for placement in simulation.placements],
+        "members": [_member_document(member) for member in simulation.members],
+        "staying": [{"placement": key, "cluster": cluster} for key, cluster in simulation.staying],
+        "warnings": [
+            {"id": each.id, "address": each.address or None, "detail": each.detail}
+            for each in simulation.warnings
+        ],
+    }
+
+
+def _placement_document(placement: PlacementOutcome) -> dict[str, Any]:
+    waits = Counter(str(row.pool) for row in placement.pending)
+    return {
+        "address": str(placement.after.address),
+        "name": placement.after.key,
+        "placement_type": str(placement.after.kind),
+        "strategy": "External" if placement.after.external else "RollingUpdate",
+        "before": list(placement.before.clusters),
+        "after": list(placement.after.clusters),
+        "gained": list(placement.gained),
+        "lost": list(placement.lost),
+        "fulfilled_before": placement.before.fulfilled,
+        "fulfilled": placement.after.fulfilled,
+        "scheduled": placement.status.condition.message if placement.status is not None else None,
+        "unselected": [
+            {"cluster": each.cluster, "reason": each.reason}
+            for each in (placement.status.unselected if placement.status is not None else ())
+        ],
+        "made_anew": {"gained": list(placement.fresh.gained), "lost": list(placement.fresh.lost)},
+        "bindings": [_binding_document(row) for row in placement.rows],
+        "pods": [_pod_document(row) for row in placement.pods],
+        "pods_without_node": dict(waits),
+    }
+
+
+def _binding_document(row: PlacementChange) -> dict[str, Any]:
+    return {
+        "cluster": row.object,
+        "action": str(row.action),
+        "trigger": row.trigger or None,
+        "reason": row.reason or None,
+        "state": _state(row.target),
+        "scores": dict(row.scores),
+    }
+
+
+def _state(target: object) -> str | None:
+    return str(BindingState(target.state)) if isinstance(target, Binding) else None
+
+
+def _pod_document(row: PlacementChange) -> dict[str, Any]:
+    cluster, _, workload = row.pool.partition("/")
+    return {
+        "cluster": cluster,
+        "workload": workload,
+        "pod": row.object,
+        "action": str(row.action),
+        "node": _node(row),
+        "reason": row.reason or None,
+    }
+
+
+def _member_document(member: MemberRoom) -> dict[str, Any]:
+    return {
+        "name": member.name,
+        "derived": member.derived,
+        "before": _usage_document(member.before),
+        "after": _usage_document(member.after),
+    }
+
+
+def _usage_document(usage: ResourceUsage | None) -> Mapping[str, Any] | None:
+    if usage is None:
+        return None
+    return {"allocatable": _texts(usage.allocatable), "available": _texts(usage.available)}
+
+
+def _texts(amounts: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}

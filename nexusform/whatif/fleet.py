@@ -1,0 +1,404 @@
+"""Members of a fleet leave, are drained, join or change: which placements go where then, with pods and room.
+
+The rounds of a plan are run over the placements, hub objects and pods as they stand, with nothing changed but
+the members. What would happen without the edits, too, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.fleet.hub import prepare_resources, read_hub
+from nexusform.planning.fleet.outcome import placement_warnings
+from nexusform.planning.fleet.phase import evict_once, roll_out_all
+from nexusform.planning.fleet.placement import PlacementPlan, begin
+from nexusform.planning.fleet.rounds import run_rounds
+from nexusform.planning.fleet.rows import binding_rows
+from nexusform.planning.fleet.world import FleetMemberState, member_of, remembered
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.pods.blocks import objects_in, prior_members, prior_pods
+from nexusform.planning.pods.phase import PodPhase
+from nexusform.planning.vms.nodes import NodeCluster, standing_clusters
+from nexusform.planning.vms.sites import Thing
+from nexusform.ports import Kind, Registries
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member, PlacementType, ResourceUsage
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.explanation import Drift, drift
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.state.objects import InstanceState, ObjectState
+from nexusform.whatif.fleet_edits import Edit, Seat, Seats, Verb, edited
+
+# Members of a simulation need no address: nothing is noted of them.
+_MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
+
+# Warnings of a plan that the answer has as data.
+_SAID_OTHERWISE: Final = ("placement-is-not-fulfilled", "a-fresh-schedule-would-choose-otherwise")
+
+
+class Standing(Struct, frozen=True):
+    """A placement as it stands. `clusters` are those that it holds, not those that it is being taken from."""
+
+    address: Address
+    key: str
+    kind: PlacementType
+    external: bool
+    clusters: tuple[str, ...]
+    fulfilled: bool
+
+
+def _waits(row: PlacementChange) -> bool:
+    """Whether a pod finds no node."""
+    return isinstance(row.target, PodPlace) and row.target.node is None
+
+
+class PlacementOutcome(Struct, frozen=True):
+    """What becomes of one placement. `rows` are its bindings, those that are kept too; `pods` those of its
+    pods to which something happens. `status` is what the scheduler says once it looked at it, `fresh` how a
+    placement made anew would differ.
+    """
+
+    before: Standing
+    after: Standing
+    rows: tuple[PlacementChange, ...]
+    pods: tuple[PlacementChange, ...]
+    status: SchedulingStatus | None
+    fresh: Drift
+
+    @property
+    def gained(self) -> tuple[str, ...]:
+        """The clusters that come."""
+        return tuple(sorted(set(self.after.clusters) - set(self.before.clusters)))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The clusters that it holds no more."""
+        return tuple(sorted(set(self.before.clusters) - set(self.after.clusters)))
+
+    @property
+    def kept(self) -> tuple[PlacementChange, ...]:
+        """The clusters that are kept although something happened to them."""
+        return tuple(row for row in self.rows if row.action is PlacementAction.KEEP and row.trigger)
+
+    @property
+    def pending(self) -> tuple[PlacementChange, ...]:
+        """The pods that find no node."""
+        return tuple(row for row in self.pods if _waits(row))
+
+    @property
+    def bad(self) -> bool:
+        """Whether it ends on fewer clusters than it asks for, on none, or with pods that find no node."""
+        emptied = bool(self.before.clusters) and not self.after.clusters
+        return emptied or (self.before.fulfilled and not self.after.fulfilled) or bool(self.pending)
+
+
+class MemberRoom(Struct, frozen=True):
+    """A member before and after: None where it was not there, or is gone."""
+
+    name: str
+    before: ResourceUsage | None
+    after: ResourceUsage | None
+    derived: bool
+
+
+class FleetSimulation(Struct, frozen=True):
+    """The whole answer; `warnings` are those that would not be there without the edits. `staying` are
+    placements (by key) that a drain leaves where they are, with the member.
+    """
+
+    edits: tuple[Edit, ...]
+    placements: tuple[PlacementOutcome, ...]
+    members: tuple[MemberRoom, ...]
+    warnings: tuple[Diagnostic, ...]
+    staying: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        """Whether a placement falls short, or a drained member keeps some."""
+        return any(placement.bad for placement in self.placements) or bool(self.staying)
+
+
+class FleetWorld(Struct, frozen=True):
+    """The objects of a fleet as they stand, to be simulated on any number of times."""
+
+    instances: Mapping[Address, Instance]
+    states: Mapping[Address, InstanceState]
+    registries: Registries
+    seats: Seats
+
+
+def fleet_world(things: Iterable[Thing], registries: Registries, catalogue: str) -> FleetWorld:
+    """Read the fleet from what stands."""
+    in_order = sorted(things, key=lambda thing: thing.creation)
+    states: dict[Address, InstanceState] = {}
+    instances: dict[Address, Instance] = {}
+    for thing in in_order:
+        kind = registries.resource_types.get(thing.address.type)
+        if kind is None:
+            continue
+        standing = ObjectState(thing.attributes, thing.creation, private=thing.note)
+        states[thing.address] = InstanceState(standing)
+        if kind.fleet is not None:
+            attributes = dict(thing.attributes)
+            instances[thing.address] = Instance(
+                thing.address, kind, standing, config=attributes, planned=attributes, creation=thing.creation
+            )
+    world = FleetWorld(instances, states, registries, Seats({}, {}))
+    clusters = standing_clusters(in_order, registries, catalogue)
+    pods = _pods(world, clusters, {})
+    members = dict(_seats(instances.values(), clusters, pods))
+    return replace(world, seats=Seats(members, clusters))
+
+
+def _seats(
+    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase
+) -> Iterator[tuple[str, Seat]]:
+    """The members. Where a member's nodes are in another state, its figures are those that it had last."""
+    for instance in instances:
+        written = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
+        if not isinstance(written, FleetMember):
+            continue
+        noted = instance.prior.private if instance.prior is not None else None
+        last = remembered(written.name, noted) if noted and "labels" in noted else None
+        cluster = clusters.get(written.cluster_id) if written.cluster_id else None
+        if cluster is not None:
+            yield written.name, Seat(written, cluster, _others(written, cluster, last, pods))
+        elif written.cluster_id and last is not None:
+            known = replace(written, cluster_id="", properties=last.properties, resources=last.resources)
+            yield written.name, Seat(known)
+        else:
+            yield written.name, Seat(written)
+
+
+def _others(
+    written: FleetMember, cluster: NodeCluster, last: Member | None, pods: PodPhase
+) -> tuple[int, int]:
+    """What pods ask for that stood on the cluster when it was planned last and that no object brings."""
+    if last is None:
+        return 0, 0
+    now = member_of(written, cluster, pods.requests(cluster.id)).resources
+    if now.allocatable != last.resources.allocatable:
+        return 0, 0
+    missing = [
+        now.available[name].nano - last.resources.available[name].nano
+        if name in last.resources.available
+        else 0
+        for name in ("cpu", "memory")
+    ]
+    return max(0, missing[0] // 10**6), max(0, missing[1] // 10**9)
+
+
+# --- simulating --------------------------------------------------------------------------------
+
+
+def simulate_fleet(world: FleetWorld, edits: Sequence[Edit]) -> FleetSimulation | Diagnostic:
+    """What becomes of all placements; a diagnostic where an edit cannot be."""
+    members = edited(world.seats, edits)
+    if isinstance(members, Diagnostic):
+        return members
+    drained = [edit.member for edit in edits if edit.verb is Verb.DRAIN]
+    as_it_is = _played(world, world.seats.members, ())
+    after = _played(world, members, drained)
+    rows_as_it_is = (*as_it_is.rows, *as_it_is.pods)
+    anyway = {_key(row): row for row in rows_as_it_is if row.action is not PlacementAction.KEEP}
+    before = {placement.address: placement for placement in as_it_is.placements}
+    placements = tuple(
+        _outcome(before[placement.address], placement, as_it_is, after, anyway)
+        for placement in after.placements
+    )
+    known = {(each.id, each.detail) for each in as_it_is.diagnostics}
+    return FleetSimulation(
+        tuple(edits),
+        placements,
+        tuple(_rooms(as_it_is, after)),
+        tuple(
+            each
+            for each in after.diagnostics
+            if each.id not in _SAID_OTHERWISE and (each.id, each.detail) not in known
+        ),
+        tuple(_staying(after, drained)),
+    )
+
+
+class _Play(Struct, frozen=True):
+    # The placements after the rounds, their rows, the rows of all pods, and the members.
+    placements: tuple[PlacementPlan, ...]
+    rows: tuple[PlacementChange, ...]
+    pods: tuple[PlacementChange, ...]
+    members: Mapping[str, FleetMemberState]
+    roster: Roster
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _played(world: FleetWorld, seats: Mapping[str, Seat], drained: Sequence[str]) -> _Play:
+    """Run the rounds over these members."""
+    clusters = {**world.seats.clusters}
+    clusters |= {seat.cluster.id: seat.cluster for seat in seats.values() if seat.cluster is not None}
+    pods = _pods(world, clusters, seats)
+    hub = read_hub(world.instances.values())
+    members = _members(world.seats.members, seats, pods)
+    placements = [*_begun(world.instances.values())]
+    hub.evictions += _evictions(placements, drained)
+    diagnostics = [*evict_once({placement.written.key: placement for placement in placements}, hub)]
+    labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
+    for placement in placements:
+        prepare_resources(placement, hub, labels)
+    rounds = run_rounds(placements, members, pods, hub.on_members(members))
+    diagnostics += roll_out_all(placements)
+    rows = [row for placement in placements for row in binding_rows(placement, members)]
+    diagnostics += placement_warnings(placements, members, rounds)
+    return _Play(tuple(placements), tuple(rows), tuple(pods.rows), members, rounds.roster, tuple(diagnostics))
+
+
+class _Pods(PodPhase):
+    # Pods with what else stands on the clusters: requests that nothing here brings, by cluster id.
+    others: Mapping[str, tuple[int, int]] = {}
+
+    def requests(self, cluster_name: str) -> tuple[int, int]:
+        cpu, memory = super().requests(cluster_name)
+        more = self.others.get(cluster_name, (0, 0))
+        return cpu + more[0], memory + more[1]
+
+
+def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping[str, Seat]) -> PodPhase:
+    """The pods that stand, and those of objects that go to one cluster without a placement."""
+    standing = prior_members(world.states, world.registries)
+    named = {name: seat.cluster.id for name, seat in seats.items() if seat.cluster is not None}
+    pods = _Pods(clusters, prior_pods(world.states, world.registries, standing), {**standing, **named})
+    pods.others = {seat.cluster.id: seat.others for seat in seats.values() if seat.cluster is not None}
+    direct: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
+    for address, instance in world.instances.items():
+        cluster_id = str((instance.before or {}).get("cluster_id") or "")
+        if instance.type.kind is Kind.MANIFEST and cluster_id:
+            body = str((instance.before or {}).get("yaml_body") or "")
+            direct.setdefault(cluster_id, []).append((str(address), objects_in(body)))
+    for cluster_id, objects in direct.items():
+        pods.place_together(cluster_id, objects)
+    return pods
+
+
+def _members(
+    before: Mapping[str, Seat], after: Mapping[str, Seat], pods: PodPhase
+) -> dict[str, FleetMemberState]:
+    """The members of a play, with those that leave."""
+    members: dict[str, FleetMemberState] = {}
+    for name in (*before, *(name for name in after if name not in before)):
+        seat = after.get(name)
+        old, now = _figures(before.get(name), pods), _figures(seat, pods)
+        written, cluster = (seat.written, seat.cluster) if seat is not None else (None, None)
+        members[name] = FleetMemberState(_MEMBER, written, cluster, old, now)
+    return members
+
+
+def _figures(seat: Seat | None, pods: PodPhase) -> Member | None:
+    if seat is None:
+        return None
+    requests = pods.requests(seat.cluster.id) if seat.cluster is not None else (0, 0)
+    return member_of(seat.written, seat.cluster, requests)
+
+
+def _begun(instances: Iterable[Instance]) -> Iterator[PlacementPlan]:
+    for instance in instances:
+        thing = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
+        if isinstance(thing, FleetPlacement):
+            yield begin(instance, thing)
+
+
+def _evictions(
+    placements: Sequence[PlacementPlan], drained: Sequence[str]
+) -> Iterator[tuple[Instance, FleetEviction]]:
+    """What draining members evicts: every cluster placement that they hold.
+
+    Source: KubeFleet tools/fleet/cmd/draincluster.
+    """
+    for cluster in drained:
+        for placement in placements:
+            held = {binding.cluster for binding in placement.prior}
+            if not placement.written.namespace and cluster in held:
+                name = f"drain-eviction-{placement.written.key}-{cluster}"
+                yield placement.instance, FleetEviction(name, placement.written.key, cluster)
+
+
+# --- what it comes to --------------------------------------------------------------------------
+
+
+_RowKey = tuple[Address, str, str, str]
+
+
+def _key(row: PlacementChange) -> _RowKey:
+    """Which binding or pod a row is about."""
+    return row.address, row.kind, row.pool, row.object
+
+
+def _outcome(
+    before: PlacementPlan,
+    placement: PlacementPlan,
+    as_it_is: _Play,
+    play: _Play,
+    anyway: Mapping[_RowKey, PlacementChange],
+) -> PlacementOutcome:
+    address = placement.instance.address
+    own = [row for row in play.rows if row.address == address]
+    pods = [row for row in play.pods if row.address == address and row.action is not PlacementAction.KEEP]
+    return PlacementOutcome(
+        _standing(before, before.prior),
+        _standing(placement, placement.held),
+        tuple(row for row in own if anyway.get(_key(row)) != row),
+        tuple(row for row in pods if anyway.get(_key(row)) != row),
+        placement.status,
+        _fresh(before, placement, as_it_is.roster, play.roster),
+    )
+
+
+def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> Drift:
+    """How a placement made anew would differ, where it would not before the edits. What was picked just now
+    is the fresh choice itself.
+    """
+    fresh = _drift(placement, roster)
+    return Drift((), ()) if placement.picked or fresh == _drift(before, former) else fresh
+
+
+def _drift(placement: PlacementPlan, roster: Roster) -> Drift:
+    policy, namespace = placement.policy_in(roster), placement.written.namespace
+    return drift(placement.held, roster, policy, placement.snapshot, namespace)
+
+
+def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing:
+    held = sorted(each.cluster for each in bindings if each.state is not BindingState.UNSCHEDULED)
+    written = placement.written
+    return Standing(
+        placement.instance.address,
+        written.key,
+        written.kind,
+        placement.external,
+        tuple(held),
+        placement.fulfilled,
+    )
+
+
+def _rooms(as_it_is: _Play, after: _Play) -> Iterator[MemberRoom]:
+    for name in sorted({*as_it_is.members, *after.members}, key=str.encode):
+        before, member = as_it_is.members.get(name), after.members[name]
+        now = before.now if before is not None else None
+        yield MemberRoom(
+            name,
+            now.resources if now is not None else None,
+            member.now.resources if member.now is not None else None,
+            member.cluster is not None,
+        )
+
+
+def _staying(play: _Play, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The placements that drained members still hold."""
+    for cluster in drained:
+        for placement in play.placements:
+            if cluster in _standing(placement, placement.held).clusters:
+                yield placement.written.key, cluster

@@ -1,0 +1,290 @@
+"""What may happen to the members of a fleet: from flags (`member-1:env=prod`) to members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.importers.fleet_model import FleetMember
+from nexusform.planning.fleet.world import member_of
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.resource_types.fleet_member_cluster import MEMBER_LABEL
+from nexusform.scheduling.fleet.bindings import Health, ResourceUsage
+from nexusform.scheduling.fleet.properties import RESOURCE_PREFIX
+from nexusform.scheduling.fleet.validation import check_member
+from nexusform.scheduling.matching import NO_SCHEDULE, Taint
+from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.words import listed
+
+# What KubeFleet's `draincluster` puts on a member. Source: KubeFleet tools/utils/common.go.
+CORDON: Final = Taint("cordon-key", "cordon-value", NO_SCHEDULE)
+_SHOWN: Final = 20
+
+
+class Verb(StrEnum):
+    """What happens to a member."""
+
+    LEAVE = "leave"
+    DRAIN = "drain"
+    JOIN = "join"
+    TAINT = "taint"
+    LABEL = "label"
+    PROPERTY = "property"
+    HEALTH = "health"
+
+
+class Edit(Struct, frozen=True):
+    """One thing that happens to a member. `key` is of the taint, label or property, `value` what it is then
+    (None: it goes); of `join` the value is what the member is like, of `health` the health.
+    """
+
+    verb: Verb
+    member: str
+    key: str = ""
+    value: str | None = None
+
+    @property
+    def text(self) -> str:
+        """`member-1 leaves`, `member-2: label env=prod`."""
+        match self.verb:
+            case Verb.LEAVE:
+                return f"{self.member} leaves"
+            case Verb.DRAIN:
+                return f"{self.member} is drained"
+            case Verb.JOIN:
+                return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
+            case Verb.HEALTH:
+                return f"{self.member} is {self.value}"
+        change = f"without {self.verb} {self.key}" if self.value is None else f"{self.verb} {self.setting}"
+        return f"{self.member}: {change}"
+
+    @property
+    def setting(self) -> str:
+        """Key and value: `env=prod`, `gone:NoSchedule`."""
+        if self.verb is Verb.TAINT:
+            return f"{self.key}={self.value}" if self.value else self.key
+        return f"{self.key}={self.value}"
+
+
+class Seat(Struct, frozen=True):
+    """A member as a simulation takes it: as written, with the cluster that it is where its nodes are known.
+    `others` is what pods ask for that nothing here brings (thousandths of a CPU, bytes).
+    """
+
+    written: FleetMember
+    cluster: NodeCluster | None = None
+    others: tuple[int, int] = (0, 0)
+
+
+class Seats(Struct, frozen=True):
+    """The members of a fleet by name, and the clusters that may join it, by id."""
+
+    members: Mapping[str, Seat]
+    clusters: Mapping[str, NodeCluster]
+
+
+# --- from flags --------------------------------------------------------------------------------
+
+
+def read_edits(flags: Mapping[Verb, Sequence[str]]) -> list[Edit] | Diagnostic:
+    """The edits that flags ask for, in the order of `flags`."""
+    edits: list[Edit] = []
+    for verb, texts in flags.items():
+        for text in texts:
+            edit = _READERS[verb](verb, text)
+            if edit is None:
+                detail = f"-{verb}={text} says not what happens. Write {_FORMS[verb]}."
+                return error("invalid-simulation", detail)
+            edits.append(edit)
+    return edits
+
+
+_FORMS: Final[Mapping[Verb, str]] = {
+    Verb.LEAVE: "-leave=MEMBER",
+    Verb.DRAIN: "-drain=MEMBER",
+    Verb.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE with another member or a cluster that it is like",
+    Verb.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to take one away",
+    Verb.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to take one away",
+    Verb.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to take one away",
+    Verb.HEALTH: f"-health=MEMBER:HEALTH, with {listed((str(h) for h in Health), _SHOWN)}",
+}
+
+
+def _read_name(verb: Verb, text: str) -> Edit | None:
+    return Edit(verb, text) if text and ":" not in text and "=" not in text else None
+
+
+def _read_join(verb: Verb, text: str) -> Edit | None:
+    name, equals, like = text.partition("=")
+    if not name or ":" in name or (equals and not like):
+        return None
+    return Edit(verb, name, value=like or None)
+
+
+def _read_setting(verb: Verb, text: str) -> Edit | None:
+    member, colon, setting = text.partition(":")
+    if not member or not colon:
+        return None
+    if setting.endswith("-") and "=" not in setting:
+        return Edit(verb, member, setting[:-1]) if setting != "-" else None
+    key, equals, value = setting.partition("=")
+    return Edit(verb, member, key, value) if key and equals else None
+
+
+def _read_taint(verb: Verb, text: str) -> Edit | None:
+    member, colon, setting = text.partition(":")
+    if not member or not colon:
+        return None
+    if setting.endswith("-") and "=" not in setting:
+        return Edit(verb, member, setting[:-1].removesuffix(f":{NO_SCHEDULE}")) if setting != "-" else None
+    setting = setting.removesuffix(f":{NO_SCHEDULE}")
+    key, _, value = setting.partition("=")
+    return Edit(verb, member, key, value) if key and ":" not in setting else None
+
+
+def _read_health(verb: Verb, text: str) -> Edit | None:
+    member, _, health = text.partition(":")
+    known = health in {str(each) for each in Health}
+    return Edit(verb, member, value=health) if member and known else None
+
+
+_READERS: Final[Mapping[Verb, Callable[[Verb, str], Edit | None]]] = {
+    Verb.LEAVE: _read_name,
+    Verb.DRAIN: _read_name,
+    Verb.JOIN: _read_join,
+    Verb.TAINT: _read_taint,
+    Verb.LABEL: _read_setting,
+    Verb.PROPERTY: _read_setting,
+    Verb.HEALTH: _read_health,
+}
+
+
+# --- to members --------------------------------------------------------------------------------
+
+
+def edited(seats: Seats, edits: Iterable[Edit]) -> Mapping[str, Seat] | Diagnostic:
+    """The members once all of it has happened, those that join last; or what is wrong with an edit."""
+    members = dict(seats.members)
+    # Who joins is there before anything else happens to it.
+    for edit in sorted(edits, key=lambda each: each.verb is not Verb.JOIN):
+        if edit.verb is Verb.JOIN:
+            seat = _joined(seats, edit)
+        elif edit.member not in members:
+            return _unknown("member", edit.member, seats.members)
+        elif edit.verb is Verb.LEAVE:
+            del members[edit.member]
+            continue
+        else:
+            seat = _changed(members[edit.member], edit)
+        if isinstance(seat, Diagnostic):
+            return seat
+        wrong = check_member(member_of(seat.written, seat.cluster, (0, 0)))
+        if wrong:
+            return error("invalid-simulation", f"{edit.text}: {wrong[0].detail}.")
+        members[edit.member] = seat
+    return members
+
+
+def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
+    """A new member, or one that stands and was not eligible."""
+    standing = seats.members.get(edit.member)
+    if standing is not None:
+        if edit.value or standing.written.health is Health.HEALTHY:
+            why = "has joined already" if standing.written.health is Health.HEALTHY else "is a member already"
+            return error(
+                "invalid-simulation", f"{edit.member} {why}: choose another name for one that joins."
+            )
+        return replace(standing, written=replace(standing.written, health=Health.HEALTHY))
+    own = {MEMBER_LABEL: edit.member}
+    if edit.value is None:
+        return Seat(FleetMember(edit.member, own, (), Health.HEALTHY, None, "", {}, ResourceUsage()))
+    like = seats.members.get(edit.value)
+    if like is not None:
+        written = replace(like.written, name=edit.member, labels={**like.written.labels, **own})
+        return Seat(replace(written, health=Health.HEALTHY), _copy_of(like.cluster, edit.member))
+    named = [each for each in seats.clusters.values() if edit.value in (each.id, each.name)]
+    if len(named) != 1:
+        known = [*seats.members, *(each.id for each in seats.clusters.values())]
+        return _unknown("member or cluster", edit.value, known)
+    written = FleetMember(edit.member, own, (), Health.HEALTHY, None, named[0].id, {}, ResourceUsage())
+    return Seat(written, named[0])
+
+
+def _copy_of(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
+    """A cluster with nodes like those of another on a site of its own, and nothing on them."""
+    if cluster is None:
+        return None
+    own = f"simulated/{name}"
+    return NodeCluster(**{**asdict(cluster), "id": own, "name": name, "site_id": own})
+
+
+def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
+    written = seat.written
+    match edit.verb:
+        case Verb.DRAIN:
+            taints = written.taints if CORDON in written.taints else (*written.taints, CORDON)
+            return replace(seat, written=replace(written, taints=taints))
+        case Verb.HEALTH:
+            return replace(seat, written=replace(written, health=Health(edit.value or Health.HEALTHY)))
+        case Verb.TAINT:
+            return _tainted(seat, edit)
+        case Verb.LABEL:
+            return _with(seat, edit, "labels", written.labels)
+    if edit.key.startswith(RESOURCE_PREFIX):
+        return _resourced(seat, edit)
+    return _with(seat, edit, "properties", written.properties)
+
+
+def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
+    others = tuple(taint for taint in seat.written.taints if taint.key != edit.key)
+    if edit.value is None and len(others) == len(seat.written.taints):
+        return _unknown("taint", edit.key, [taint.key for taint in seat.written.taints])
+    new = () if edit.value is None else (Taint(edit.key, edit.value, NO_SCHEDULE),)
+    return replace(seat, written=replace(seat.written, taints=(*others, *new)))
+
+
+def _with(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
+    """The member with a label or property set, or without it."""
+    if edit.value is None and edit.key not in standing:
+        return _unknown(edit.verb, edit.key, standing)
+    values = {key: value for key, value in standing.items() if key != edit.key}
+    if edit.value is not None:
+        values[edit.key] = edit.value
+    return replace(seat, written=replace(seat.written, **{where: values}))
+
+
+def _resourced(seat: Seat, edit: Edit) -> Seat | Diagnostic:
+    """The member with another amount of CPU or memory."""
+    which, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
+    usage = seat.written.resources
+    if seat.cluster is not None:
+        return error(
+            "invalid-simulation",
+            f"{edit.text}: this figure follows from the nodes of {seat.cluster.name} and the pods on them.",
+        )
+    if which not in ("total", "allocatable", "available") or not resource:
+        return error(
+            "invalid-simulation",
+            f"{edit.text}: there is no such property. Resources are {RESOURCE_PREFIX}available-cpu and the "
+            "like, with total, allocatable or available.",
+        )
+    amounts = {name: amount for name, amount in getattr(usage, which).items() if name != resource}
+    if edit.value is not None:
+        amount = parse_quantity(edit.value)
+        if isinstance(amount, Malformed):
+            detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
+            return error("invalid-simulation", detail)
+        amounts[resource] = amount
+    return replace(seat, written=replace(seat.written, resources=replace(usage, **{which: amounts})))
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> Diagnostic:
+    names = sorted(set(known), key=str.encode)
+    choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
+    detail = f'There is no {what} "{name}".{did_you_mean(name, names)} {choice}'
+    return error("invalid-simulation", detail)
