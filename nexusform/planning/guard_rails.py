@@ -40,6 +40,7 @@ def limits_of(text: str) -> tuple[Limit, ...]:
 
 
 def _limit(part: str) -> Limit:
+    """One limit, `name:number`. Raises ValueError with what is wrong."""
     name, _, number = part.partition(":")
     rail = GUARD_RAILS.get(name)
     if rail is None:

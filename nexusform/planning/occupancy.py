@@ -208,11 +208,12 @@ def sharing_as_before(sites: Iterable[SiteVms]) -> frozenset[str]:
             kept = [(site.id, machine) for machine in _machines_of(pool.kept)]
             standing.setdefault(address, Counter()).update([*arrivals, *kept])
             came.setdefault(address, set()).update(arrivals)
-    return frozenset(
-        address
-        for address, machines in came.items()
-        if not any(standing[address][machine] > 1 for machine in machines)
-    )
+    alone = set()
+    for address, machines in came.items():
+        most_on_a_machine = max((standing[address][machine] for machine in machines), default=0)
+        if most_on_a_machine <= 1:
+            alone.add(address)
+    return frozenset(alone)
 
 
 def _machines_of(vms: Iterable[PlacedVm]) -> list[str]:

@@ -77,6 +77,7 @@ def _in_a_fitting_draw(request: PlanRequest, result: PlanResult) -> PlanResult:
 
 
 def _planned(request: PlanRequest) -> PlanResult:
+    """The stages in their order."""
     prior = prior_of(request)
     if request.mode is Mode.REFRESH_ONLY:
         return conclusion.without_changes(request, prior.diagnostics, changes.find_drift(request))
@@ -188,6 +189,7 @@ def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluati
 
 
 def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
+    """What a fleet leaves behind when everything is destroyed."""
     if not _has_fleet(blocks):
         return _Fleet()
     from nexusform.planning.fleet.outcome import destroyed

@@ -69,6 +69,7 @@ def _deposed_change(address: Address, key: str, old: ObjectState) -> Change:
 
 
 def _change(instance: Instance, block: ResourceBlock | None) -> Change:
+    """What becomes of an instance, as the plan has it."""
     prior = instance.prior
     going = instance.going
     before = prior.creation if prior is not None else 0

@@ -53,6 +53,7 @@ def placement_changes(
 
 
 def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
+    """Rows of the VMs that go, also of those that come back as others."""
     renamed = {key: trigger for key, trigger in vms.moves.again.items() if _renamed(vms, key)}
     for key, trigger in {**vms.moves.leave, **renamed}.items():
         vm = vms.standing.get(key)
@@ -91,6 +92,7 @@ def _renamed(vms: VmObject, key: VmKey) -> bool:
 def _present(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
+    """Rows of the VMs that stand after the plan; with `everything` also of those that nothing happens to."""
     if vms.demand is None or vms.going:
         return
     site_certainty = certainty.get(vms.demand.site_id)
@@ -217,6 +219,7 @@ def _row(
     racks: Mapping[str, str],
     certainty: SiteCertainty | None,
 ) -> PlacementTable:
+    """The table's row of one pool, or of several that the platform takes for one."""
     vms, pool = members[0]
     demand = vms.demand
     assert demand is not None

@@ -186,6 +186,7 @@ def _house(
     ground: Ground,
     sites: Mapping[str, OccupiedSite],
 ) -> None:
+    """Put the VMs of one object on their machines, one side's, pool by pool."""
     assert kind.vms is not None
     demand, _ = kind.vms.demand(thing.attributes, ground.surroundings, thing.address)
     occupied = sites.get(demand.site_id) if demand is not None else None
@@ -219,6 +220,7 @@ def site_records(
 
 
 def _site(old: OccupiedSite | None, new: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
+    """A site with its racks, machines and VMs on both sides."""
     present = new or old
     assert present is not None, "a site stands on one side at least"
     outsiders = [*(old.outsiders if old else ()), *(new.outsiders if new else ())]
@@ -268,6 +270,7 @@ def _by_pool(vms: Iterable[HousedVm]) -> dict[_PoolKey, list[HousedVm]]:
 
 
 def _pool(before: Sequence[HousedVm], after: Sequence[HousedVm]) -> PoolVms:
+    """The VMs of one pool on both sides."""
     first = (after or before)[0]
     old = {housed.vm.name: housed.vm for housed in before}
     new = {housed.vm.name: housed.vm for housed in after}

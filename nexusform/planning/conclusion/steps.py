@@ -162,6 +162,7 @@ def _wait_for_uses(graph: StepGraph, uses: _Uses) -> None:
 
 
 def _wait_for_former_user(graph: StepGraph, change: Change, uses: _Uses) -> None:
+    """What an object used before is destroyed only once the object is gone, or uses something else."""
     making = graph.making.get(change.address)
     delete = graph.deleting.get((change.address, ""))
     release = graph.releasing.get(change.address)

@@ -53,6 +53,7 @@ def _about(instance: Instance, problem: Diagnostic) -> Diagnostic:
 
 
 def _null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
+    """An error per list, set or map with a null among its elements."""
     diagnostics = []
     for path in null_elements(instance.type.schema, arguments):
         detail = (

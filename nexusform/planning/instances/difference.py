@@ -4,7 +4,7 @@ what follows for an instance that watches others (`replace_triggered_by`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.value_types import ListType, MapType, PrimitiveType, SetType
+from nexusform.value_types import ListType, MapType, PrimitiveType, SetType, Type
 from nexusform.values import UNKNOWN
 
 
@@ -84,6 +84,7 @@ def replacing_paths(
 def _replacing(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path
 ) -> Iterable[Path]:
+    """Paths of what is written otherwise than it stands and cannot be changed in place."""
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE or not attribute.configurable:
             continue
@@ -143,14 +144,20 @@ def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = (
 def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
     """Arguments that are lists, sets or maps of plain values with a null among them."""
     for name, attribute in schema.attributes.items():
-        kind, value = attribute.type, config.get(name)
-        if isinstance(kind, ListType | SetType | MapType) and isinstance(kind.element, PrimitiveType):
-            elements = list(value.values()) if isinstance(value, dict) else value
-            if isinstance(elements, list) and None in elements:
-                yield (*at, name)
+        if None in _plain_elements(attribute.type, config.get(name)):
+            yield (*at, name)
     for name, block in schema.blocks.items():
         for path, part in _parts(block, config.get(name)):
             yield from null_elements(block.schema, part, (*at, name, *path))
+
+
+def _plain_elements(kind: Type, value: Any) -> Collection[Any]:
+    """The elements of a list, set or map of plain values; none of anything else, or where it is not known."""
+    if not isinstance(kind, ListType | SetType | MapType) or not isinstance(kind.element, PrimitiveType):
+        return ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
@@ -203,6 +210,7 @@ def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
 
 
 def _with_element_taken_over(items: list[Any], before: list[Any], path: Path) -> list[Any]:
+    """The list with what stands at one path in it, in place of what is planned."""
     index, rest = path[0], path[1:]
     if not isinstance(index, int) or index >= len(items) or index >= len(before):
         return items

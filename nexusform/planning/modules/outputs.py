@@ -75,6 +75,7 @@ def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
 
 
 def _change(name: str, old: OutputState | None, new: OutputState) -> OutputChange:
+    """What becomes of an output that is to be there afterwards."""
     if old is None:
         action = Action.CREATE if new.value is not None else Action.NO_OP
         return OutputChange(name, action, None, new.value, new.type, new.sensitive)

@@ -124,6 +124,7 @@ class _Module(Struct, frozen=True):
             self.evaluation.evaluated(condition.error_message, scope)
 
     def _block_problems(self, block: ResourceBlock) -> list[Diagnostic]:
+        """What can be said of one block without any state."""
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.of(block)

@@ -155,6 +155,7 @@ class Evaluation:
         return True
 
     def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+        """The instances of a call, worked out once; none when they are in error."""
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
         if expansion is None:
@@ -198,6 +199,7 @@ class Evaluation:
         return self._memo[key]
 
     def _variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        """The value of a variable: from outside for the root module, otherwise what the call passes."""
         default = declared.default if declared.default is not None else null(declared.type)
         if instance.parent is None or instance.call is None:
             return self.setting.variables.get(declared.name, default)
@@ -233,6 +235,7 @@ class Evaluation:
     def _remembered(
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
     ) -> Value:
+        """The value of a local or an output, worked out once; diagnostics on the way name its block."""
         key = (instance.path, kind, name)
         if key not in self._memo:
             # What refers to itself finds this; the reference has been complained about.
@@ -296,6 +299,7 @@ class Evaluation:
         return view
 
     def _read(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """Read the data block: a view per instance, without one where its arguments are in error."""
         expansion, problems = self.expansion(block, self.scope(instance))
         self.diagnostics += problems
         prepared = self.setting.prepared(block)
@@ -379,6 +383,7 @@ class InstanceScope(Struct, frozen=True):
     def _resource(
         self, mode: Mode, kind: str, traversal: Traversal, used: int
     ) -> tuple[Value, int, list[Diagnostic]]:
+        """A resource as far as a reference leads into it, and how many of the steps are used up."""
         steps = traversal.steps
         named = steps[used] if used < len(steps) else None
         if not isinstance(named, TraverseAttribute):
@@ -424,6 +429,9 @@ class InstanceScope(Struct, frozen=True):
         return self._resource("data", _first(traversal), traversal, 1)
 
     def _module(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """A module, or one of its outputs, as far as a reference leads, and how many of the steps are used
+        up.
+        """
         call = self.instance.module.calls.get(_first(traversal))
         if call is None:
             return unknown(DYNAMIC), len(traversal.steps), []

@@ -83,20 +83,20 @@ class Origins:
         return self._part(trace, root, hidden=False), problems
 
     def _part(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> Part:
+        """What a traced expression came to, and what it is made of."""
         expression = trace.expression
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._part(trace.parts[0], instance, hidden=hidden)
-        traces = trace.parts
         # What is inside of a loop over something sensitive carries no mark of its own, and how often it is
         # gone through is not to be told.
-        secret = isinstance(expression, _LOOPS) and bool(traces) and traces[0].value.has_marks
-        if secret:
-            traces = traces[:2]
-        parts = [
-            self._part(part, instance, hidden=hidden or (secret and position > 0))
-            for position, part in enumerate(traces)
-            if not isinstance(part.expression, _PLAIN)
-        ]
+        is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
+        secret = is_loop and trace.parts[0].value.has_marks
+        traces = trace.parts[:2] if secret else trace.parts
+        parts = []
+        for position, part in enumerate(traces):
+            if not isinstance(part.expression, _PLAIN):
+                inside_secret = secret and position > 0
+                parts.append(self._part(part, instance, hidden=hidden or inside_secret))
         repeated = False
         reasons: list[str] = []
         if isinstance(expression, Traversal):
@@ -138,6 +138,7 @@ class Origins:
         return self._part(trace, definition.instance, hidden=hidden)
 
     def _definition(self, traversal: Traversal, instance: ModuleInstance) -> _Definition | None:
+        """Where the name that a reference begins with is defined; None for resources and constants."""
         root, name = traversal.root.name, _name_at(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
@@ -151,6 +152,7 @@ class Origins:
         return None
 
     def _module_output(self, traversal: Traversal, instance: ModuleInstance, name: str) -> _Definition | None:
+        """Where the output of a call is defined that a reference asks for."""
         step = traversal.steps[1] if len(traversal.steps) > 1 else None
         key = step.key if isinstance(step, TraverseIndex) else None
         output = _name_at(traversal, 1 if key is None else 2)
@@ -164,6 +166,7 @@ class Origins:
     # --- why ---
 
     def _reasons(self, traversal: Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
+        """Why the value of a reference is sensitive or unknown, `sensitive: ...` or `unknown: ...`."""
         root, name = traversal.root.name, _name_at(traversal, 0)
         module = instance.module
         if root == "var" and name in module.variables:
@@ -190,6 +193,7 @@ class Origins:
     def _reasons_of_resource(
         self, traversal: Traversal, value: Value, instance: ModuleInstance, used: int
     ) -> Iterator[str]:
+        """The same of a resource; `used` steps of the reference stand before its name."""
         mode: Mode = "data" if used else "managed"
         kind = _name_at(traversal, 0) if used else traversal.root.name
         block = instance.module.resources.get((mode, kind, _name_at(traversal, used)))

@@ -72,6 +72,8 @@ def expand(
 def _by_count(
     expression: Expression, value: Value, header: str, most: int
 ) -> tuple[Expansion | None, list[Diagnostic]]:
+    """The instances that a count stands for; None when it is no count."""
+
     def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [error("invalid-count-argument", detail, expression.span, block=header)]
 
@@ -109,6 +111,8 @@ def _as_number(plain: Any) -> int | float | Fraction | None:
 
 
 def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+    """The instances that a for_each stands for, in the order of their keys; None when it cannot be one."""
+
     def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [error("invalid-for-each-argument", detail, expression.span, block=header)]
 

@@ -260,6 +260,7 @@ class StandingEvaluation(Evaluation):
         return view
 
     def _standing(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
+        """A resource as state has it, instance by instance."""
         expansion, problems = self.expansion(block, self.scope(instance))
         self.diagnostics += problems
         if expansion is None or expansion.unknown:

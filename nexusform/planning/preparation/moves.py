@@ -82,6 +82,7 @@ def _explicit(address: Address, statements: list[_Statement]) -> Address | None:
 
 
 def _matching(address: Address, statements: list[_Statement]) -> Iterator[Address]:
+    """The addresses to which the statements move an address, outside of their modules included."""
     for statement in statements:
         depth = len(statement.module)
         if tuple(step.name for step in address.module[:depth]) != statement.module:
@@ -93,6 +94,7 @@ def _matching(address: Address, statements: list[_Statement]) -> Iterator[Addres
 
 
 def _moved(address: Address, source: AddressPattern, target: AddressPattern) -> Address | None:
+    """Where one statement moves an address, None when it speaks of another."""
     if not source.type:
         path = _module_moved(address.module, source.module, target.module)
         return None if path is None else replace(address, module=path)
@@ -107,6 +109,7 @@ def _moved(address: Address, source: AddressPattern, target: AddressPattern) -> 
 
 
 def _module_moved(path: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath | None:
+    """Where one statement moves a module path, None when it speaks of another."""
     if len(path) < len(source) or path[: len(source) - 1] != source[:-1]:
         return None
     step, from_step, to_step = path[len(source) - 1], source[-1], target[-1]

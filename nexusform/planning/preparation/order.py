@@ -184,6 +184,7 @@ def address_of(node: Node) -> ConfigAddress:
 
 
 def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
+    """An error per circle, at the block that stands first in the order of the graph."""
     position = {node: index for index, node in enumerate(graph)}
     closed = {}
     for node, needs in graph.items():
@@ -213,6 +214,7 @@ def describe(node: Node) -> str:
 
 
 def _span_of(node: Node, configuration: Configuration) -> Any:
+    """Where the thing that a node stands for is declared; None when it is nowhere."""
     module = configuration.root
     for name in node.module:
         module = module.calls[name].module

@@ -152,6 +152,7 @@ def import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagn
 def _asked(
     block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
+    """The addresses and ids that an import block asks for, one per instance."""
     scope = evaluation.scope(evaluation.root)
     repetitions: Iterable[Repetition] = (ONCE,)
     if block.for_each is not None:
@@ -173,6 +174,7 @@ def _asked(
 
 
 def _id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
+    """The id that an import block asks for; None when it cannot be one, which joins `problems`."""
     value = scope.evaluation.evaluated(block.id, scope)
     if value is None:
         return None
@@ -232,6 +234,7 @@ def _root(to: Expression) -> Traversal:
 
 
 def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
+    """The steps of the address that an import goes to, its keys evaluated; None when one cannot be."""
     if isinstance(to, Traversal):
         return list(to.steps)
     if isinstance(to, RelativeTraversal):

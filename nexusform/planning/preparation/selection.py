@@ -150,6 +150,7 @@ def _names_instances(pattern: AddressPattern) -> bool:
 
 
 def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
+    """Whether a pattern speaks of a block, or of a module that it is in."""
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
         return block.module[: len(path)] == path
@@ -227,6 +228,7 @@ def _without_object(
 def _without_replacement(
     selection: Selection, known: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
+    """Errors for -replace that names no instance, or no VM that stands."""
     problems = []
     for pattern in selection.replace:
         if not any(pattern.matches(address) for address in known):

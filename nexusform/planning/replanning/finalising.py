@@ -85,6 +85,7 @@ def _step(step: Step, change: Change) -> Step:
 def _differing_arguments(
     change: Change, final: Change | None, schema: BlockSchema | None
 ) -> Iterator[Diagnostic]:
+    """Arguments that an object would be given otherwise than the plan has shown."""
     if change.after is None:
         return
     if final is None or final.after is None:
@@ -144,6 +145,7 @@ def _fulfils(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
 
 
 def _part_type(of: Type, key: str | int) -> Type:
+    """The type of a value's part; dynamic where it has none."""
     if isinstance(of, ObjectType):
         return of.attribute(str(key)) or DYNAMIC
     if isinstance(of, ListType | SetType | MapType):

@@ -161,6 +161,7 @@ def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 
 
 def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[Address, str], int]) -> WayOut:
+    """The way out of fewer VMs: these pools with these counts."""
     parts, data = [], []
     for key, item in pools.items():
         where = "" if len(pools) == 1 else f"{item.cluster}/{item.pool.pool}: "
@@ -213,6 +214,7 @@ def _zones_adjustment(item: Unplaced, added: Sequence[str]) -> Adjustment:
 
 
 def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> WayOut:
+    """The way out of more zones: `added` to those of the pools that are bound to zones."""
     parts, data = [], []
     for item in pinned:
         zones = sorted((item.pool.zones or frozenset()) | set(added), key=str.encode)

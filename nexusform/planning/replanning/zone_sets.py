@@ -82,6 +82,7 @@ def _satisfies(outcome: PlanResult, others: AbstractSet[str]) -> bool:
 
 
 def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[WayOut]) -> Plan:
+    """The plan with the ways out that worked, or why there is none, in the diagnostic of the rule."""
     if ways:
         lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
         advice = "\n".join(["The smallest zone sets that satisfy it, tried just now:", *lines])
@@ -181,6 +182,7 @@ def _least(skus: Sequence[VmSku], site: SitePlan) -> int:
 
 
 def _covering(need: int, offered: Mapping[str, int]) -> int:
+    """How many zones, the largest first, offer as much as is needed."""
     count = 0
     for amount in sorted(offered.values(), reverse=True):
         if need <= 0:
@@ -223,6 +225,7 @@ def _deal(sides: Sequence[_Side], sizes: Sequence[int], taken: set[str]) -> tupl
 
 
 def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustment]:
+    """The zones that each pool would have, within those that it allows."""
     adjustments: dict[tuple[str, str], Adjustment] = {}
     for side, chosen in zip(sides, zones, strict=True):
         for member in side.members:
@@ -234,6 +237,7 @@ def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustm
 
 
 def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[str, dict[str, Any]]:
+    """What a choice of zones means, in words and as data."""
     parts, data = [], []
     for side, chosen in zip(sides, zones, strict=True):
         listed = ", ".join(f'"{zone}"' for zone in chosen)

@@ -155,6 +155,7 @@ def read(
 
 
 def _read(data: bytes, name: str, running: str) -> SavedPlan:
+    """The plan in these bytes. Raises Refused: no plan, damaged, or of another version."""
     manifest = _manifest(data, name)
     _check_version(manifest, name, running)
     members = unpack(data)
@@ -203,6 +204,7 @@ def _signature(content: bytes | None, name: str) -> dict[str, Any] | None:
 
 
 def _manifest(data: bytes, name: str) -> dict[str, Any]:
+    """The first part, which says what the others are. Raises Refused when this is no plan."""
     first = member_at(data, 0)
     if first is None or first[0] != _MANIFEST:
         if not data.startswith(b"PK"):

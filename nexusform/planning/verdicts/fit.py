@@ -73,6 +73,7 @@ def _shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
 
 
 def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
+    """The pool that found no room, with how far it came."""
     demand = vms.demand
     assert demand is not None
     keys = [(pool.pool, number) for number in pool.numbers]
@@ -254,8 +255,10 @@ def too_many_vfs(objects: Iterable[VmObject]) -> list[Diagnostic]:
     diagnostics: list[Diagnostic] = []
     for vms in objects:
         before = {pool.pool: pool.sku.vfs for pool in vms.prior_demand.pools} if vms.prior_demand else {}
-        for pool in vms.demand.pools if vms.demand is not None else ():
-            if vms.site is None or pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
+        if vms.site is None or vms.demand is None:
+            continue
+        for pool in vms.demand.pools:
+            if pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
                 continue
             machines = {vm.placement.machine for vm in vms.placed.values() if vm.pool == pool.pool}
             short = _short_of_vfs(vms.site, machines)
@@ -265,6 +268,7 @@ def too_many_vfs(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _short_of_vfs(site: SitePlan, machines: set[str]) -> list[str]:
+    """Those of the machines on which a cell has fewer VFs than the VMs there take."""
     taken: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.vms():
         if vm.placement.machine in machines:
@@ -347,13 +351,13 @@ def draws_of(
 
 def _drawn_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
     """The sites on which places that this plan gives hang on drawn splits."""
-    return {
-        site_id: site
-        for site_id, site in sites.items()
-        if site.base is not None
-        and site.base.is_drawn
-        and any(isinstance(operation, Place) for operation in site.operations)
-    }
+    return {site_id: site for site_id, site in sites.items() if _places_hang_on_drawn_splits(site)}
+
+
+def _places_hang_on_drawn_splits(site: SitePlan) -> bool:
+    if site.base is None or not site.base.is_drawn:
+        return False
+    return any(isinstance(operation, Place) for operation in site.operations)
 
 
 def fitting_draws(

@@ -151,6 +151,9 @@ class _Roll:
                 yield self._member(vms, pool, vm)
 
     def _member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
+        """A VM as rules see it; its rank is its turn among those that this plan places, -1 for one that
+        stays.
+        """
         assert vms.demand is not None
         key = (vm.pool, vm.number)
         token = vms.tokens.get(key)
@@ -169,12 +172,12 @@ class _Roll:
 
     def selected(self, selector: Mapping[str, Any]) -> Iterator[Member]:
         """The pods that a workload_selector chooses, each standing where its node stands."""
-        labels = dict(selector.get("match_labels") or {})
+        labels = (selector.get("match_labels") or {}).items()
         namespaces = set(selector.get("namespaces") or ())
         nodes: dict[str, dict[str, Member]] = {}
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
-            if not in_namespace or any(pod.labels.get(name) != value for name, value in labels.items()):
+            if not in_namespace or not labels <= pod.labels.items():
                 continue
             if pod.cluster_id not in nodes:
                 nodes[pod.cluster_id] = {member.label: member for member in self.cluster(pod.cluster_id)}
@@ -198,6 +201,7 @@ def _cluster_id(vms: VmObject, demand: VmDemand) -> str:
 
 
 def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], ...], list[Diagnostic]]:
+    """The members of each group of a rule; it is an error when one is in two groups."""
     assert instance.config is not None
     problems: list[Problem] = []
     groups = []
@@ -223,6 +227,7 @@ def _overlap(group: int, member: Member) -> Problem:
 
 
 def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]) -> Iterator[Member]:
+    """What a group names: clusters, pools, and pods that a selector chooses."""
     seen: set[tuple[Address, VmKey]] = set()
     for cluster_id in values.get("cluster_ids") or ():
         if cluster_id not in roll.clusters:
@@ -255,6 +260,7 @@ def _unknown(kind: str, path: Path, what: str, name: str, known: Sequence[str]) 
 def _verdict(
     instance: Instance, groups: Sequence[Sequence[Member]], outcomes: Sequence[Outcome]
 ) -> SeparationVerdict:
+    """Whether a rule holds as planned and in all repeated runs (`outcomes`), in some, or in none."""
     assert instance.config is not None
     scope = str(instance.config["scope"])
     planned = _violations(groups, scope, None, None)
@@ -288,6 +294,7 @@ def _location(member: Member, place: Placement, scope: str) -> Location:
 
 
 def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) -> bool:
+    """Whether two groups share a place in one repeated run."""
     taken: set[Location] = set()
     for group in groups:
         locations = set()
@@ -304,6 +311,7 @@ def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) ->
 def _violations(
     groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
+    """The places that groups share: as planned, or (`seed`, `outcome`) in one repeated run."""
     members_at: dict[Location, list[tuple[int, Member]]] = {}
     for index, group in enumerate(groups):
         for member in group:
@@ -349,6 +357,7 @@ def _natural(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
 
 
 def _parts(name: str) -> tuple[tuple[int, str], ...]:
+    """A name as numbers and signs, so that rack10 comes after rack9."""
     parts: list[tuple[int, str]] = []
     digits = ""
     for sign in [*name, ""]:

@@ -35,11 +35,13 @@ def fleet_row_problems(plan: Plan) -> Iterator[str]:
         if has_unknown([(change.after or {}).get(name) for name in ("bindings", "workloads")]):
             yield f"The places of what {address} brings are not known."
             continue
-        yield from _binding_problems(change, [row for row in rows.get(address, ()) if row.kind == BINDING])
-        yield from _pod_problems(change, [row for row in rows.get(address, ()) if row.kind == POD])
+        own_rows = rows.get(address, [])
+        yield from _binding_problems(change, [row for row in own_rows if row.kind == BINDING])
+        yield from _pod_problems(change, [row for row in own_rows if row.kind == POD])
 
 
 def _binding_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
+    """What is wrong with the rows of the bindings that one placement changes."""
     before = _bindings(change.before)
     after = _bindings(change.after)
     for row in rows:
@@ -65,6 +67,7 @@ def _bindings(values: Mapping[str, Any] | None) -> dict[str, Binding]:
 
 
 def _pod_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
+    """What is wrong with the rows of the pods that one object brings."""
     after = dict(_pods((change.after or {}).get("workloads"), ()))
     for row in rows:
         if not isinstance(row.target, PodPlace):

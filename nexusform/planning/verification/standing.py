@@ -44,7 +44,7 @@ def state_problems(
     kinds of provider that there are.
     """
     machines = standing_machines(state, types)
-    vms = list(_standing(state, types))
+    vms = list(_standing_vms(state, types))
     contradictions = [
         *_creation_numbers(state),
         *_providers(state, providers),
@@ -107,6 +107,7 @@ def _objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
 
 
 def _creation_numbers(state: State) -> Iterator[str]:
+    """Objects that have the same creation number."""
     first: dict[int, str] = {}
     for address, instance in state.instances.items():
         standing = {f"the deposed object {key} of {address}": old for key, old in instance.deposed.items()}
@@ -129,12 +130,13 @@ def _circle(state: State) -> Iterator[str]:
     needs: dict[str, set[str]] = {}
     for address, current in _objects(state):
         block = str(address.config)
-        needs.setdefault(block, set()).update(b for b in current.dependencies if b != block)
-    open_needs = {block: {n for n in named if n in needs} for block, named in needs.items()}
+        needs.setdefault(block, set()).update(current.dependencies)
+    open_needs = {block: (named & needs.keys()) - {block} for block, named in needs.items()}
     needed_by: dict[str, list[str]] = {}
     for block, named in open_needs.items():
         for need in named:
             needed_by.setdefault(need, []).append(block)
+    # Blocks whose needs are all done are done in turn; those that are left wait for each other.
     ready = [block for block, named in open_needs.items() if not named]
     while ready:
         done = ready.pop()
@@ -148,6 +150,7 @@ def _circle(state: State) -> Iterator[str]:
 
 
 def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StandingVm]) -> Iterator[str]:
+    """Objects of one id, and VMs of one name or number."""
     ids: dict[Hashable, str] = {}
     for address, current in _objects(state):
         object_id = current.attributes.get("id")
@@ -185,10 +188,14 @@ def standing_inventory(state: State, types: Mapping[str, ResourceType]) -> Inven
 def standing_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
     """The machines that racks and machines of the state offer, by site and name."""
     sites, _ = build_sites(standing_inventory(state, types))
-    return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
+    machines: dict[tuple[str, str], Machine] = {}
+    for site in sites.values():
+        machines |= {(site.id, name): machine for name, machine in site.machines.items()}
+    return machines
 
 
-def _standing(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StandingVm]:
+def _standing_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StandingVm]:
+    """The VMs of a state, each with what its object asks for; without a SKU where nobody knows it."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     surroundings = surroundings_before(Prior(state, state.instances, {}, {}, {}, ()), skus, types)
     for address, current in _objects(state):
@@ -202,7 +209,8 @@ def _standing(state: State, types: Mapping[str, ResourceType]) -> Iterator[_Stan
         for vm in resource_type.vms.standing(current.attributes):
             pool = pools.get(vm.pool)
             is_known = pool is not None or vm.sku_name in surroundings.skus
-            yield _StandingVm(address, demand, vm, sku_of(vm, pool, surroundings.skus) if is_known else None)
+            sku = sku_of(vm, pool, surroundings.skus) if is_known else None
+            yield _StandingVm(address, demand, vm, sku)
 
 
 def _cells(vms: Iterable[_StandingVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StandingVm, str]]:
@@ -246,18 +254,16 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
 
 def _without_split(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """The machines on which VMs whose cells nobody told cannot lie in any way."""
-    standing = [one for one in vms if one.sku is not None]
-    unknown = {
-        (one.demand.site_id, one.vm.placement.machine) for one in standing if not one.vm.placement.cells
-    }
-    for site_id in sorted({site_id for site_id, _ in unknown}):
-        here = [(site, name) for site, name in unknown if site == site_id]
-        scheduler = RackScheduler([machines[where] for where in sorted(here) if where in machines])
+    by_site: dict[str, list[_StandingVm]] = {}
+    for one in vms:
+        by_site.setdefault(one.demand.site_id, []).append(one)
+    for site_id, here in sorted(by_site.items()):
+        loose = sorted({one.vm.placement.machine for one in here if one.sku and not one.vm.placement.cells})
+        scheduler = RackScheduler([machines[site_id, name] for name in loose if (site_id, name) in machines])
         known = {machine.name for machine in scheduler.machines}
-        for number, one in enumerate(standing):
-            place = one.vm.placement
-            if one.demand.site_id == site_id and place.machine in known and one.sku is not None:
-                scheduler.occupy(VmName("standing", "standing", "", number), one.sku, place)
+        for number, one in enumerate(here):
+            if one.sku is not None and one.vm.placement.machine in known:
+                scheduler.occupy(VmName("standing", "standing", "", number), one.sku, one.vm.placement)
         yield from scheduler.overfull_machines()
 
 

@@ -103,6 +103,7 @@ def _heal(address: Address, vms: Iterable[PlacedVm]) -> str:
 
 
 def _hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Iterator[Diagnostic]:
+    """A warning per hard hint of a pool that its VMs stand against."""
     for hint in pool.hints:
         if not hint.hard or not hint.racks:
             continue  # nothing stands that it names
@@ -121,6 +122,7 @@ def _hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Itera
 def _zones(
     vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm], zones: Mapping[tuple[str, str], str]
 ) -> Iterator[Diagnostic]:
+    """A warning where VMs of a pool stand in zones that it does not allow."""
     if pool.zones is None or vms.demand is None:
         return
     site_id = vms.demand.site_id
@@ -170,6 +172,7 @@ def _places(vms: VmObject, group: GroupRule) -> set[str]:
 def _separations(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
 ) -> Iterator[Diagnostic]:
+    """A warning per separation rule that does not hold as things stand."""
     rules = {each.address: each for each in instances if each.type.kind is Kind.SEPARATION_RULE}
     if not rules:
         return

@@ -50,6 +50,7 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
 
 
 def _output_problems(plan: Plan, state: State) -> Iterator[str]:
+    """Where the outputs that are shown are not those of the state and of the plan."""
     shown = {output.name: output for output in plan.outputs}
     for name, change in shown.items():
         before, after = state.outputs.get(name), plan.planned_outputs.get(name)
@@ -95,6 +96,7 @@ def prior_of_plan(plan: Plan, state: State) -> Prior:
 
 
 def _observe(instances: dict[Address, InstanceState], address: Address, observed: ObjectState | None) -> None:
+    """Put what was seen at an address in place of what state has there; None = it is gone."""
     instance = instances.get(address)
     if instance is None:
         return
@@ -145,6 +147,7 @@ def _object_before(prior: Prior, change: Change) -> ObjectState | None:
 
 
 def _before_problems(change: Change, standing: ObjectState | None) -> Iterator[str]:
+    """Where the side before a change is not what stands."""
     address = change.address
     if standing is None:
         if change.before is not None or change.prior_creation:
@@ -162,6 +165,7 @@ def _before_problems(change: Change, standing: ObjectState | None) -> Iterator[s
 
 
 def _after_problems(change: Change, resource_type: ResourceType) -> Iterator[str]:
+    """Where the side after a change cannot follow from its action, or cannot be made."""
     action, address = change.action, change.address
     has_after = action in _MAKING or action in _KEEPING
     has_before = action is not Action.CREATE
@@ -272,6 +276,7 @@ def _rolling(graph: StepGraph, changed: Mapping[Address, ChangedVms]) -> Waits:
 
 
 def _order_problems(plan: Plan, graph: StepGraph, room: Waits, rolling: Waits) -> Iterator[str]:
+    """Where the steps wait for more or for less than their changes ask for."""
     needed = [set(draft.waits) | room.get(draft.id, set()) for draft in graph.drafts]
     for draft in graph.drafts:
         draft.waits = needed[draft.id] | rolling.get(draft.id, set())

@@ -155,6 +155,7 @@ def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
 
 
 def _missing_rows(vms: ChangedVms) -> Iterator[str]:
+    """VMs that come or go, or do so twice, without a row that shows it."""
     goes = [row.object for row in vms.rows if row.action is _GOES]
     comes = [row.object for row in vms.rows if row.action in _COMES]
     moved = {row.object for row in vms.rows if row.action is PlacementAction.MOVE}

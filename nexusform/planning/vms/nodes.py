@@ -83,11 +83,19 @@ def standing_clusters(
             continue
         site = ground.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        standing = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
-        keys = [(pool.pool, number) for pool in demand.pools for number in pool.numbers]
-        vms = tuple(standing[key] for key in keys if key in standing)
+        vms = _in_order_of(demand, kind.vms.standing(thing.attributes))
         parts.append(_Part(kind, thing.attributes, demand, vms, seed=seed))
     return _clusters(parts)
+
+
+def _in_order_of(demand: VmDemand, standing: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
+    """The VMs that are asked for among those that stand, pool by pool."""
+    by_number = {(vm.pool, vm.number): vm for vm in standing}
+    vms: list[PlacedVm] = []
+    for pool in demand.pools:
+        keys = [(pool.pool, number) for number in pool.numbers]
+        vms += [by_number[key] for key in keys if key in by_number]
+    return tuple(vms)
 
 
 class _Part(Struct, frozen=True):
@@ -101,6 +109,9 @@ class _Part(Struct, frozen=True):
 
 
 def _clusters(parts: Iterable[_Part]) -> dict[str, NodeCluster]:
+    """The clusters by id, of parts in any order; owners that are neither an NKS cluster nor a VNF are left
+    out.
+    """
     by_owner: dict[str, list[_Part]] = {}
     for part in parts:
         by_owner.setdefault(part.demand.owner, []).append(part)
@@ -119,6 +130,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
+    own_names: dict[str, str] = {}
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         for vm in part.vms:
@@ -126,6 +138,8 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
             skus.append(pools[vm.pool].sku)
             if (vm.pool, vm.number) in part.again:
                 fresh.add(vm.name)
+            if vm.platform_name:
+                own_names[vm.platform_name] = vm.name
     return NodeCluster(
         cluster_id,
         first.demand.cluster,
@@ -136,7 +150,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
         frozenset(fresh),
         first.seed,
         {node.name: node for node in nodes},
-        {vm.platform_name: vm.name for part in parts for vm in part.vms if vm.platform_name},
+        own_names,
     )
 
 

@@ -195,6 +195,7 @@ def occupy_outsiders(site: SitePlan) -> list[OutsideVm]:
 
 
 def _occupy_outsider(site: SitePlan, outsider: Occupied) -> OutsideVm:
+    """Put one VM outside nexusform on its machine, as a pool of its own."""
     name, machine = outsider.name, site.machines[outsider.machine]
     cells = max(outsider.cells, 1)
     sku = VmSku(name, outsider.cpu_cores, 0, outsider.memory_gib, outsider.disk_gib, cells)

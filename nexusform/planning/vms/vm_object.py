@@ -267,6 +267,7 @@ def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, cha
 
 
 def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -> str:
+    """Why a VM that stands is placed anew, "" when it is not: the first of these that holds."""
     if not situation.healed.isdisjoint(vm.names):
         return "heal"
     if situation.whole:

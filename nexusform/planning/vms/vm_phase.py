@@ -48,6 +48,7 @@ def _note_elsewhere(vms: VmObject, recorded: Iterable[PlacedVm]) -> None:
 
 
 def _hold_room(vms: VmObject, vm: PlacedVm, world: VmWorld) -> None:
+    """Book a VM that stands on its machine, so that nobody else is placed there while it stays."""
     demand = vms.prior_demand
     site = world.sites.get(demand.site_id) if demand is not None else None
     if demand is None or site is None:
@@ -81,20 +82,21 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
 
 def _hold_new_vfs(vms: VmObject) -> None:
     """What VMs that stay take of a machine's VFs is as their pool says now."""
-    before = {pool.pool: pool.sku for pool in vms.prior_demand.pools} if vms.prior_demand is not None else {}
+    if vms.demand is None or vms.prior_demand is None:
+        return
+    before = {pool.pool: pool.sku for pool in vms.prior_demand.pools}
     changed = {
-        pool.pool: pool
-        for pool in (vms.demand.pools if vms.demand is not None else ())
-        if pool.sku.vfs != before.get(pool.pool, pool.sku).vfs
+        pool.pool: pool for pool in vms.demand.pools if pool.sku.vfs != before.get(pool.pool, pool.sku).vfs
     }
-    for key in vms.moves.stay if changed else ():
-        pool, held = changed.get(key[0]), vms.held.get(key)
-        if pool is not None and held is not None and vms.demand is not None:
-            _release(vms, key)
-            name = vm_name(vms.demand, pool, pool.pool, key[1])
-            housed = held[0].house(name, pool.sku, vms.standing[key].placement)
-            if housed is not None:
-                vms.held[key] = (held[0], housed[0])
+    held_before = [(key, vms.held[key]) for key in vms.moves.stay if key[0] in changed and key in vms.held]
+    for key, (site, _) in held_before:
+        pool = changed[key[0]]
+        _release(vms, key)
+        name = vm_name(vms.demand, pool, pool.pool, key[1])
+        housed = site.house(name, pool.sku, vms.standing[key].placement)
+        if housed is not None:
+            handle, _ = housed
+            vms.held[key] = (site, handle)
 
 
 def _trigger_of_all(vms: VmObject) -> str:
@@ -192,6 +194,7 @@ def _place(
     *,
     last_resort: str | None = None,
 ) -> None:
+    """Decide the place of one VM: pinned, or asked of its site, or failed."""
     key = (pool.pool, number)
     if vms.demand is None or vms.site is None:
         return

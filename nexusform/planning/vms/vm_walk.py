@@ -188,6 +188,7 @@ class _Walk:
         self.diagnostics += last_system_pools(self._of(instances))
 
     def _consider(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
+        """Decide which VMs of an instance stay, leave, come, or come again."""
         instance = vms.instance
         if instance.configured and instance.config is not None:
             self.blocks.preview(instance, evaluation)
@@ -265,6 +266,7 @@ class _Walk:
             self.blocks.keep(instance, evaluation)
 
     def _conclude(self, vms: VmObject, evaluation: Evaluation) -> None:
+        """Settle the values of an instance, its VMs being placed."""
         instance = vms.instance
         computed = self._computed(vms)
         if vms.failed:
@@ -365,6 +367,7 @@ def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:
 
 
 def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
+    """The named objects and all that depend on them, near or far."""
     dependents: dict[str, list[Address]] = {}
     for address in prior.instances:
         for need in prior.dependencies(address, "", ()):
@@ -377,6 +380,7 @@ def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
 
 
 def _with_needs(kept: Iterable[Address], prior: Prior) -> set[Address]:
+    """The kept objects and all that they depend on, near or far."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def next_to(address: Address) -> Iterator[Address]:

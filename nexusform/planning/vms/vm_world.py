@@ -230,12 +230,11 @@ def _stands_so(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
     """Whether a pool had these zones before, and all of its VMs stay: a real site may show a pool whose zones
     no rack has any more.
     """
-    prior = vms.prior_demand
-    same = prior is not None and any(
-        before.pool == pool.pool and before.zones == pool.zones for before in prior.pools
-    )
-    standing = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
-    return same and all(machine in site.machines for machine in standing)
+    pools_before = vms.prior_demand.pools if vms.prior_demand is not None else ()
+    if not any(before.pool == pool.pool and before.zones == pool.zones for before in pools_before):
+        return False
+    machines = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
+    return all(machine in site.machines for machine in machines)
 
 
 def _unknown_site(demand: VmDemand, known: Sequence[str]) -> Problem:
@@ -273,15 +272,13 @@ def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     A change that re-places a pool's VMs is delete and create of the pool on Azure, and a cluster needs a
     System pool at all times.
     """
+    standing = [(vms, vms.prior_demand) for vms in objects if vms.prior_demand is not None]
     system_pools: Counter[str] = Counter()
-    for vms in objects:
-        if vms.prior_demand is not None:
-            system_pools[vms.prior_demand.owner] += sum(pool.system for pool in vms.prior_demand.pools)
-    for vms in objects:
-        prior = vms.prior_demand
-        if prior is None or vms.demand is None or vms.instance.replaced or vms.instance.block is None:
-            continue
-        if system_pools[prior.owner] != 1:
+    for _, prior in standing:
+        system_pools[prior.owner] += sum(pool.system for pool in prior.pools)
+    for vms, prior in standing:
+        stays = not vms.instance.replaced and vms.instance.block is not None
+        if vms.demand is None or not stays or system_pools[prior.owner] != 1:
             continue
         pools = {pool.pool: pool for pool in vms.demand.pools}
         for pool in prior.pools:
