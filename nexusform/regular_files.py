@@ -142,6 +142,7 @@ def write_whole(
     aside = _beside(path)
     if durable:  # what need not last, such as a cache, has folders that are long to look through
         _remove_leftovers(path)
+    former: Path | None = None
     try:
         descriptor = create(aside, mode)
         try:
@@ -152,11 +153,16 @@ def write_whole(
             os.close(descriptor)
         _keep_mode(path, aside)
         if backup is not None:
-            _keep(path, backup)
+            _remove_leftovers(backup)
+            former = _second_name(path, backup)
         aside.replace(path)
+        if backup is not None and former is not None:
+            _keep(former, path, backup)
     except BaseException:
-        with suppress(OSError):
-            aside.unlink()
+        for left in (aside, former):
+            with suppress(OSError):
+                if left is not None:
+                    left.unlink()
         raise
     if durable:
         sync_directory(path.parent)
@@ -222,10 +228,10 @@ def _keep_mode(old: Path, new: Path) -> None:
             new.chmod(stat.S_IMODE(status.st_mode))
 
 
-def _keep(path: Path, backup: Path) -> None:
-    """Give the file a second name, replacing what had it."""
+def _second_name(path: Path, backup: Path) -> Path | None:
+    """The file under a passing name beside its backup, None when there is nothing to keep."""
     if path.is_symlink() or not path.exists():
-        return
+        return None
     aside = _beside(backup)
     try:
         aside.hardlink_to(path)
@@ -236,4 +242,16 @@ def _keep(path: Path, backup: Path) -> None:
             import shutil
 
             shutil.copyfileobj(original, copy)
-    aside.replace(backup)
+    return aside
+
+
+def _keep(former: Path, path: Path, backup: Path) -> None:
+    """Make what stood at the path the backup, or put it back there.
+
+    Last of all: the backup may be what is being written again, and a kill before must not take it away.
+    """
+    try:
+        former.replace(backup)
+    except OSError:
+        former.replace(path)
+        raise

@@ -1,8 +1,10 @@
 """State behind Terraform's HTTP protocol, beyond what every backend promises (tests/contracts)."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,3 +141,66 @@ def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
     held = sum(len(each["instances"]) for each in json.loads(store.written[-1])["resources"])
     assert 0 < held < 4
     assert f"Plan: {4 - held} to add, 0 to change, 0 to destroy." in shown
+
+
+CLUSTERS = """provider "simulated" {
+  reality = "../site.json"
+}
+resource "nexus_kubernetes_cluster" "c" {
+  count      = 2
+  name       = "c${count.index}"
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G12_56_v1"
+  }
+}
+"""
+ADDRESSES = {"lab": "nexus_site.lab"} | {f"lab/r{n}": f"nexus_rack.r[{n}]" for n in range(3)}
+ADDRESSES |= {f"lab/c{n}": f"nexus_kubernetes_cluster.c[{n}]" for n in range(2)}
+
+
+@pytest.mark.parametrize("sent", [1, 3, 5])
+def test_what_a_lost_machine_made_is_taken_back_by_import(
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    """Its journal is gone with it; the state on the server is of the last checkpoint."""
+    address, store = server
+    monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
+    places = [tmp_path / "first", tmp_path / "second"]
+    for directory in places:
+        directory.mkdir()
+        racks(directory, address)
+        with (directory / "main.nf.hcl").open("a") as file:
+            file.write(CLUSTERS)
+    monkeypatch.chdir(places[0])
+    assert run(["plan", "-out=p"]) == 0
+    write = http.HttpBackend.write
+
+    def dying(self: HttpBackend, document: bytes) -> None:
+        if len(store.written) == sent:
+            raise KeyboardInterrupt
+        write(self, document)
+
+    monkeypatch.setattr(http.HttpBackend, "write", dying)
+    assert run(["apply", "-parallelism=1", "p"]) != 0
+    monkeypatch.setattr(http.HttpBackend, "write", write)
+    store.places["/lon1"].lock = None  # as force-unlock does
+    monkeypatch.chdir(places[1])
+    shutil.rmtree(places[0])
+    held = {each["attributes"]["id"] for each in instances(store.written[-1])}
+    made = [each["id"] for each in json.loads((tmp_path / "site.json").read_text())]
+    assert len(made) > len(held)
+    for object_id in sorted(set(made) - held, key=list(ADDRESSES).index):
+        assert run(["import", ADDRESSES[object_id], object_id]) == 0
+    assert run(["apply", "-auto-approve"]) == 0
+    final = instances(store.written[-1])
+    assert sorted(each["attributes"]["id"] for each in final) == sorted(ADDRESSES)
+    reality = json.loads((tmp_path / "site.json").read_text())
+    assert sorted(each["id"] for each in reality) == sorted(ADDRESSES)
+    assert run(["plan", "-detailed-exitcode"]) == 0
+
+
+def instances(document: bytes) -> list[dict[str, Any]]:
+    return [instance for each in json.loads(document)["resources"] for instance in each["instances"]]

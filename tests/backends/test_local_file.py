@@ -51,6 +51,29 @@ def test_the_previous_version_is_the_backup(backend: LocalBackend, path: Path) -
     assert path.with_name("s.nfstate.backup").read_bytes() == b"one"
 
 
+@pytest.mark.parametrize("renamed", [0, 1])
+def test_a_write_that_broke_off_leaves_document_and_backup(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
+) -> None:
+    """Going back is writing the backup again: it must not be gone before it stands there."""
+    backend.write(b"one")
+    backend.write(b"two")
+    calls: list[object] = []
+    rename = os.replace
+
+    def full(*names: Any) -> None:
+        calls.append(names)
+        if len(calls) == renamed + 1:
+            raise OSError(28, "No space left on device")
+        rename(*names)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(BackendProblem, match="No space left"):
+        backend.write(b"one")
+    assert (path.read_bytes(), path.with_name("s.nfstate.backup").read_bytes()) == (b"two", b"one")
+    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+
+
 def test_the_backup_is_kept_where_hard_links_are_not(
     backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
-"""An apply that dies, or whose disk or network fails, at any durable call: the reviewed plan is reached.
+"""A command that dies, or whose disk or network fails, at any durable call: an apply reaches the reviewed
+plan all the same, an edit of the state is done or is not.
 
 Every run tries some points of each backend; NEXUSFORM_CRASH_POINTS says how many on local (a fifth of it on
 the others), `all` tries every one.
@@ -11,17 +12,22 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from msgspec import Struct
 
 from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.ports import KeepsHistory, StateBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
 
 POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "40")
+# Where the durable calls of each backend go; http keeps its journal on the disk.
+CALLS = {"local": ("disk",), "postgres": ("database",), "http": ("wire", "disk")}
 SITE = """nexusform {
   backend "BACKEND" {}
 }
@@ -83,7 +89,7 @@ class Runner:
         self.answers = os.fdopen(reading)
 
     def run(
-        self, where: Path, *words: str, kind: str = "", call: int = 0, place: str = ""
+        self, where: Path, *words: str, kind: str = "", call: int = 0, places: Sequence[str] = ()
     ) -> tuple[int, str]:
         """The exit code, and all that was said."""
         said = where.parent / "said"
@@ -93,16 +99,16 @@ class Runner:
             "said": str(said),
             "kind": kind,
             "call": call,
-            "place": place,
+            "places": list(places),
         }
         assert self.process.stdin is not None
         print(json.dumps(task), file=self.process.stdin, flush=True)
         code = int(self.answers.readline())
         return code, " ".join(said.read_text().replace("│", " ").split())
 
-    def calls(self, where: Path, place: str, *words: str) -> int:
+    def calls(self, where: Path, places: Sequence[str], *words: str) -> int:
         """How many durable calls a command makes."""
-        code, told = self.run(where, *words, place=place)
+        code, told = self.run(where, *words, places=places)
         assert code == 0, told
         return int((where.parent / "said.calls").read_text())
 
@@ -121,7 +127,7 @@ class Story:
         self.kind: Kind = KINDS[name]
         self.server = server
         self.folder = folder
-        self.place = {"local": "disk", "postgres": "database"}.get(self.kind.backend, "wire")
+        self.places = CALLS.get(self.kind.backend, ("wire",))
         plain = folder / "plain" / "work"
         plain.mkdir(parents=True)
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
@@ -161,12 +167,28 @@ class Story:
         if planned:
             shutil.copy(self.template / "p", where / "p")
 
-    def points(self) -> list[tuple[str, int]]:
-        """The points to try, spread over all kinds and calls."""
-        kinds = LOCAL_KINDS if self.place == "disk" else REMOTE_KINDS
-        calls = self.runner.calls(self.fresh("counted"), self.place, "apply", "-parallelism=2", "p")
-        points = [(kind, call) for call in range(1, calls + 1) for kind in kinds]
-        return spread(points, 1 if self.place == "disk" else 5)
+    def points(self, where: Path, *words: str) -> list[tuple[str, int]]:
+        """Every point at which a command can break off there: what happens, at which call."""
+        places = self.places_of(words)
+        kinds = LOCAL_KINDS if "disk" in places else REMOTE_KINDS
+        calls = self.runner.calls(where, places, *words)
+        return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
+
+    def places_of(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Where a command makes durable calls; a plan file stands on the disk, wherever the state is."""
+        return tuple(dict.fromkeys((*self.places, "disk"))) if words[0] == "plan" else self.places
+
+    def backend(self, where: Path) -> StateBackend:
+        """What a command at this place opens."""
+        settings = json.loads((where.parent / "settings").read_text())
+        return BACKENDS[self.kind.backend].open(settings, Directories(str(where), str(where / ".nexusform")))
+
+    def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
+        """Run a command that breaks off; its exit code."""
+        code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.places_of(words))
+        assert code in (0, 1, DIED), (words, kind, call, told)
+        assert "bug of its own" not in told, (words, kind, call)
+        return code
 
     def machines(self, where: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Where the state says that every node stands, and which objects it holds."""
@@ -186,10 +208,7 @@ class Story:
         """Break the lock of a dead holder where it does not run out."""
         if self.kind.frees_within is not None:
             return
-        settings = json.loads((where.parent / "settings").read_text())
-        backend = BACKENDS[self.kind.backend].open(
-            settings, Directories(str(where), str(where / ".nexusform"))
-        )
+        backend = self.backend(where)
         holder = backend.holder()
         if holder is not None:
             backend.force_unlock(holder.id)
@@ -213,7 +232,10 @@ class Story:
             self.good(where, "plan", "-detailed-exitcode")
 
 
-def spread(points: Sequence[tuple[str, int]], part: int) -> list[tuple[str, int]]:
+Point = TypeVar("Point")
+
+
+def spread(points: Sequence[Point], part: int) -> list[Point]:
     """As many points as are asked for, a `part`-th of them, from first to last."""
     count = len(points) if POINTS == "all" else min(int(POINTS) // part, len(points))
     return [points[number * len(points) // count] for number in range(count)]
@@ -232,71 +254,119 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 EVERYWHERE = [name for name, kind in KINDS.items() if not kind.forgets and name != "gitlab"]
 
 
+class Broken(Struct):
+    """A command that broke off at one point, and what must be so once its lock is free."""
+
+    point: str
+    finish: Callable[[], None]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("story", EVERYWHERE, indirect=True)
-def test_a_reviewed_plan_is_reached_wherever_its_apply_broke_off(story: Story) -> None:
-    broken: list[tuple[str, int, Path]] = []
+def test_whatever_breaks_off_anywhere_can_be_finished(story: Story) -> None:
+    part = 1 if story.kind.backend == "local" else 5
+    broken = [*broken_applies(story, part), *broken_edits(story, part)]
+    if story.kind.frees_within:
+        time.sleep(story.kind.frees_within + 1)  # all locks run out side by side
+    for each in broken:
+        try:
+            each.finish()
+        except AssertionError as failure:
+            raise AssertionError(f"{each.point}: {failure}") from failure
+
+
+def broken_applies(story: Story, part: int) -> list[Broken]:
+    """Applies of the reviewed plan; of every other one that is killed the machine is gone, too."""
+    broken: list[Broken] = []
     died = 0
-    for number, (kind, call) in enumerate(story.points()):
+    words = ("apply", "-parallelism=2", "p")
+    for number, (kind, call) in enumerate(spread(story.points(story.fresh("counted"), *words), part)):
         where = story.fresh(f"{kind}-{call}")
-        code, told = story.runner.run(
-            where, "apply", "-parallelism=2", "p", kind=kind, call=call, place=story.place
-        )
-        assert code in (0, 1, DIED), (kind, call, told)
-        assert "bug of its own" not in told
-        if code == DIED and number % 2 and story.kind.backend != "http":
-            # The machine is gone; http alone keeps its journal there.
+        code = story.broken(where, words, kind, call)
+        if code == DIED and number % 2:
             shutil.rmtree(where)
             where.mkdir()
             story.prepare(where)
         died += code == DIED
-        broken.append((kind, call, where))
+        broken.append(Broken(f"{kind} at call {call} of apply", partial(story.finish, where)))
     assert died > len(broken) // 3
-    if story.kind.frees_within:
-        time.sleep(story.kind.frees_within + 1)  # all locks run out side by side
-    for kind, call, where in broken:
-        try:
-            story.finish(where)
-        except AssertionError as failure:
-            raise AssertionError(f"{kind} at call {call}: {failure}") from failure
+    return broken
 
 
-EDITS = [
-    ("state", "mv", "nexus_site.lab", "nexus_site.moved"),
-    ("state", "rm", "nexus_kubernetes_cluster.c[1]"),
-    ("taint", "nexus_rack.r[0]"),
-    ("plan", "-out=again"),
+CLUSTER = "nexus_kubernetes_cluster.c[1]"
+# From which states, oldest first, by what made them; and the edit.
+APPLIED: tuple[str, ...] = ("apply", "p")
+FORGOTTEN = ("state", "rm", CLUSTER)
+ROLLBACK = ("state", "rollback", "1")
+TAINTED = ("taint", "nexus_rack.r[0]")
+EDITS: list[tuple[list[tuple[str, ...]], tuple[str, ...]]] = [
+    ([APPLIED], ("state", "mv", "nexus_site.lab", "nexus_site.moved")),
+    ([APPLIED], FORGOTTEN),
+    ([APPLIED], TAINTED),
+    ([APPLIED, TAINTED], ("untaint", "nexus_rack.r[0]")),
+    ([APPLIED], ("state", "push", "../forgotten.nfstate")),
+    ([APPLIED, FORGOTTEN], ROLLBACK),
+    ([APPLIED, FORGOTTEN], ("import", CLUSTER, "lab/c1")),
+    ([APPLIED], ("plan", "-out=again")),
 ]
 
 
-@pytest.mark.parametrize("story", ["local"], indirect=True)
-def test_an_edit_or_a_plan_that_broke_off_did_all_or_nothing(story: Story) -> None:
-    """At every kind of break a fifth of the calls, each edit shifted by one."""
-    applied = story.fresh("applied")
-    story.good(applied, "apply", "p")
-    state = applied.parent / "state" / "s.nfstate"
-    before = state.read_bytes()
-    for number, words in enumerate(EDITS):
-        calls = story.runner.calls(applied, story.place, *words)
-        after = state.read_bytes()
-        for call in range(1, calls + 1):
-            kind = LOCAL_KINDS[(call + number) % len(LOCAL_KINDS)]
-            state.write_bytes(before)
-            (applied / "again").unlink(missing_ok=True)
-            code, told = story.runner.run(applied, *words, kind=kind, call=call, place=story.place)
-            assert code in (0, 1, DIED), (words, kind, call, told)
-            assert "bug of its own" not in told
-            assert without_backup(state) in (before, after), (words, kind, call)
-            if (applied / "again").exists():
-                story.good(applied, "show", "again")
-            assert code != 0 or words[0] == "plan" or without_backup(state) == after, (words, kind, call)
-        story.good(applied, "state", "list")
-        state.write_bytes(before)
-        story.good(applied, "plan", "-detailed-exitcode")
+class Edits:
+    """Places with a state, and what each edit makes of it."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.documents: dict[tuple[str, ...], bytes] = {}
+        self.reality = ""
+        for before in (APPLIED, FORGOTTEN, TAINTED):
+            where = story.fresh(f"made-{before[0]}-{before[1]}") if not self.documents else self.at(before[1])
+            story.good(where, *before)
+            self.documents[before] = story.backend(where).read() or b""
+            self.reality = (where.parent / "site.json").read_text()
+
+    def at(self, name: str, states: Sequence[tuple[str, ...]] = (APPLIED,)) -> Path:
+        """A new place where these states came one after the other."""
+        where = self.story.fresh(f"edited-{name}", planned=False)
+        (where.parent / "site.json").write_text(self.reality)
+        if FORGOTTEN in self.documents:
+            (where.parent / "forgotten.nfstate").write_bytes(self.documents[FORGOTTEN])
+        backend = self.story.backend(where)
+        for state in states:
+            backend.write(self.documents[state])
+        return where
+
+    def check(self, where: Path, code: int, words: tuple[str, ...], before: bytes, after: bytes) -> None:
+        """All or nothing, nothing left over, and the same edit succeeds where nothing was done."""
+        story = self.story
+        story.unlock(where)
+        document = story.backend(where).read()
+        assert document in (before, after)
+        assert story.backend(where).journal() == []
+        assert code or document == after
+        if (where / "again").exists():
+            story.good(where, "show", "again")
+        if document == before:
+            story.good(where, *words, "-lock-timeout=60s")
+        assert story.backend(where).read() == after
 
 
-def without_backup(state: Path) -> bytes:
-    """The document as the next command reads it; no journal may be waiting."""
-    journal = state.with_name(state.name + ".journal")
-    assert not journal.exists() or journal.read_bytes().startswith(b"#compacted")
-    return state.read_bytes()
+def broken_edits(story: Story, part: int) -> list[Broken]:
+    """Every kind of edit of a state, and a plan that is saved."""
+    edits = Edits(story)
+    points: list[tuple[tuple[str, ...], str, int]] = []
+    states = {words: states for states, words in EDITS}
+    if not isinstance(story.backend(story.template), KeepsHistory):
+        del states[ROLLBACK]
+    afters: dict[tuple[str, ...], bytes] = {}
+    for words, before in states.items():
+        where = edits.at(f"counted-{len(afters)}", before)
+        points += [(words, *point) for point in story.points(where, *words)]
+        afters[words] = story.backend(where).read() or b""
+    broken: list[Broken] = []
+    for number, (words, kind, call) in enumerate(spread(points, part)):
+        where = edits.at(str(number), states[words])
+        code = story.broken(where, words, kind, call)
+        before = edits.documents[states[words][-1]]
+        finish = partial(edits.check, where, code, words, before, afters[words])
+        broken.append(Broken(f"{kind} at call {call} of {' '.join(words)}", finish))
+    return broken
