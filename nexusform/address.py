@@ -204,7 +204,7 @@ def _read_key(text: str, at: int) -> tuple[Key, int]:
     number = re.compile(r"(\d+)\]").match(text, at)
     if number:
         return int(number.group(1)), number.end()
-    quoted = re.compile(r'"((?:[^"\\]|\\.)*)"\]').match(text, at)
+    quoted = re.compile(r'"((?:[^"\\]++|\\.)*+)"\]').match(text, at)
     if quoted is None:
         raise AddressProblem(f'"{text}": an instance key is a number or a quoted string in brackets.')
     raw = re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m.group(1), m.group(1)), quoted.group(1))

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-_TOKEN: Final = re.compile(r"\s*(?:('(?:[^']|'')*')|(-?\d+)|([A-Za-z_]\w*)|([()\[\],.]))")
+_TOKEN: Final = re.compile(r"\s*(?:('(?:[^']++|'')*+')|(-?\d+)|([A-Za-z_]\w*)|([()\[\],.]))")
 _FORMAT: Final = re.compile(r"\{(\d+)(?:[:,][^{}]*)?\}|\{\{|\}\}")
 _DEEPEST: Final = 100
 MOST_COPIES: Final = 800  # what Azure lets one loop make

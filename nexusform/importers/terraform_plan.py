@@ -42,8 +42,8 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("create", "delete"): AzAction.REPLACE,
 }
 _PLACED_ANEW: Final = frozenset({AzAction.MAKE, AzAction.REPLACE})
-_INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
-_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]|\\.)*")\])?')
+_INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
+_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
 
 # A resource block: the names of the modules it stands in, and its `type.name`.
 Block: TypeAlias = tuple[tuple[str, ...], str]

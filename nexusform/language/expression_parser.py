@@ -6,7 +6,8 @@ and unwinds (token_stream.MalformedError).
 
 from __future__ import annotations
 
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 
 from nexusform.language.collection_parser import CollectionParser
 from nexusform.language.scanner import (
@@ -181,9 +182,10 @@ class ExpressionParser:
             if word.isdigit():
                 return Literal(int(word), span)
             if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
-                value = Decimal(word)
-                if abs(value.adjusted()) <= _LARGEST_EXPONENT:
-                    return Literal(value, span)
+                with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
+                    value = Decimal(word)
+                    if abs(value.adjusted()) <= _LARGEST_EXPONENT:
+                        return Literal(value, span)
         raise stream.problem(
             "invalid-number-literal", "Failed to recognize the value of this number literal.", index
         )

@@ -10,7 +10,8 @@ templates, and so are the names of object properties.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 
 from msgspec.structs import replace
 
@@ -41,7 +42,7 @@ from nexusform.source import Position, SourceFile, Span
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
     "([^"\\\x00-\x1f]*)"                                # 1 string without escapes
-    |("(?:[^"\\\x00-\x1f]|\\.)*")                       # 2 string
+    |("(?:[^"\\\x00-\x1f]++|\\.)*+")                     # 2 string
     |([{}\[\]:,])                                       # 3 punctuation
     |(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])   # 4 number
     |([A-Za-z_]\w*)                                     # 5 keyword
@@ -253,9 +254,10 @@ class _Reader:
         if len(word) <= _LONGEST_NUMBER:
             if word.lstrip("-").isdigit():
                 return int(word)
-            value = Decimal(word)
-            if abs(value.adjusted()) <= _LARGEST_EXPONENT:
-                return value
+            with suppress(InvalidOperation):  # an exponent that no decimal holds
+                value = Decimal(word)
+                if abs(value.adjusted()) <= _LARGEST_EXPONENT:
+                    return value
         raise self.wrong("This number is too long or too large.")
 
 

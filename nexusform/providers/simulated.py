@@ -27,7 +27,7 @@ from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
-_STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+_STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[(\d+)\]|\["((?:[^"\\]++|\\.)*+)"\]')
 
 
 class Fault(Struct, frozen=True):

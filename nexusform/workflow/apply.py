@@ -195,7 +195,7 @@ def _output_miss(output: Following) -> Miss:
 
 
 def _without_keys(address: str) -> str:
-    return re.sub(r'\["(?:[^"\\]|\\.)*"\]|\[[0-9]+\]', "", address)
+    return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", address)
 
 
 def _check_document(check: CheckResult) -> dict[str, Any]:

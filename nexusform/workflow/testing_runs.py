@@ -52,7 +52,7 @@ _UNDECLARED = "value-for-undeclared-variable"
 # What a plan risks is told by plan and advise; a test asks whether it is right.
 _RISKS = frozenset({*RULE_IDS, *RISKS, BROKEN})
 _CONDITION_FAILURES = frozenset(ID_OF_CONDITION.values())
-_INSTANCE_KEY = re.compile(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]')
+_INSTANCE_KEY = re.compile(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]')
 
 
 class RunFailed(Exception):

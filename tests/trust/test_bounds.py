@@ -116,6 +116,26 @@ def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.Mo
     assert peak < MEGABYTES << 20
 
 
+LONG_WORDS = {
+    "digits": ("main.nf.hcl", "locals {\n  a = " + "9" * (1 << 20) + "\n}\n"),
+    "escapes": ("main.nf.json", '{"locals": {"a": "' + r"\n" * (1 << 19) + '"}}'),
+}
+
+
+@pytest.mark.parametrize("name", LONG_WORDS)
+def test_a_long_word_takes_little_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, text = LONG_WORDS[name]
+    Path(file).write_text(text)
+    tracemalloc.start()
+    try:
+        run(["validate"])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 << 20  # a hundred times its length
+
+
 def test_bounds_are_raised_by_flag_and_environment_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -348,4 +348,4 @@ def _check_instance(result: CheckResult) -> dict[str, Any]:
 def _without_keys(address: str) -> str:
     import re
 
-    return re.sub(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]', "", address)
+    return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]', "", address)
