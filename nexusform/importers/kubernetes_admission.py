@@ -16,8 +16,9 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_manifests import Fields, Manifest
+from nexusform.importers.kubernetes_pod_spec import read_selector
 from nexusform.scheduling.matching import EXISTS
-from nexusform.scheduling.pods.workloads import Quota, QuotaScope
+from nexusform.scheduling.pods.workloads import Budget, Quota, QuotaScope
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -140,7 +141,7 @@ def _nano(resources: Fields, of: str, name: str) -> int | None:
     return None if quantity is None or isinstance(quantity, Malformed) else quantity.nano
 
 
-# --- quotas ------------------------------------------------------------------------------------
+# --- quotas and budgets ------------------------------------------------------------------------
 
 
 def read_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
@@ -155,6 +156,20 @@ def read_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
                 scopes.append(QuotaScope(item.text("scopeName"), operator, item.texts("values")))
             quotas.append(Quota(manifest.namespace, manifest.name, _hard(spec.at("hard")), tuple(scopes)))
     return tuple(quotas)
+
+
+def read_budgets(manifests: Iterable[Manifest]) -> tuple[Budget, ...]:
+    """The PodDisruptionBudgets of a cluster with these objects, as far as they select pods."""
+    budgets = []
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
+            spec = _quiet(manifest).at("spec")
+            selector = read_selector(spec, "selector")
+            amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
+            least, most = ["" if amount is None else str(amount) for amount in amounts]
+            if selector is not None:
+                budgets.append(Budget(manifest.namespace, manifest.name, selector, least, most))
+    return tuple(budgets)
 
 
 def _hard(fields: Fields) -> tuple[tuple[str, int], ...]:

@@ -194,7 +194,7 @@ def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
         return _Fleet()
     from nexusform.planning.fleet.outcome import destroyed
     from nexusform.planning.pods.blocks import pods_over
-    from nexusform.planning.pods.phase import Elsewhere
+    from nexusform.planning.pods.observed import Elsewhere
 
     return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms, Elsewhere()))
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.importers.kubernetes_admission import read_quotas
-from nexusform.importers.kubernetes_manifests import Fields, Manifest, read_manifests, unwrapped
-from nexusform.importers.kubernetes_pod_spec import read_selector
+from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
+from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.vms.nodes import cluster_attributes, node_of
@@ -18,7 +17,7 @@ from nexusform.ports import Registries
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Cluster as PodCluster
 from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
-from nexusform.whatif.pods_down import Budget, ClusterPods
+from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import Cluster, Kind, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
@@ -104,15 +103,17 @@ def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> Clust
     known = brought.by_placements.get(cluster.id, brought.hub)
     selected = [workload for workload in workloads_of(known, brought.hub).workloads if workload.key in placed]
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
-    model = PodCluster(cluster.name, nodes, quotas=read_quotas([*direct, *known]))
+    objects = [*direct, *(known if selected else [])]
+    model = PodCluster(
+        cluster.name, nodes, quotas=read_quotas([*direct, *known]), budgets=read_budgets(objects)
+    )
     names = {node.name for node in nodes}
     standing: list[StandingPod] = []
     for workload in workloads:
         standing += _standing(workload, placed.get(workload.key), names)
     if any(workload.key not in placed for workload in workloads):
         standing = list(predict(model, standing, workloads).standing())
-    budgets = _budgets([*direct, *(known if selected else [])])
-    return ClusterPods(cluster.id, model, workloads, tuple(standing), tuple(budgets))
+    return ClusterPods(cluster.id, model, workloads, tuple(standing))
 
 
 def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:
@@ -147,24 +148,3 @@ def _nodes(
         own = attributes[str(pool.address)]
         for vm in pool.vms:
             yield node_of(vm, pool.sku, family.node(own, vm, own if whose is None else whose))
-
-
-# --- budgets -----------------------------------------------------------------------------------
-
-
-def _budgets(manifests: Iterable[Manifest]) -> Iterable[Budget]:
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) != ("policy", "PodDisruptionBudget"):
-            continue
-        spec = Fields(manifest, [], manifest.body).at("spec")
-        selector = read_selector(spec, "selector")
-        if selector is None:
-            continue  # it selects no pod
-        least, most = spec.data.get("minAvailable"), spec.data.get("maxUnavailable")
-        yield Budget(
-            manifest.namespace,
-            manifest.name,
-            selector,
-            "" if least is None else str(least),
-            "" if most is None else str(most),
-        )

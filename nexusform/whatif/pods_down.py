@@ -1,7 +1,8 @@
 """Pods when nodes are down: which fall over, where they fit meanwhile, which stay Pending.
 
 Deployments, StatefulSets, ReplicaSets and Jobs get replacements on the nodes that are left; a bare Pod
-waits for its node; a DaemonSet's pod goes and comes with its node. Nobody is moved back afterwards.
+waits for its node; a DaemonSet's pod goes and comes with its node. Replacements evict pods of lower
+priority where nothing else helps. Nobody is moved back afterwards.
 """
 
 from __future__ import annotations
@@ -16,24 +17,14 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.matching import LabelSelector, matches
-from nexusform.scheduling.pods.forecast import PodOutcome
+from nexusform.scheduling.pods.budgets import allowed_now, covers
+from nexusform.scheduling.pods.forecast import PREEMPTED, PodOutcome
 from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.workloads import Cluster, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import Budget, Cluster, StandingPod, Workload
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # nothing is known of any cluster's
 _BARE = "Pod"
 _DAEMONS = "DaemonSet"
-
-
-class Budget(Struct, frozen=True):
-    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%")."""
-
-    namespace: str
-    name: str
-    selector: LabelSelector
-    min_available: str = ""
-    max_unavailable: str = ""
 
 
 class ClusterPods(Struct, frozen=True):
@@ -43,7 +34,6 @@ class ClusterPods(Struct, frozen=True):
     cluster: Cluster
     workloads: tuple[Workload, ...]
     standing: tuple[StandingPod, ...]
-    budgets: tuple[Budget, ...] = ()
 
 
 class PodMove(Struct, frozen=True):
@@ -173,16 +163,29 @@ def take_down(
     prediction = predict(replace(pods.cluster, nodes=nodes), standing, controlled)
     after = prediction.standing()
     before, running = _running(standing), _running(after)
-    fallen = [pod for pod in standing if pod.node in down]
+    evicted = {
+        (outcome.workload, outcome.number): outcome
+        for outcome in (*prediction.outcomes, *prediction.displaced)
+        if outcome.trigger == PREEMPTED
+    }
+    lost: dict[str, list[StandingPod]] = {}
+    for pod in standing:
+        if pod.node in down or (pod.workload, pod.number) in evicted:
+            lost.setdefault(pod.workload, []).append(pod)
     left: list[WorkloadLeft] = []
     for workload in pods.workloads:
-        gone = [pod for pod in fallen if pod.workload == workload.key]
+        gone = lost.get(workload.key, [])
         if gone:
-            moves = _moves(workload, gone, prediction.of(workload.key))
-            budgets = _held_up(pods.budgets, workload, standing, gone, moves) if drained else ()
-            waiting = sum(outcome.pending for outcome in prediction.of(workload.key))
+            outcomes = prediction.of(workload.key)
+            by_number = {outcome.number: outcome for outcome in outcomes}
+            moves = tuple(
+                _move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number))) for pod in gone
+            )
+            fallen = [pod for pod in gone if pod.node in down]
+            budgets = _held_up(pods.cluster.budgets, workload, standing, fallen, moves) if drained else ()
+            waiting = sum(outcome.pending for outcome in outcomes)
             counts = before[workload.key], running[workload.key], waiting
-            left.append(_left(pods.cluster_id, workload, counts, moves, budgets))
+            left.append(_left(pods.cluster_id, workload, counts, moves, len(fallen), budgets))
     return tuple(left), after
 
 
@@ -191,14 +194,15 @@ def _left(
     workload: Workload,
     counts: tuple[int, int, int],
     moves: tuple[PodMove, ...],
+    fallen: int,
     budgets: tuple[str, ...],
 ) -> WorkloadLeft:
-    """A workload that lost pods; `counts` are those that ran before, that run after replacements, and
-    that are Pending then.
+    """A workload that lost pods, `fallen` of them with their nodes; `counts` are those that ran before, that
+    run after replacements, and that are Pending then.
     """
     before, running, waiting = counts
     # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
-    bare = len(moves) if workload.kind == _BARE else 0
+    bare = fallen if workload.kind == _BARE else 0
     return WorkloadLeft(
         cluster_id,
         workload.key,
@@ -223,65 +227,28 @@ def _running(standing: Iterable[StandingPod]) -> Counter[str]:
     return Counter(pod.workload for pod in standing if pod.node)
 
 
-def _moves(
-    workload: Workload, gone: Sequence[StandingPod], outcomes: Sequence[PodOutcome]
-) -> tuple[PodMove, ...]:
-    by_number = {outcome.number: outcome for outcome in outcomes}
-    moves = []
-    for pod in gone:
-        name = workload.pod_name(pod.number)
-        outcome = by_number.get(pod.number)
-        if workload.kind == _BARE:
-            moves.append(PodMove(name, pod.node, "", "a bare Pod waits for its node"))
-        elif workload.kind == _DAEMONS or outcome is None:
-            moves.append(PodMove(name, pod.node, "", "a DaemonSet's pod goes with its node"))
-        else:
-            moves.append(PodMove(name, pod.node, outcome.node, outcome.reason, outcome.certain))
-    return tuple(moves)
+def _move(pod: StandingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
+    """Where a pod is that lost its node or, as a victim, its place to a more important one."""
+    kind = pod.workload.split("/")[1]
+    if kind == _BARE:
+        why = "is evicted, and nobody makes it anew" if victim is not None else "waits for its node"
+        return PodMove(pod.name, pod.node, "", f"a bare Pod {why}")
+    if outcome is None or (kind == _DAEMONS and victim is None):
+        return PodMove(pod.name, pod.node, "", "a DaemonSet's pod goes with its node")
+    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.certain)
 
 
 # --- budgets -----------------------------------------------------------------------------------
 
 
-def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
-    """How many of the budget's pods may be evicted now; below 0 when it is broken already.
-
-    Per cents of `pods`, the pods that there should be, are rounded up (as Kubernetes does).
-    """
-    if budget.min_available:
-        return healthy - _amount(budget.min_available, pods)
-    return healthy - (pods - _amount(budget.max_unavailable or "0", pods))
-
-
-def _amount(text: str, pods: int) -> int:
-    number = text.removesuffix("%")
-    if not number.isdecimal():
-        return 0
-    return -(-int(number) * pods // 100) if text.endswith("%") else int(number)
-
-
-def covers(budget: Budget, pod: StandingPod) -> bool:
-    """Whether a budget speaks of a pod."""
-    return budget.namespace == pod.spec.namespace and matches(budget.selector, dict(pod.spec.labels))
-
-
 def strict_budgets(pods: ClusterPods) -> tuple[Budget, ...]:
     """The budgets that allow no eviction at all as things stand."""
     strict: list[Budget] = []
-    for budget in pods.budgets:
-        allowed = _allowed_now(budget, pods.standing)
+    for budget in pods.cluster.budgets:
+        allowed = allowed_now(budget, pods.standing)
         if allowed is not None and allowed <= 0:
             strict.append(budget)
     return tuple(strict)
-
-
-def _allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
-    """How many of the pods that stand the budget lets go; None when it covers none of them."""
-    covered = [pod for pod in standing if covers(budget, pod)]
-    if not covered:
-        return None
-    healthy = sum(bool(pod.node) for pod in covered)
-    return allowed_disruptions(budget, len(covered), healthy)
 
 
 def _held_up(
@@ -297,9 +264,9 @@ def _held_up(
     names = []
     without_node = sum(not move.node for move in moves)
     for budget in budgets:
-        if not any(covers(budget, pod) for pod in gone):
+        if not any(covers(budget, pod.spec) for pod in gone):
             continue
-        allowed = _allowed_now(budget, standing)
+        allowed = allowed_now(budget, standing)
         if allowed is not None and (allowed <= 0 or without_node > allowed):
             names.append(f"{budget.namespace}/{budget.name}")
     return tuple(names)

@@ -10,16 +10,16 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.planning.vms.sites import Thing
 from nexusform.scheduling.matching import label_selector
+from nexusform.scheduling.pods.budgets import allowed_disruptions
+from nexusform.scheduling.pods.workloads import Budget
 from nexusform.state.objects import State
 from nexusform.whatif.failure import Scope, lose_cluster, lose_machines
 from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import (
-    Budget,
     ClusterPods,
     PodsOutcome,
     WorkloadVerdict,
-    allowed_disruptions,
 )
 from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
 from nexusform.whatif.world_view import SiteView, things_of_state, view_world
@@ -175,6 +175,45 @@ def test_a_workload_without_room_elsewhere_is_lost() -> None:
     assert only(found.workloads).outcome is PodsOutcome.LOST
     assert len(only(found.workloads).waves) == 1
     assert found.bad
+
+
+def test_replacements_evict_less_important_pods_and_both_are_told() -> None:
+    """Two workers of ten CPUs: when one goes, its important pod takes the place of a small one beside it."""
+    urgent = """
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 100
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: urgent, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: urgent}}
+  template:
+    metadata: {labels: {app: urgent}}
+    spec:
+      priorityClassName: urgent
+      containers: [{name: u, image: u, resources: {requests: {cpu: 4}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lonely, namespace: shop, labels: {app: lonely}}
+spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}}}]}
+"""
+    found = upgrade(small(2, 2, 2, workers=2), web(1, "4", urgent))
+    by_wave = [{left.workload: left for left in wave.workloads} for wave in found.waves]
+    lost = [left for wave in by_wave for left in wave.values()]
+    assert all(left.running == 2 for left in lost if left.workload == "shop/Deployment/urgent")
+    reasons = {move.reason for left in lost for move in left.moves if move.pod == "lonely"}
+    assert reasons <= {
+        "a bare Pod waits for its node",
+        "a bare Pod is evicted, and nobody makes it anew",
+    }
+    evicted = [move for left in lost for move in left.moves if move.pod in ("lonely", "web-0")]
+    assert any(not move.node for move in evicted)
 
 
 def test_daemons_and_bare_pods_wait_for_their_node() -> None:

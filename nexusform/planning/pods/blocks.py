@@ -17,8 +17,9 @@ from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.pods.observed import observed_clusters
-from nexusform.planning.pods.phase import Elsewhere, PodPhase, PriorPods
+from nexusform.planning.pods.brought import PriorPods
+from nexusform.planning.pods.observed import Elsewhere, observed_clusters
+from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject

@@ -13,7 +13,7 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.importers.kubernetes_nodes import observation_of
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.blocks import prior_members, prior_pods
-from nexusform.planning.pods.phase import Elsewhere, Seen
+from nexusform.planning.pods.observed import Elsewhere, Seen
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.nodes import standing_clusters

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.pods.phase import Elsewhere
+from nexusform.planning.pods.brought import PriorPods
 from nexusform.planning.vms.nodes import NodeCluster, total_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
@@ -26,6 +26,24 @@ from nexusform.words import form
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
 _MOST_NAMES: Final = 5
 _DAEMONS: Final = "DaemonSet"
+
+
+class Seen(Struct, frozen=True):
+    """A cluster as a data block has read it."""
+
+    block: ResourceBlock
+    observation: Observation
+
+
+class Elsewhere(Struct):
+    """What other states hold: clusters by id, and the pods that their own objects brought there; and the
+    clusters that kubectl printed, by id.
+    """
+
+    clusters: dict[str, NodeCluster] = field(default_factory=dict)
+    pods: list[PriorPods] = field(default_factory=list)
+    observed: dict[str, Seen] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
 class ObservedCluster(Struct, frozen=True):

@@ -6,36 +6,32 @@ gone leave first. What is called for later sees what was placed earlier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
-from nexusform.configuration.configuration import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Problem
-from nexusform.importers.kubernetes_admission import read_quotas
+from nexusform.diagnostics import Problem
+from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
-from nexusform.importers.kubernetes_nodes import Observation
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.pods.rows import PodNote, pod_row, pod_values, read_note
+from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene
+from nexusform.planning.pods.rows import pod_row
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import PodWarning, warnings_of
-from nexusform.scheduling.pods.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Workload
 
-OVERRIDE_CHANGED: Final = "override_changed"
 BINDING_REMOVED: Final = "binding_removed"
 
-PodMap = dict[str, dict[str, Any]]
 # Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
 Key = tuple[str, str]
-PodKey = tuple[str, int]
 
 
 class PlannedPod(Struct, frozen=True):
@@ -49,45 +45,6 @@ class PlannedPod(Struct, frozen=True):
     trigger: str = ""
 
 
-class PriorPods(Struct, frozen=True):
-    """What state holds of the pods that one object brought to one cluster. `manifests` are what they
-    were made from, as far as state tells.
-    """
-
-    address: str
-    cluster_id: str
-    workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    manifests: tuple[Manifest, ...] = ()
-
-
-class Seen(Struct, frozen=True):
-    """A cluster as a data block has read it."""
-
-    block: ResourceBlock
-    observation: Observation
-
-
-class Elsewhere(Struct):
-    """What other states hold: clusters by id, and the pods that their own objects brought there; and the
-    clusters that kubectl printed, by id.
-    """
-
-    clusters: dict[str, NodeCluster] = field(default_factory=dict)
-    pods: list[PriorPods] = field(default_factory=list)
-    observed: dict[str, Seen] = field(default_factory=dict)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-
-
-class Scene(Struct, frozen=True):
-    """What a prediction started from, so that it can be replayed for an explanation."""
-
-    model: Cluster
-    standing: tuple[StandingPod, ...]
-    workloads: tuple[Workload, ...]
-    seed: int
-    recreated: frozenset[str]
-
-
 class PodDecision(Struct, frozen=True):
     """A pod of the plan, the scene in which it was first looked at, and what stands beside it afterwards."""
 
@@ -95,47 +52,6 @@ class PodDecision(Struct, frozen=True):
     outcome: PodOutcome
     scene: Scene
     others: tuple[StandingPod, ...]
-
-
-class _Brought(Struct):
-    # The pods of one object on one cluster. `before` are those of state, by workload and name, `notes` what
-    # state remembers of each; `prior_templates` are the hashes by workload of what they were made
-    # from. `workloads` and `manifests` are those of the last call, `shown` is the value that
-    # was given out, `outcomes` what became of each pod (by workload and number).
-    before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
-    notes: dict[tuple[str, str], PodNote] = field(default_factory=dict)
-    prior_templates: dict[str, str] = field(default_factory=dict)
-    workloads: tuple[Workload, ...] = ()
-    manifests: tuple[Manifest, ...] = ()
-    outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
-    removed: list[PodOutcome] = field(default_factory=list)
-    shown: PodMap = field(default_factory=dict)
-    warnings: tuple[PodWarning, ...] = ()
-    overridden: bool = False
-    scene: Scene | None = None
-
-    def of(self, workload: str) -> list[PodOutcome]:
-        """What became of the pods of a workload, by number."""
-        by_number = self.outcomes.get(workload, {})
-        return [by_number[number] for number in sorted(by_number)]
-
-    def everything(self) -> Iterator[PodOutcome]:
-        """What became of all its pods."""
-        for by_number in self.outcomes.values():
-            yield from by_number.values()
-
-    def keys(self) -> set[str]:
-        """The keys of its workloads."""
-        return {workload.key for workload in self.workloads}
-
-    def note(self, outcome: PodOutcome) -> PodNote | None:
-        """What state remembers of a pod."""
-        return self.notes.get((outcome.workload, outcome.name))
-
-    def as_made(self, spec: PodSpec, workload: str, pod: str) -> PodSpec:
-        """The spec of a pod of state: that of its workload, of an older template where state says so."""
-        note = self.notes.get((workload, pod))
-        return replace(spec, template=note.former) if note is not None and note.former else spec
 
 
 class PodPhase:
@@ -154,8 +70,10 @@ class PodPhase:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
         self.findings: list[tuple[str, Problem]] = []
-        self._brought: dict[Key, _Brought] = {}
+        self._brought: dict[Key, Brought] = {}
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
+        # Objects whose pods were evicted for those of others, since they were looked at.
+        self._disturbed: dict[Key, None] = {}
         for prior_pods in prior:
             self._stand(prior_pods)
         self._stand_beside(others)
@@ -165,28 +83,17 @@ class PodPhase:
         }
 
     def _stand(self, prior: PriorPods) -> None:
-        specs = {workload.key: workload.pod for workload in workloads_of(prior.manifests).workloads}
-        brought = self._brought.setdefault((prior.address, prior.cluster_id), _Brought())
-        brought.prior_templates = {key: spec.template for key, spec in specs.items()}
+        brought = self._brought.setdefault((prior.address, prior.cluster_id), Brought())
         standing = self._standing.setdefault(prior.cluster_id, {})
-        for key, pods in prior.workloads.items():
-            spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
-            for name, values in pods.items():
-                note = brought.notes[key, name] = read_note(values)
-                pod = StandingPod(key, _number(key, name), note.node, brought.as_made(spec, key, name))
-                brought.before.setdefault(key, {})[name] = pod
-                standing[key, pod.number] = pod
+        for pod in brought.stand(prior):
+            standing[pod.workload, pod.number] = pod
 
     def _stand_beside(self, others: Iterable[PriorPods]) -> None:
-        """Let pods of other states stand: they take room, and nothing here moves them."""
+        """Let pods of other states stand: they take room, and only pods that evict them move them."""
         for each in others:
-            specs = {workload.key: workload.pod for workload in workloads_of(each.manifests).workloads}
             standing = self._standing.setdefault(each.cluster_id, {})
-            for key, pods in each.workloads.items():
-                spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
-                for name, values in pods.items():
-                    pod = StandingPod(key, _number(key, name), read_note(values).node, spec)
-                    standing.setdefault((key, pod.number), pod)
+            for pod in each.standing():
+                standing.setdefault((pod.workload, pod.number), pod)
 
     def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
         """Let pods stand where they were seen. Those that state foretells beyond them stand, too: they came
@@ -204,7 +111,7 @@ class PodPhase:
             standing |= {(pod.workload, pod.number): pod for pod in of_key}
         return facts
 
-    def _adopt(self, brought: _Brought, cluster: NodeCluster) -> None:
+    def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
         """The pods of an object's workloads that were seen are its own."""
         facts = self._facts.get(cluster.id)
         if not facts:
@@ -214,16 +121,7 @@ class PodPhase:
             # What stood of an object that is made anew has left; what was seen is there all the same.
             self._standing[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
-                brought.before.setdefault(workload.key, {})[workload.pod_name(pod.number)] = pod
-                node = cluster.node(pod.node)
-                brought.notes[workload.key, workload.pod_name(pod.number)] = PodNote(
-                    pod.node,
-                    node.machine if node is not None else None,
-                    node.zone if node is not None else None,
-                    certain=True,
-                    provenance="observed",
-                    state=str(PodState.SCHEDULED),
-                )
+                brought.adopt(pod, cluster)
 
     # --- what the planner calls ---
 
@@ -252,7 +150,7 @@ class PodPhase:
         if prior_workloads and key not in self._brought:
             made_from = unwrapped(before or manifests).manifests
             self._stand(PriorPods(placement_address, cluster_id, prior_workloads, made_from))
-        brought = self._brought.setdefault(key, _Brought())
+        brought = self._brought.setdefault(key, Brought())
         if brought.before and not prior_workloads and not brought.outcomes:
             self.leave(placement_address, cluster_id)
         brought.manifests = unwrapped(manifests).manifests
@@ -267,6 +165,7 @@ class PodPhase:
             self._know_templates(brought, cluster_id)
         self._predict([key], cluster)
         self._retry(cluster, except_for=placement_address)
+        self._look_again(cluster)
         return brought.shown
 
     def place_together(
@@ -278,7 +177,7 @@ class PodPhase:
         if cluster is None:
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
-            brought = self._brought.setdefault((address, cluster_id), _Brought())
+            brought = self._brought.setdefault((address, cluster_id), Brought())
             brought.manifests = unwrapped(manifests).manifests
         everywhere = self._manifests_on(cluster_id)
         keys: list[Key] = []
@@ -291,6 +190,7 @@ class PodPhase:
             self._know_templates(brought, cluster_id)
             keys.append((address, cluster_id))
         self._predict(keys, cluster)
+        self._look_again(cluster)
         return {address: self._brought[address, cluster_id].shown for address, _ in objects}
 
     def leave(self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED) -> None:
@@ -314,7 +214,7 @@ class PodPhase:
 
     # --- deciding ---
 
-    def _know_templates(self, brought: _Brought, cluster_id: str) -> None:
+    def _know_templates(self, brought: Brought, cluster_id: str) -> None:
         """Give the pods of state the spec that they have: today's, where what they were made from did not
         change.
         """
@@ -323,7 +223,7 @@ class PodPhase:
             if made_from in (None, workload.pod.template):
                 self._respecify(brought, cluster_id, workload.key, workload.pod)
 
-    def _made_from(self, brought: _Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
+    def _made_from(self, brought: Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
         """Give the pods of state the spec that these manifests gave them."""
         specs = {workload.key: workload.pod for workload in workloads_of(manifests).workloads}
         for key in brought.before:
@@ -331,14 +231,12 @@ class PodPhase:
                 brought.prior_templates[key] = specs[key].template
                 self._respecify(brought, cluster_id, key, specs[key])
 
-    def _respecify(self, brought: _Brought, cluster_id: str, key: str, spec: PodSpec) -> None:
+    def _respecify(self, brought: Brought, cluster_id: str, key: str, spec: PodSpec) -> None:
         """Give the pods of a workload of state this spec."""
         standing = self._standing.setdefault(cluster_id, {})
-        pods = brought.before.get(key, {})
-        for name, pod in list(pods.items()):
-            pods[name] = replace(pod, spec=brought.as_made(spec, key, name))
+        for pod in brought.respecify(key, spec):
             if (key, pod.number) in standing:
-                standing[key, pod.number] = pods[name]
+                standing[key, pod.number] = pod
 
     def _predict(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
         workloads: list[Workload] = []
@@ -362,11 +260,29 @@ class PodPhase:
             brought = self._brought[key]
             brought.scene = brought.scene or scene
             own = brought.keys()
-            self._take(brought, [outcome for outcome in prediction.outcomes if outcome.workload in own])
+            brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
             brought.warnings = tuple(warning for warning in warnings if warning.workload in own)
-            _show(brought, cluster)
+            brought.show(cluster)
+        for outcome in prediction.displaced:
+            self._displace(outcome, cluster.id)
 
-    def _drop_former_workloads(self, brought: _Brought, cluster_id: str) -> None:
+    def _displace(self, outcome: PodOutcome, cluster_id: str) -> None:
+        """Tell the object of an evicted pod. Those of other states and of nobody here have none."""
+        for key, brought in self._brought.items():
+            if key[1] == cluster_id and outcome.workload in (brought.before.keys() | brought.outcomes.keys()):
+                brought.displace(outcome)
+                self._disturbed[key] = None
+                return
+
+    def _look_again(self, cluster: NodeCluster) -> None:
+        """Predict the pods of objects once more that lost some to others."""
+        while self._disturbed:
+            key = next(iter(self._disturbed))
+            del self._disturbed[key]
+            if self._brought[key].outcomes:
+                self._predict([key], cluster)
+
+    def _drop_former_workloads(self, brought: Brought, cluster_id: str) -> None:
         """The workloads that an object no longer brings go."""
         own = brought.keys()
         for key, pods in list(brought.before.items()):
@@ -388,7 +304,8 @@ class PodPhase:
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        return Cluster(cluster.name, cluster.nodes, namespaces, read_quotas(manifests))
+        quotas, budgets = read_quotas(manifests), read_budgets(manifests)
+        return Cluster(cluster.name, cluster.nodes, namespaces, quotas, budgets)
 
     def _manifests_on(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []
@@ -398,7 +315,7 @@ class PodPhase:
         return manifests
 
     def _drop(
-        self, brought: _Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
+        self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
     ) -> None:
         standing = self._standing.get(cluster_id, {})
         for name, pod in pods.items():
@@ -406,18 +323,6 @@ class PodPhase:
                 removal = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
                 brought.removed.append(removal)
         brought.outcomes.pop(key, None)
-
-    def _take(self, brought: _Brought, outcomes: Iterable[PodOutcome]) -> None:
-        """Note what became of each pod."""
-        for outcome in outcomes:
-            by_number = brought.outcomes.setdefault(outcome.workload, {})
-            if outcome.action == forecast.REMOVE:
-                if outcome.name in brought.before.get(outcome.workload, {}):
-                    brought.removed.append(outcome)
-                by_number.pop(outcome.number, None)
-            else:
-                earlier = by_number.get(outcome.number)
-                by_number[outcome.number] = _after(brought, earlier, outcome)
 
     # --- telling ---
 
@@ -482,33 +387,6 @@ def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> li
     return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
 
 
-def _after(brought: _Brought, earlier: PodOutcome | None, outcome: PodOutcome) -> PodOutcome:
-    """What became of a pod after another look: one that a former look of this plan placed stays its."""
-    if earlier is not None and earlier.trigger and not outcome.trigger:
-        if earlier.node == outcome.node:
-            return earlier
-        outcome = replace(outcome, action=earlier.action, previous=earlier.previous)
-    if outcome.trigger == forecast.TEMPLATE_CHANGED and brought.overridden:
-        return replace(outcome, trigger=OVERRIDE_CHANGED)
-    return outcome
-
-
-def _show(brought: _Brought, cluster: NodeCluster) -> None:
-    """The value of the object that brings the pods, in place: others hold it already."""
-    brought.shown.clear()
-    for workload in brought.workloads:
-        brought.shown[workload.key] = {
-            outcome.name: pod_values(cluster, workload, outcome, brought.note(outcome))
-            for outcome in brought.of(workload.key)
-        }
-
-
 def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> PlannedPod:
     labels = dict(spec.labels)
     return PlannedPod(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)
-
-
-def _number(workload: str, pod: str) -> int:
-    """The number in a pod's name as `Workload.pod_name` makes it."""
-    digits = pod.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and workload.split("/")[1:2] != ["Pod"] else 0

@@ -30,6 +30,7 @@ REASONS: Final[Mapping[str, str]] = {
     "preempted": "a pod of higher priority takes its place",
     "binding_removed": "the cluster no longer holds the placement",
 }
+_MOST_NAMES: Final = 5
 _ACTIONS: Final = {
     forecast.PLACE: PlacementAction.PLACE,
     forecast.MOVE: PlacementAction.MOVE,
@@ -116,7 +117,6 @@ def pod_row(
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
     was_there = outcome.previous or leaves or stays
-    why_not = outcome.reason if outcome.pending or outcome.failed or outcome.gated else ""
     decided = outcome.feasible is not None
     return PlacementChange(
         address,
@@ -130,10 +130,22 @@ def pod_row(
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
-        reason=why_not or REASONS.get(outcome.trigger, ""),
+        reason=_reason(outcome),
         scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
         rejected=outcome.refusals,
     )
+
+
+def _reason(outcome: PodOutcome) -> str:
+    """Why a pod has no node, else why it is evicted, else whom it evicts, else what its trigger says."""
+    because = f"{outcome.preempted_by} takes its place" if outcome.preempted_by else ""
+    if outcome.pending or outcome.failed or outcome.gated:
+        return f"{because}; {outcome.reason}" if because else outcome.reason
+    if outcome.victims:
+        named = ", ".join(pod.name for pod in outcome.victims[:_MOST_NAMES])
+        more = len(outcome.victims) - _MOST_NAMES
+        because = f"takes the place of {named}{f' and {more} more' if more > 0 else ''}"
+    return because or REASONS.get(outcome.trigger, "")
 
 
 def _former_place(

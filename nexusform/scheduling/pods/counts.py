@@ -65,6 +65,11 @@ class SpreadTally(Tally):
         """Whether new pods are counted: a selector that selects everything counts nobody."""
         return not _empty(self.constraint.selector)
 
+    def selects(self, group: Group) -> bool:
+        """Whether it counts the pods of a group (of its own namespace)."""
+        selector = self.constraint.selector
+        return selector is not None and self.grows and matches(selector, group.labels)
+
     def settle(self) -> None:
         """Remember how many domains have how many pods, once all standing ones are counted."""
         for domain in self.present:
@@ -76,17 +81,18 @@ class SpreadTally(Tally):
         """Pods in the emptiest domain; 0 while fewer domains exist than minDomains wants."""
         return self._least if len(self.present) >= self.constraint.min_domains else 0
 
-    def add_one(self, node: int) -> None:
-        """Count one more pod of the spec."""
+    def add_one(self, node: int, sign: int = 1) -> None:
+        """Count one more pod (sign 1), or one less (sign -1), that the constraint selects."""
         domain = self.domain[node]
-        if domain < 0 or not self.eligible[node] or not self.matches_itself:
+        if domain < 0 or not self.eligible[node]:
             return
         level = self.count[domain]
-        self.count[domain] = level + 1
+        self.count[domain] = level + sign
         levels = self._levels
         levels[level] -= 1
-        levels[level + 1] = levels.get(level + 1, 0) + 1
-        while not levels[self._least]:
+        levels[level + sign] = levels.get(level + sign, 0) + 1
+        self._least = min(self._least, level + sign)
+        while not levels.get(self._least):
             self._least += 1
 
 
@@ -99,7 +105,7 @@ class Counts:
         spec = group.spec
         self._own: list[tuple[Tally, int]] = []
         self.affinity = [self._tally(term) for term in spec.affinity]
-        self.has_company = False
+        self._company = 0
         self.matches_itself = bool(spec.affinity) and all(board.chooses(t, group) for t in spec.affinity)
         self.anti_affinity = [self._counted(term) for term in spec.anti_affinity]
         self.existing: list[Tally] = []
@@ -111,6 +117,11 @@ class Counts:
         self.soft = self._spread(_soft(spec))
         # A selector that selects everything counts nobody, but the new pod itself.
         self._spreads = [t for t in (*self.hard, *self.soft) if not _empty(t.constraint.selector)]
+
+    @property
+    def has_company(self) -> bool:
+        """Whether some pod, in a domain of some term, is what all terms of required affinity ask for."""
+        return self._company > 0
 
     def _tally(self, term: PodTerm) -> Tally:
         topology = self.board.topology(term.topology_key)
@@ -131,7 +142,7 @@ class Counts:
         for other in self.board.chosen(terms[0]):
             if all(self.board.chooses(term, other) for term in terms[1:]):
                 for tally in self.affinity:
-                    self.has_company = _pour(other, tally, 1) or self.has_company
+                    self._company += _pour(other, tally, 1)
         if self.matches_itself:
             self._own += [(tally, 1) for tally in self.affinity]
 
@@ -215,10 +226,34 @@ class Counts:
         """One more pod of this spec stands on a node."""
         for tally, amount in self._own:
             tally.add(node, amount)
-        if self.matches_itself and any(tally.domain[node] >= 0 for tally in self.affinity):
-            self.has_company = True
+        if self.matches_itself:
+            self._company += sum(tally.domain[node] >= 0 for tally in self.affinity)
         for spread in self._spreads:
-            spread.add_one(node)
+            if spread.matches_itself:
+                spread.add_one(node)
+
+    @property
+    def refuse(self) -> bool:
+        """Whether what stands can be a reason to refuse a node, beside its own usage."""
+        spec = self.group.spec
+        return bool(self.affinity or self.anti_affinity or self.existing or self.hard or spec.exclusive)
+
+    def shift(self, other: Group, node: int, sign: int) -> None:
+        """A pod of any group comes to a node (sign 1) or leaves it (sign -1): what filters read follows."""
+        board, spec = self.board, other.spec
+        if self.affinity and all(board.chooses(term, other) for term in self.group.spec.affinity):
+            for tally in self.affinity:
+                self._company += sign * tally.add(node, sign)
+        for term, tally in zip(self.group.spec.anti_affinity, self.anti_affinity, strict=True):
+            if board.chooses(term, other):
+                tally.add(node, sign)
+        for term in self._about_us(spec.anti_affinity):
+            for tally in self.existing:
+                if tally.key == term.topology_key:
+                    tally.add(node, sign)
+        for spread in self.hard:
+            if not spec.terminating and spec.namespace == self.group.spec.namespace and spread.selects(other):
+                spread.add_one(node, sign)
 
     def tallies(self) -> list[Tally]:
         """Every counter that a rule reads."""
@@ -262,8 +297,9 @@ def _pulling(spec: PodSpec) -> tuple[PodTerm, ...]:
     return (*required, *_wishes(spec))
 
 
-def _pour(group: Group, tally: Tally, amount: int) -> bool:
-    counted = False
+def _pour(group: Group, tally: Tally, amount: int) -> int:
+    """Count the pods of a group, each as `amount`; how many of them a domain has."""
+    counted = 0
     for node, pods in group.nodes.items():
-        counted = tally.add(node, pods * amount) or counted
+        counted += pods * tally.add(node, pods * amount)
     return counted

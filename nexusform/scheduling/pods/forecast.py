@@ -29,6 +29,7 @@ NODE_REMOVED = "node_removed"
 TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
 REJECTED = "rejected"
+PREEMPTED = "preempted"
 
 
 class PodOutcome(Struct, frozen=True):
@@ -37,7 +38,7 @@ class PodOutcome(Struct, frozen=True):
     `node` "" = it has none, and is `without` (or removed, when `action` says so), and then `reason` says
     why, as Kubernetes would, and `refusals` has the first reason per node. `certain`: any scheduler run
     would choose this node (or leave the pod Pending). `feasible` and `score` are None where nothing was
-    decided.
+    decided. `victims` are evicted for it; `preempted_by` is the pod for which it was evicted itself.
     """
 
     workload: str
@@ -55,6 +56,8 @@ class PodOutcome(Struct, frozen=True):
     spec: PodSpec | None = None
     age: int = 0
     without: PodState = PodState.PENDING
+    victims: tuple[StandingPod, ...] = ()
+    preempted_by: str = ""
 
     @property
     def state(self) -> PodState:
@@ -105,17 +108,20 @@ class WorkloadForecast(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """The outcomes in order of decision (removed pods last), and a forecast per workload key."""
+    """The outcomes in order of decision (removed pods last), and a forecast per workload key. `bystanders`
+    are pods of other workloads that stay; `displaced` those that were evicted, and what became of them.
+    """
 
     outcomes: tuple[PodOutcome, ...]
     forecasts: Mapping[str, WorkloadForecast]
     bystanders: tuple[StandingPod, ...] = ()
+    displaced: tuple[PodOutcome, ...] = ()
 
     def standing(self) -> tuple[StandingPod, ...]:
         """Every pod that exists afterwards, Pending ones too: what a next prediction starts from."""
         mine = tuple(
             StandingPod(o.workload, o.number, o.node, o.spec, o.age)
-            for o in self.outcomes
+            for o in (*self.outcomes, *self.displaced)
             if o.action != REMOVE and o.spec is not None
         )
         return self.bystanders + mine

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import Counts
 from nexusform.scheduling.pods.rules import (
@@ -88,6 +89,9 @@ DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
     ("inter_pod_affinity", inter_pod_affinity.refuse),
 )
 
+# Reasons that hold whoever leaves a node, beside all of NODE_FILTERS: no victims are looked for there.
+LASTING: Final = frozenset({topology_spread.MISSING, inter_pod_affinity.AFFINITY})
+
 USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
     ("least_allocated", 1, least_allocated.score),
     ("balanced_allocation", 1, balanced_allocation.score),
@@ -110,6 +114,14 @@ DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
         inter_pod_affinity.scores,
     ),
 )
+
+
+_OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS)
+
+
+def may_be_cured(refusal: Refusal) -> bool:
+    """Whether pods that leave a node may be all that it takes to make it feasible."""
+    return refusal.rule not in _OF_NODES_ALONE and refusal.reason not in LASTING
 
 
 def nodes_scored(nodes: int) -> int:

@@ -2,24 +2,28 @@
 
 `predict` takes a cluster, the pods that stand and the workloads to run, and says what becomes of each
 pod. Pods that stand stay (their rules are ignored during execution); surplus ones go, lost ones are
-placed anew, missing ones are placed in queue order. Pods that nobody takes are tried again after the
-rest, as long as that helps; nobody is evicted for them.
+placed anew, missing ones are placed in queue order. Pods that nobody takes may evict others of lower
+priority, which are placed anew after them, or are tried again after the rest, as long as that helps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.pods import forecast
+from nexusform.scheduling.pods.budgets import covers
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
+from nexusform.scheduling.pods.preemption import Eviction
 from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
 from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
+    Budget,
     Cluster,
     Node,
     PodSpec,
@@ -27,7 +31,11 @@ from nexusform.scheduling.pods.workloads import (
     StandingPod,
     Strategy,
     Workload,
+    pod_name,
 )
+
+# Kinds whose pods nobody makes again, unless their manifests are part of the question.
+NOT_MADE_ANEW: Final = ("Pod", "Terminating")
 
 
 def predict(
@@ -56,6 +64,7 @@ class _Asked(Struct, frozen=True, order=True):
     trigger: str = forecast.NEW
     waited: bool = False
     age: int = 0
+    preempted_by: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -64,9 +73,10 @@ class _Asked(Struct, frozen=True, order=True):
 
 
 class _Work(Struct):
-    # One workload on its way: pods that stay, pods to place, what was decided.
+    # One workload on its way: pods that stay, pods to place, what was decided. `begun`: its turn has come.
     workload: Workload
     had_pods: bool
+    begun: bool = False
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
     asked: list[_Asked] = field(default_factory=list)
@@ -115,8 +125,16 @@ class Predictor:
         for pod in ours:
             self.by_workload.setdefault(pod.workload, []).append(pod)
         here = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
-        self.session = Session(cluster, here, seed, look)
-        self.age = max((pod.age for pod in standing), default=0) + 1
+        expected = [self._belonging(budget) for budget in cluster.budgets]
+        self.session = Session(cluster, here, seed, look, expected)
+        self.works: dict[str, _Work] = {}
+        # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
+        self.strangers: dict[str, _Work] = {}
+
+    def _belonging(self, budget: Budget) -> int:
+        """How many pods there should be under a budget."""
+        ours = [w.replicas for w in self.queue if w.kind != "DaemonSet" and covers(budget, w.pod)]
+        return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
 
     def _stands(self, pod: StandingPod) -> bool:
         return pod.node in self.nodes and pod.node not in self.lost
@@ -124,6 +142,7 @@ class Predictor:
     def run(self) -> Prediction:
         """Decide everything."""
         works = [self._prepare(workload) for workload in self.queue]
+        self.works = {work.workload.key: work for work in works}
         self._admit(works)
         for work in works:
             self._decide(work)
@@ -132,7 +151,10 @@ class Predictor:
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
         gone = [_removed(pod, trigger) for work in works for pod, trigger in work.gone]
         forecasts = {work.workload.key: self._forecast(work) for work in works}
-        return Prediction((*outcomes, *gone, *departed), forecasts, self.bystanders)
+        displaced = [outcome for work in self.strangers.values() for outcome in self._outcomes(work)]
+        for work in self.strangers.values():
+            displaced += [_removed(pod, trigger) for pod, trigger in work.gone]
+        return Prediction((*outcomes, *gone, *departed), forecasts, self.bystanders, tuple(displaced))
 
     # --- what is to be done -------------------------------------------------------------------
 
@@ -154,7 +176,6 @@ class Predictor:
         missing = max(0, workload.replicas - len(pods))
         numbers = _free_numbers([pod.number for pod in pods], workload.first, missing)
         work.asked += [_Asked(number, trigger=work.growth) for number in numbers]
-        work.asked.sort()
         return work
 
     def _shrink(self, work: _Work, pods: list[StandingPod]) -> list[StandingPod]:
@@ -220,6 +241,8 @@ class Predictor:
 
     def _decide(self, work: _Work) -> None:
         workload = work.workload
+        work.begun = True
+        work.asked.sort()
         if work.is_daemon:
             self._replace_daemons(work)
         stays = len(work.keeps) + len(work.outdated)
@@ -228,8 +251,10 @@ class Predictor:
             more = forecast.reach(self.session.run_of(workload.pod), len(work.asked))
             work.reach = Reach(stays + more.least, stays + more.most, more.exact)
         verdicts = self._place(work)
+        self._bring_back()
         if work.outdated:
             verdicts = self._roll(work, verdicts)
+            self._bring_back()
         asked = {pod.number: pod for pod in work.asked}
         for number, verdict in verdicts.items():
             work.made[number] = self._made(workload, verdict, asked[number])
@@ -288,6 +313,63 @@ class Predictor:
         work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
         return final
 
+    # --- who was evicted ----------------------------------------------------------------------
+
+    def _bring_back(self) -> None:
+        """Let the controllers of evicted pods make them anew: they wait for a node like all others."""
+        evicted, self.session.evicted = self.session.evicted, []
+        for eviction in evicted:
+            work = self.works.get(eviction.pod.workload)
+            if work is not None:
+                self._lose(work, eviction)
+            else:
+                self._displace(eviction)
+
+    def _lose(self, work: _Work, eviction: Eviction) -> None:
+        pod = eviction.pod
+        made = work.made.get(pod.number)
+        if made is not None and made.node == pod.node:
+            # It was placed by this very prediction, and is placed again.
+            work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
+            return
+        stood = next((each for each in (work.keeps, work.outdated) if pod in each), None)
+        if stood is None:
+            return  # a rollout has replaced it
+        stood.remove(pod)
+        self._ask_again(work, eviction)
+
+    def _displace(self, eviction: Eviction) -> None:
+        pod = eviction.pod
+        namespace, kind, name = pod.workload.split("/", 2)
+        work = self.strangers.get(pod.workload)
+        if work is None:
+            workload = Workload(kind, namespace, name, 0, pod.spec)
+            work = self.strangers[pod.workload] = _Work(workload, had_pods=True, begun=True)
+        if pod in self.bystanders:
+            self.bystanders = tuple(each for each in self.bystanders if each != pod)
+            if kind in NOT_MADE_ANEW:
+                work.gone.append((pod, forecast.PREEMPTED))
+            else:
+                self._ask_again(work, eviction)
+        else:
+            made = work.made[pod.number]
+            work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
+
+    def _ask_again(self, work: _Work, eviction: Eviction) -> None:
+        pod = eviction.pod
+        by = pod_name(*eviction.by)
+        asked = _Asked(
+            pod.number,
+            pod.node if work.is_daemon else "",
+            pod.node,
+            forecast.PREEMPTED,
+            preempted_by=by,
+        )
+        work.asked.append(asked)
+        if work.begun:
+            waiting = Verdict("", certain=True, feasible=0)
+            work.made[pod.number] = self._made(work.workload, waiting, asked)
+
     def _made(self, workload: Workload, verdict: Verdict, asked: _Asked) -> PodOutcome:
         action = forecast.MOVE if asked.previous else forecast.PLACE
         trigger = asked.trigger
@@ -310,18 +392,20 @@ class Predictor:
             reason=verdict.reason,
             refusals=verdict.refusals,
             spec=workload.pod,
-            age=asked.age or self.age,
+            age=asked.age or self.session.age,
             without=verdict.without,
+            victims=verdict.victims,
+            preempted_by=asked.preempted_by,
         )
 
     def _retry(self, works: list[_Work]) -> None:
-        # Later pods may have brought the company that an earlier one waits for.
+        # Later pods may have brought the company that an earlier one waits for, or have been evicted.
         changed = True
         while changed:
             changed = False
-            for work in works:
-                if not work.is_daemon:
-                    changed = self._retry_one(work) or changed
+            for work in (*works, *self.strangers.values()):
+                changed = self._retry_one(work) or changed
+                self._bring_back()
 
     def _retry_one(self, work: _Work) -> bool:
         workload = work.workload
@@ -329,7 +413,11 @@ class Predictor:
         asked = {pod.number: pod for pod in work.asked}
         pending = sorted(number for number, outcome in work.made.items() if outcome.pending)
         for number in pending:
-            verdict = self.session.place(workload.pod, workload.key, number)
+            pin = asked[number].pin
+            if pin:
+                verdict = self.session.pin(workload.pod, workload.key, number, pin)
+            else:
+                verdict = self.session.place(workload.pod, workload.key, number)
             if verdict.node:
                 changed = True
             elif workload.ordered:
@@ -423,12 +511,10 @@ def _tally(names: Iterable[str]) -> dict[str, int]:
 
 
 def _removed(pod: StandingPod, trigger: str) -> PodOutcome:
-    name = pod.workload.rsplit("/", 1)[1]
-    kind = pod.workload.split("/")[1]
     return PodOutcome(
         workload=pod.workload,
         number=pod.number,
-        name=name if kind == "Pod" else f"{name}-{pod.number}",
+        name=pod.name,
         action=forecast.REMOVE,
         node="",
         previous=pod.node,

@@ -8,16 +8,18 @@ lot drawn before could have mattered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.kubelet import STORAGE
 from nexusform.scheduling.matching import Requirement, holds
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.admission import Cells, rejection
-from nexusform.scheduling.pods.board import Board, Group
+from nexusform.scheduling.pods.board import Board
+from nexusform.scheduling.pods.preemption import Eviction, allowances, preempt
 from nexusform.scheduling.pods.rules import tie_break
 from nexusform.scheduling.pods.run import Choice, Run, Statics
 from nexusform.scheduling.pods.workloads import (
@@ -31,10 +33,14 @@ from nexusform.scheduling.pods.workloads import (
 )
 
 _MOST_VALUES = 5
+_ABOVE_ALL = 1 << 31
 
 
 class Verdict(Struct, frozen=True):
-    """Where a pod goes ("" = nowhere, and then it is `without`), how sure that is, and why not elsewhere."""
+    """Where a pod goes ("" = nowhere, and then it is `without`), how sure that is, and why not elsewhere.
+
+    `victims` are evicted for it.
+    """
 
     node: str
     certain: bool
@@ -43,6 +49,7 @@ class Verdict(Struct, frozen=True):
     reason: str = ""
     refusals: tuple[Refusal, ...] = ()
     without: PodState = PodState.PENDING
+    victims: tuple[StandingPod, ...] = ()
 
 
 # Told of a pod (workload key, number) and of the rules' view of it, just before it is decided.
@@ -53,26 +60,44 @@ class Session:
     """Decides pod after pod on one board."""
 
     def __init__(
-        self, cluster: Cluster, standing: Iterable[StandingPod], seed: int, look: Look | None = None
+        self,
+        cluster: Cluster,
+        standing: Iterable[StandingPod],
+        seed: int,
+        look: Look | None = None,
+        expected: Sequence[int] = (),
     ) -> None:
         self.cluster = cluster
         self._look = look
         self.board = Board(cluster)
         self.statics = Statics(cluster.nodes)
         self.seed = seed
+        # Who was evicted and is not spoken of yet; whoever asks takes them away.
+        self.evicted: list[Eviction] = []
+        self.age = 1  # of every pod that is made here: newer than what stands
+        # How many pods belong under each budget of the cluster.
+        self._expected = expected
         self._names = [node.name for node in cluster.nodes]
         self._run: Run | None = None
         # Nodes whose load depends on a lot that was drawn, as bits.
         self._blurred = 0
         self._failures: dict[int, tuple[int, Verdict]] = {}
         self._cells = {at: Cells(node) for at, node in enumerate(cluster.nodes) if node.cells}
+        self._residents: list[dict[object, StandingPod]] = [{} for _ in cluster.nodes]
+        self._lowest = _ABOVE_ALL  # no pod here has a lower priority
         for pod in standing:
             at = self.board.index.get(pod.node)
             if at is None:
                 continue
+            self.age = max(self.age, pod.age + 1)
             self.board.place(self.board.group(pod.spec), at)
+            self._settle(pod, at)
             if at in self._cells:
                 self._cells[at].occupy(pod.spec)
+
+    def _settle(self, pod: StandingPod, at: int) -> None:
+        self._residents[at][_identity(pod)] = pod
+        self._lowest = min(self._lowest, pod.spec.priority)
 
     def run_of(self, spec: PodSpec) -> Run:
         """The rules' view of a spec as the board stands now."""
@@ -88,6 +113,7 @@ class Session:
         if at is None:
             return
         self.board.place(self.board.group(pod.spec), at, -1)
+        self._residents[at].pop(_identity(pod), None)
         if at in self._cells:
             self._cells[at].release(pod.spec)
 
@@ -102,40 +128,43 @@ class Session:
             self._look(workload, number, run)
         if spec.gates:
             return gated(spec)
+        pod = StandingPod(workload, number, "", spec, self.age)
         if spec.node_name:
-            return self._bound(run)
+            return self._bound(run, pod)
         choice = run.choose()
         if choice is None:
-            return self._refused(run, group)
-        node = tie_break.lowest(
-            f"{self.seed}|{self.cluster.name}|{workload}|{number}", self._names, choice.tied
-        )
+            return self._refused(run, pod)
+        node = tie_break.lowest(self._lot(pod), self._names, choice.tied)
         certain = self._certain(run, choice)
         if not certain:
             self._blur(run, choice)
-        refused = self._run_on(run, node)
+        refused = self._run_on(run, node, pod)
         if refused:
             return _failed(self._names[node], refused, certain, choice.feasible)
         return Verdict(self._names[node], certain, choice.feasible, choice.total)
 
-    def _bound(self, run: Run) -> Verdict:
+    def _lot(self, pod: StandingPod) -> str:
+        return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
+
+    def _bound(self, run: Run, pod: StandingPod) -> Verdict:
         # A pod that names its node meets no scheduler: kubelet runs it or refuses it.
-        spec = run.group.spec
+        spec = pod.spec
         at = self.board.index.get(spec.node_name)
         if at is None:
             return _failed(spec.node_name, "there is no such node", not self._blurred, 0)
         certain = not self._blurred & 1 << at
-        refused = rejection(spec, self.board.nodes[at], self.board.usage[at]) or self._run_on(run, at)
+        refused = rejection(spec, self.board.nodes[at], self.board.usage[at]) or self._run_on(run, at, pod)
         return (
             _failed(spec.node_name, refused, certain, 0) if refused else Verdict(spec.node_name, certain, 1)
         )
 
-    def _run_on(self, run: Run, node: int) -> str:
+    def _run_on(self, run: Run, node: int, pod: StandingPod) -> str:
         """Put a pod of the run on a node; why kubelet refuses it there, "" when it runs."""
         cells = self._cells.get(node)
-        refused = cells.admit(run.group.spec) if cells is not None else ""
+        refused = cells.admit(pod.spec) if cells is not None else ""
         if not refused:
             run.add(node)
+            self._settle(replace(pod, node=self._names[node]), node)
         return refused
 
     def pin(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
@@ -146,23 +175,58 @@ class Session:
         if spec.gates:
             return gated(spec)
         at = self.board.index[node]
+        pod = StandingPod(workload, number, "", spec, self.age)
         refusal = run.refusal(at)
         bit = 1 << at
         if refusal is not None:
+            instead = self._preempt(run, pod, {at: refusal})
             reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
-            return Verdict("", not self._blurred & bit, 0, None, reason, (refusal,))
+            return instead or Verdict("", not self._blurred & bit, 0, None, reason, (refusal,))
         certain = not self._blurred & bit and not (self._blurred and _related(run))
-        refused = self._run_on(run, at)
+        refused = self._run_on(run, at, pod)
         return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
 
-    def _refused(self, run: Run, group: Group) -> Verdict:
-        answers = [run.refusal(node) for node in range(len(self._names))]
-        refusals = tuple(refusal for refusal in answers if refusal is not None)
+    def _refused(self, run: Run, pod: StandingPod) -> Verdict:
+        answers = {node: run.refusal(node) for node in range(len(self._names))}
+        refusals = {node: refusal for node, refusal in answers.items() if refusal is not None}
+        instead = self._preempt(run, pod, refusals)
+        if instead is not None:
+            return instead
         certain = not self._blurred & run.facts.mask and not (self._blurred and _related(run))
-        reason = message(refusals, len(self._names)) + missing(run.group.spec, self.cluster.nodes)
-        verdict = Verdict("", certain, 0, None, reason, refusals)
-        self._failures[id(group)] = (self.board.version, verdict)
+        each = tuple(refusals.values())
+        reason = message(each, len(self._names)) + missing(pod.spec, self.cluster.nodes)
+        verdict = Verdict("", certain, 0, None, reason, each)
+        self._failures[id(run.group)] = (self.board.version, verdict)
         return verdict
+
+    def _preempt(self, run: Run, pod: StandingPod, refusals: Mapping[int, Refusal]) -> Verdict | None:
+        """Evict less important pods for one that no node takes, where that helps."""
+        if not pod.spec.preempts or pod.spec.priority <= self._lowest:
+            return None
+        budgets = self.cluster.budgets
+        allowed = allowances(budgets, self._expected or [0] * len(budgets), self.board)
+        prefix = self._lot(pod)
+        choice = preempt(
+            run,
+            refusals,
+            self._residents,
+            allowed,
+            lambda tied: tie_break.lowest(prefix, self._names, tied),
+        )
+        if choice is None:
+            return None
+        unclear = self._blurred & run.facts.mask or (self._blurred and _related(run))
+        certain = choice.certain and not unclear
+        if not certain:
+            for node in choice.considered:
+                self._blurred |= 1 << node
+        for victim in choice.victims:
+            self.remove(victim)
+            self.evicted.append(Eviction(victim, (pod.workload, pod.number)))
+        name, refused = self._names[choice.node], self._run_on(self.run_of(pod.spec), choice.node, pod)
+        if refused:
+            return replace(_failed(name, refused, certain, 0), victims=choice.victims)
+        return Verdict(name, certain, 0, victims=choice.victims)
 
     def _certain(self, run: Run, choice: Choice) -> bool:
         if len(choice.tied) > 1:
@@ -180,6 +244,11 @@ class Session:
         else:
             for node in choice.tied:
                 self._blurred |= 1 << node
+
+
+def _identity(pod: StandingPod) -> object:
+    # Old and new pods of one number stand side by side while a template changes.
+    return (pod.workload, pod.number, pod.spec.template)
 
 
 def gated(spec: PodSpec) -> Verdict:
@@ -258,6 +327,12 @@ class Rollout(Struct):
     gone: list[StandingPod] = field(default_factory=list)
     stuck: bool = False
 
+    def lose(self, victims: Collection[StandingPod]) -> None:
+        """Old pods that were evicted are gone as if they had been replaced."""
+        lost = [pod for pod in self.remaining if pod in victims] if victims else []
+        self.remaining = [pod for pod in self.remaining if pod not in lost]
+        self.gone += lost
+
     def waits(self) -> list[int]:
         """Numbers of new pods that no node takes."""
         return [number for number, verdict in self.made.items() if not verdict.node]
@@ -267,7 +342,9 @@ def replace_pods(session: Session, workload: Workload, state: Rollout) -> None:
     """Replace pods of an older template by new ones of the same numbers, as the kind does it."""
 
     def place(number: int) -> Verdict:
-        return session.place(workload.pod, workload.key, number)
+        verdict = session.place(workload.pod, workload.key, number)
+        state.lose(verdict.victims)
+        return verdict
 
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         return

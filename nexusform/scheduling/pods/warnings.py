@@ -33,7 +33,7 @@ FAILED: Final = "pods_failed"
 GATED: Final = "pods_gated"
 NOT_MADE: Final = "pods_not_made"
 NOWHERE: Final = "daemons_nowhere"
-PRIORITY: Final = "pending_before_lower_priority"
+PREEMPTS: Final = "pods_preempted"
 
 RISKS: Final = (
     SHARED_MACHINE,
@@ -48,7 +48,7 @@ RISKS: Final = (
     GATED,
     NOT_MADE,
     NOWHERE,
-    PRIORITY,
+    PREEMPTS,
 )
 # Of several labels that tell machines apart, the one to propose.
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
@@ -103,7 +103,6 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
     by_workload: dict[str, list[PodOutcome]] = {}
     for outcome in prediction.outcomes:
         by_workload.setdefault(outcome.workload, []).append(outcome)
-    placed = Counter(pod.spec.priority for pod in prediction.standing() if pod.node)
     warnings: list[PodWarning] = []
     for key, forecast in prediction.forecasts.items():
         nodes = tuple(cluster.nodes[at] for at in statics.of(forecast.workload.pod).points)
@@ -112,7 +111,6 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
         scene = _Scene(cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, running)
         for rule in _RULES:
             warnings += rule(scene)
-        warnings += _passed_over(scene, placed)
     return tuple(warnings)
 
 
@@ -429,18 +427,25 @@ def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
     return None
 
 
-def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
-    waiting = tuple(outcome.name for outcome in scene.outcomes if outcome.pending)
+def _preempts(scene: _Scene) -> Iterator[PodWarning]:
+    takers = [outcome for outcome in scene.outcomes if outcome.victims]
+    if not takers:
+        return
+    victims = [pod for taker in takers for pod in taker.victims]
+    takes = [f"{taker.name} ({_few([pod.name for pod in taker.victims])})" for taker in takers]
     priority = scene.workload.pod.priority
-    lower = sum(count for other, count in placed.items() if other < priority)
-    # preemptionPolicy: Never; it waits as any other pod does.
-    if waiting and lower and scene.workload.pod.preempts:
-        others = f"{lower} {form(lower, 'pod')} of lower priority {form(lower, 'runs', 'run')}"
-        detail = (
-            f"{_few(waiting)} (priority {priority}) would stay Pending while {others}; "
-            "the cluster may evict some of them, which is not predicted."
-        )
-        yield scene.warn(PRIORITY, detail, pods=waiting)
+    count = f"{len(victims)} {form(len(victims), 'pod')}"
+    detail = (
+        f"its pods (priority {priority}) find no node, so {count} of lower priority "
+        f"{form(len(victims), 'is', 'are')} evicted: {_few(takes)}. preemptionPolicy: Never would let its "
+        "pods wait."
+    )
+    chance = [taker for taker in takers if not taker.certain]
+    if chance:
+        detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
+    workload = scene.workload
+    brief = f"{workload.namespace}/{workload.name} evicts {_few([pod.name for pod in victims])}"
+    yield scene.warn(PREEMPTS, detail, pods=tuple(pod.name for pod in victims), brief=brief)
 
 
 def _few(names: Sequence[str]) -> str:
@@ -460,4 +465,5 @@ _RULES: Final = (
     _gated,
     _not_made,
     _nowhere,
+    _preempts,
 )

@@ -212,7 +212,13 @@ class Workload(Struct, frozen=True):
 
     def pod_name(self, number: int) -> str:
         """The name of its pod with this number: ours, not what Kubernetes will make up."""
-        return self.name if self.kind == "Pod" else f"{self.name}-{number}"
+        return pod_name(self.key, number)
+
+
+def pod_name(workload: str, number: int) -> str:
+    """The name of a pod of a workload (key): ours, not what Kubernetes will make up."""
+    _, kind, name = workload.split("/", 2)
+    return name if kind == "Pod" else f"{name}-{number}"
 
 
 class StandingPod(Struct, frozen=True):
@@ -226,6 +232,11 @@ class StandingPod(Struct, frozen=True):
     node: str
     spec: PodSpec
     age: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, as `pod_name` makes it."""
+        return pod_name(self.workload, self.number)
 
 
 class QuotaScope(Struct, frozen=True):
@@ -245,12 +256,23 @@ class Quota(Struct, frozen=True):
     scopes: tuple[QuotaScope, ...] = ()
 
 
+class Budget(Struct, frozen=True):
+    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%")."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector
+    min_available: str = ""
+    max_unavailable: str = ""
+
+
 class Cluster(Struct, frozen=True):
-    """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), and its
-    quotas.
+    """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), its
+    quotas and its budgets.
     """
 
     name: str
     nodes: tuple[Node, ...]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
+    budgets: tuple[Budget, ...] = ()

@@ -20,7 +20,7 @@ from tests.planning.harness import (
     warnings,
     without,
 )
-from tests.planning.pods.test_pods import deployment, pods
+from tests.planning.pods.test_pods import deployment, manifest, pods
 
 NAMES = "ab"
 POOLS = {name: pool("np", 1) for name in NAMES}
@@ -180,3 +180,32 @@ def test_a_risk_on_several_members_names_each() -> None:
     (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pods stay Pending"]
     assert told.detail.startswith("On cluster a: Deployment web/web: 2 of 3 pods")
     assert told.detail.endswith("The same on cluster b.")
+
+
+GOLD = json.dumps(
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "gold", "labels": {"team": "web"}},
+        "value": 1000,
+    }
+)
+
+
+def test_a_placements_pods_evict_what_stands_of_objects_planned_before_it() -> None:
+    """The manifest of the evicted pod is planned in an earlier phase; its value follows all the same."""
+    low = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "low"}})
+    first = deployment("first", 1, cpu="3", namespace="low")
+    base = RACKS + CLUSTERS + MEMBERS + manifest("z", low, GOLD, first)
+    state = state_of(base)
+    assert attributes(state, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]["node"]
+    important = deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
+    text = base + hub(important) + placement()
+    result = good(plan(text, state))
+    assert pods(result)["first-0"] == ("move", "preempted")
+    after = applied(result, state)
+    assert where(after)["a"] == {"web-0": "a-np-0"}
+    evicted = attributes(after, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]
+    assert evicted["node"] is None
+    assert evicted["state"] == "Pending"
+    assert is_empty(plan(text, after))

@@ -11,7 +11,8 @@ import pytest
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode, PodPlace
-from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.pods.brought import PriorPods
+from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.vms.nodes import NodeCluster, clusters_with_nodes
 from nexusform.state.objects import State
 from tests.planning.harness import (

@@ -285,3 +285,85 @@ class Cluster:
             raws.append(total)
         low, high = min(raws), max(raws)
         return [int(100 * ((raw - low) / (high - low))) if high > low else 0 for raw in raws]
+
+
+# --- preemption ---------------------------------------------------------------------------------------
+
+HOPELESS = (
+    "node(s) were unschedulable",
+    "node(s) didn't match the requested node name",
+    "node(s) didn't match Pod's node affinity/selector",
+    "node(s) didn't match pod topology spread constraints (missing required label)",
+    "node(s) didn't match pod affinity rules",
+)
+# A pod that may be evicted: its name, what it is, its node, when it started.
+Tenant = tuple[str, PodSpec, str, int]
+# A budget: its namespace, what it selects, how many evictions it allows.
+Guard = tuple[str, Any, int]
+
+
+def victims_on(
+    nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, node: Node, guards: list[Guard]
+) -> tuple[list[Tenant], int] | None:
+    """Whom kube-scheduler would evict on a node, and how many of them against a budget; None for nobody."""
+
+    def fits(present: list[Tenant]) -> bool:
+        return not Cluster(nodes, [(spec, name) for _, spec, name, _ in present]).reasons(pod, node)
+
+    first = Cluster(nodes, [(spec, name) for _, spec, name, _ in tenants]).reasons(pod, node)[0]
+    if first in HOPELESS or "untolerated taint" in first:
+        return None
+    weaker = [t for t in tenants if t[2] == node.name and t[1].priority < pod.priority]
+    present = [t for t in tenants if t not in weaker]
+    if not weaker or not fits(present):
+        return None
+    weaker.sort(key=lambda t: (-t[1].priority, t[3]))
+    spent: dict[int, int] = {}
+    protected, free = [], []
+    for tenant in weaker:
+        breaks = False
+        for at, (namespace, selector, allowed) in enumerate(guards):
+            empty = not selector.match_labels and not selector.match_expressions
+            labels = dict(tenant[1].labels)
+            if not empty and labels and namespace == tenant[1].namespace and matches(selector, labels):
+                spent[at] = spent.get(at, 0) + 1
+                breaks = breaks or spent[at] > allowed
+        (protected if breaks else free).append(tenant)
+    victims = []
+    violations = 0
+    for tenant in protected + free:
+        if fits([*present, tenant]):
+            present.append(tenant)
+        else:
+            victims.append(tenant)
+            violations += tenant in protected
+    return sorted(victims, key=lambda t: (-t[1].priority, t[3])), violations
+
+
+def best_evictions(
+    nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, guards: list[Guard]
+) -> dict[str, set[str]]:
+    """Node -> names of the victims there, for every node that kube-scheduler may pick."""
+    nodes = list(nodes)
+    left = {}
+    for node in nodes:
+        answer = victims_on(nodes, tenants, pod, node, guards)
+        if answer is not None:
+            left[node.name] = answer
+
+    def highest(victims: list[Tenant]) -> int:
+        return max(t[1].priority for t in victims)
+
+    def latest(victims: list[Tenant]) -> int:
+        return min(t[3] for t in victims if t[1].priority == highest(victims))
+
+    for figure in (
+        lambda answer: answer[1],
+        lambda answer: highest(answer[0]),
+        lambda answer: sum(t[1].priority + 2**31 for t in answer[0]),
+        lambda answer: len(answer[0]),
+        lambda answer: -latest(answer[0]),
+    ):
+        least = min((figure(answer) for answer in left.values()), default=0)
+        left = {name: answer for name, answer in left.items() if figure(answer) == least}
+    return {name: {t[0] for t in victims} for name, (victims, _) in left.items()}

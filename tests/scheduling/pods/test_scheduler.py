@@ -83,12 +83,6 @@ def test_a_pod_that_waits_for_company_is_tried_again() -> None:
     assert early.node == late.node != ""
 
 
-def test_nobody_is_evicted_for_higher_priority() -> None:
-    low = workload("low", cpu=800)
-    prediction = predict(cluster(1), standing(low, "n1"), [low, workload("high", cpu=800, priority=5)])
-    assert {o.name: o.node for o in prediction.outcomes} == {"high-0": "", "low-0": "n1"}
-
-
 # --- stability ------------------------------------------------------------------------------------------
 
 

@@ -178,28 +178,25 @@ def test_a_rollout_that_will_hang() -> None:
     assert kinds(nodes, replace(stiff, pod=replace(stiff.pod, anti_affinity=(term,)))) == []
 
 
-def test_pending_pods_of_higher_priority() -> None:
-    low = web(1, pod=replace(web().pod, requests=Requests(4000)))
-    cluster = Cluster("k", (node("w1", "m1"),))
-    first = predict(cluster, (), [low])
-    high = replace(low, name="high", pod=replace(low.pod, priority=7))
-    both = warnings_of(cluster, predict(cluster, first.standing(), [high]))
-    assert [w.kind for w in both] == [warnings.PENDING, warnings.PRIORITY]
-    assert "high-0 (priority 7) would stay Pending while 1 pod of lower priority runs" in both[1].detail
-
-
-def test_pods_that_never_preempt_are_not_said_to_evict_anybody() -> None:
+def test_pods_that_evict_others_say_whom() -> None:
     low = replace(web(1), name="low", pod=PodSpec(requests=Requests(4000)))
-    high = replace(web(1), name="high", pod=PodSpec(requests=Requests(4000), priority=5))
+    high = replace(web(1), name="high", pod=PodSpec(requests=Requests(4000), priority=7))
     polite = replace(high, pod=replace(high.pod, preempts=False))
     cluster = Cluster("k", (node("w1", "m1"),))
     standing = predict(cluster, (), [low]).standing()
 
-    def said(workload: Workload) -> set[str]:
-        return {w.kind for w in warnings_of(cluster, predict(cluster, standing, [low, workload]))}
+    def said(workload: Workload) -> dict[str, str]:
+        found = warnings_of(cluster, predict(cluster, standing, [low, workload]))
+        return {f"{w.kind} of {w.workload}": w.detail for w in found}
 
-    assert said(high) == {warnings.PENDING, warnings.PRIORITY}
-    assert said(polite) == {warnings.PENDING}
+    pending = f"{warnings.PENDING} of {low.key}"
+    evicted = said(high)
+    assert list(evicted) == [f"{warnings.PREEMPTS} of {high.key}", pending]
+    assert (
+        "its pods (priority 7) find no node, so 1 pod of lower priority is evicted: high-0 (low-0)."
+        in (evicted[f"{warnings.PREEMPTS} of {high.key}"])
+    )
+    assert list(said(polite)) == [f"{warnings.PENDING} of {high.key}"]
 
 
 def test_the_point_of_a_pending_pod_fits_a_line() -> None:

@@ -1,0 +1,207 @@
+"""The pods that one object brings to one cluster: what state remembers of them, and what became of each.
+
+An object's pods may be looked at several times in one plan, as what comes later can be their company or take
+their place; what a plan shows of a pod is the whole of its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.planning.pods.rows import PodNote, pod_values, read_note
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.scheduling.pods import forecast
+from nexusform.scheduling.pods.forecast import PodOutcome
+from nexusform.scheduling.pods.warnings import PodWarning
+from nexusform.scheduling.pods.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
+
+OVERRIDE_CHANGED: Final = "override_changed"
+
+PodMap = dict[str, dict[str, Any]]
+PodKey = tuple[str, int]
+# What another look may say of a pod whose way an earlier look of the same plan has begun.
+_GOES_ON: Final = ("", forecast.NEW, forecast.PREEMPTED)
+
+
+class PriorPods(Struct, frozen=True):
+    """What state holds of the pods that one object brought to one cluster. `manifests` are what they
+    were made from, as far as state tells.
+    """
+
+    address: str
+    cluster_id: str
+    workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    manifests: tuple[Manifest, ...] = ()
+
+    def specs(self) -> dict[str, PodSpec]:
+        """What the pods of each workload (key) were made from."""
+        return {workload.key: workload.pod for workload in workloads_of(self.manifests).workloads}
+
+    def pods(self) -> Iterator[tuple[str, str, PodNote]]:
+        """Workload, name and note of each."""
+        for key, pods in self.workloads.items():
+            for name, values in pods.items():
+                yield key, name, read_note(values)
+
+    def standing(self) -> Iterator[StandingPod]:
+        """The pods as they stand for everybody else."""
+        specs = self.specs()
+        for key, name, note in self.pods():
+            spec = specs.get(key, nameless_spec(key))
+            yield StandingPod(key, pod_number(key, name), note.node, spec)
+
+
+class Scene(Struct, frozen=True):
+    """What a prediction started from, so that it can be replayed for an explanation."""
+
+    model: Cluster
+    standing: tuple[StandingPod, ...]
+    workloads: tuple[Workload, ...]
+    seed: int
+    recreated: frozenset[str]
+
+
+class Brought(Struct):
+    """The pods of one object on one cluster.
+
+    `before` are those of state, by workload and name, `notes` what state remembers of each;
+    `prior_templates` are the hashes by workload of what they were made from. `workloads` and `manifests`
+    are those of the last call, `shown` is the value that was given out, `outcomes` what became of each pod
+    (by workload and number), `displaced` what became of those that were evicted for pods of other objects.
+    """
+
+    before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
+    notes: dict[tuple[str, str], PodNote] = field(default_factory=dict)
+    prior_templates: dict[str, str] = field(default_factory=dict)
+    workloads: tuple[Workload, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
+    outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
+    displaced: dict[PodKey, PodOutcome] = field(default_factory=dict)
+    removed: list[PodOutcome] = field(default_factory=list)
+    shown: PodMap = field(default_factory=dict)
+    warnings: tuple[PodWarning, ...] = ()
+    overridden: bool = False
+    scene: Scene | None = None
+
+    def of(self, workload: str) -> list[PodOutcome]:
+        """What became of the pods of a workload, by number."""
+        by_number = self.outcomes.get(workload, {})
+        return [by_number[number] for number in sorted(by_number)]
+
+    def everything(self) -> Iterator[PodOutcome]:
+        """What became of all its pods."""
+        for by_number in self.outcomes.values():
+            yield from by_number.values()
+
+    def keys(self) -> set[str]:
+        """The keys of its workloads."""
+        return {workload.key for workload in self.workloads}
+
+    def note(self, outcome: PodOutcome) -> PodNote | None:
+        """What state remembers of a pod."""
+        return self.notes.get((outcome.workload, outcome.name))
+
+    # --- what stands ----------------------------------------------------------------------------
+
+    def stand(self, prior: PriorPods) -> Iterator[StandingPod]:
+        """Take over what state holds; the pods as they stand."""
+        specs = prior.specs()
+        self.prior_templates = {key: spec.template for key, spec in specs.items()}
+        for key, name, note in prior.pods():
+            self.notes[key, name] = note
+            spec = self._as_made(specs.get(key, nameless_spec(key)), key, name)
+            pod = StandingPod(key, pod_number(key, name), note.node, spec)
+            self.before.setdefault(key, {})[name] = pod
+            yield pod
+
+    def adopt(self, pod: StandingPod, cluster: NodeCluster) -> None:
+        """A pod of one of its workloads was seen: it is its own."""
+        node = cluster.node(pod.node)
+        self.before.setdefault(pod.workload, {})[pod.name] = pod
+        self.notes[pod.workload, pod.name] = PodNote(
+            pod.node,
+            node.machine if node is not None else None,
+            node.zone if node is not None else None,
+            certain=True,
+            provenance="observed",
+            state=str(PodState.SCHEDULED),
+        )
+
+    def respecify(self, key: str, spec: PodSpec) -> Iterator[StandingPod]:
+        """Give the pods of a workload of state this spec; the pods as they stand with it."""
+        pods = self.before.get(key, {})
+        for name, pod in list(pods.items()):
+            pods[name] = replace(pod, spec=self._as_made(spec, key, name))
+            yield pods[name]
+
+    def _as_made(self, spec: PodSpec, workload: str, pod: str) -> PodSpec:
+        """The spec of a pod of state: that of its workload, of an older template where state says so."""
+        note = self.notes.get((workload, pod))
+        return replace(spec, template=note.former) if note is not None and note.former else spec
+
+    # --- what becomes of it ---------------------------------------------------------------------
+
+    def take(self, outcomes: Iterable[PodOutcome]) -> None:
+        """Note what became of each pod."""
+        for outcome in outcomes:
+            by_number = self.outcomes.setdefault(outcome.workload, {})
+            if outcome.action == forecast.REMOVE:
+                if outcome.name in self.before.get(outcome.workload, {}):
+                    self.removed.append(outcome)
+                by_number.pop(outcome.number, None)
+            else:
+                self._follow(outcome)
+
+    def displace(self, outcome: PodOutcome) -> None:
+        """Note what became of a pod that was evicted for one of another object."""
+        self.displaced[outcome.workload, outcome.number] = outcome
+        pods = self.before.get(outcome.workload, {})
+        if outcome.name in pods:
+            pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
+        if outcome.number in self.outcomes.get(outcome.workload, {}):
+            self._follow(outcome)
+
+    def _follow(self, outcome: PodOutcome) -> None:
+        by_number = self.outcomes.setdefault(outcome.workload, {})
+        displaced = self.displaced.get((outcome.workload, outcome.number))
+        earlier = by_number.get(outcome.number, displaced)
+        if earlier is not None and earlier.trigger and outcome.trigger in _GOES_ON:
+            if earlier.node == outcome.node and not outcome.trigger:
+                outcome = earlier
+            else:
+                outcome = replace(
+                    outcome,
+                    action=forecast.MOVE if earlier.previous else forecast.PLACE,
+                    previous=earlier.previous,
+                    trigger=earlier.trigger,
+                    preempted_by=earlier.preempted_by,
+                )
+        elif outcome.trigger == forecast.TEMPLATE_CHANGED and self.overridden:
+            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
+        by_number[outcome.number] = outcome
+
+    def show(self, cluster: NodeCluster) -> None:
+        """The value of the object that brings the pods, in place: others hold it already."""
+        self.shown.clear()
+        for workload in self.workloads:
+            self.shown[workload.key] = {
+                outcome.name: pod_values(cluster, workload, outcome, self.note(outcome))
+                for outcome in self.of(workload.key)
+            }
+
+
+def nameless_spec(workload: str) -> PodSpec:
+    """What is known of the pods of a workload (key) whose manifest nobody has."""
+    return PodSpec(namespace=workload.partition("/")[0])
+
+
+def pod_number(workload: str, pod: str) -> int:
+    """The number in a pod's name as `Workload.pod_name` makes it."""
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() and workload.split("/")[1:2] != ["Pod"] else 0
