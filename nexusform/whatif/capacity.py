@@ -116,12 +116,13 @@ def find_capacity(
     mix: Sequence[MixPart] = (),
 ) -> CapacityAnswer:
     """Count. Without `skus`: those in use on the site, and the largest that its hardware lists."""
-    machines = [
-        machine for machine in site.machines.values() if zones is None or machine.availability_zone in zones
-    ]
+
+    def is_asked(zone: str) -> bool:
+        return zones is None or zone in zones
+
+    machines = [machine for machine in site.machines.values() if is_asked(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
-    racks = [rack for rack in site.racks if zones is None or rack.availability_zone in zones]
-    planned = [rack for rack in racks if rack.planned]
+    planned = [rack for rack in site.racks if rack.planned and is_asked(rack.availability_zone)]
     fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     figures = _figures(machines, fragmentation)
     asked = tuple(skus) or _usual_skus(site, machines)
@@ -142,6 +143,7 @@ def find_capacity(
 
 
 def _figures(machines: Iterable[Machine], fragmentation: Fragmentation) -> Figures:
+    """The figures of the machines that take VMs."""
     taking = [machine for machine in machines if not machine.refusal]
     return Figures(
         machines=len(taking),
@@ -159,6 +161,7 @@ def _room(
     planned: Sequence[RackOffer],
     figures: Figures,
 ) -> SkuRoom:
+    """How many more VMs of a SKU fit, by zone, and with one rack lost."""
     terms = common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
     now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
     # Nothing stands on planned racks, so their room is known.

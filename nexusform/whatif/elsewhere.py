@@ -70,6 +70,7 @@ def _names(site: SiteView) -> dict[int, str]:
 def _way(
     machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str], rule: str
 ) -> Way:
+    """What would have to change for the VM to stand on this machine."""
     sku, zone = demand.sku, machine.availability_zone
     listed, large_enough = lists_hardware(sku, machine), holds_when_empty(machine, sku)
     leaving: tuple[str, ...] = ()

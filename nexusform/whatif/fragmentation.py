@@ -193,6 +193,7 @@ def _take(cell: _Cell, vm: StandingVm) -> None:
 
 
 def _kind(cell: _Cell, sku: VmSku | None) -> CellKind:
+    """What a cell is to a SKU: open, taken, too small, or broken up by smaller VMs."""
     if cell.machine.refusal:
         return CellKind.CLOSED
     if sku is None or not _may_hold(cell.machine, sku):

@@ -125,6 +125,7 @@ class _Walk(Struct, frozen=True):
 
 
 def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
+    """The upgrade of one pool; where it gets stuck, which smaller surge would do."""
     count = len(pool.vms)
     max_surge, max_unavailable = _settings(pool)
     surge, unavailable = batch_size(max_surge, count), batch_size(max_unavailable, count)
@@ -169,6 +170,7 @@ def _fitting_surge(before: RackScheduler, pool: Pool, most: int) -> int:
 
 
 def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) -> _Walk:
+    """Upgrade batch by batch until all are done or one does not fit."""
     size = surge or max(unavailable, 1)
     batches: list[Batch] = []
     for start in range(0, len(pool.vms), size):

@@ -79,7 +79,10 @@ class Reality(Struct, frozen=True):
     @classmethod
     def of(cls, sites: Iterable[AzSite]) -> Reality:
         """Of all sites of an export."""
-        return cls({(site.name, m.name): m for site in sites for m in site.inventory.machines})
+        machines: dict[tuple[str, str], AzMachine] = {}
+        for site in sites:
+            machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
+        return cls(machines)
 
 
 def check_cluster(
@@ -198,12 +201,13 @@ def _doubtful(inventory: AzInventory) -> tuple[str, str] | None:
     """
     spans = []
     for cluster in inventory.clusters:
-        begun = {pool.name: pool.created_at or cluster.created_at or "" for pool in cluster.pools}
+        pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
-            start = begun.get(node.pool) or cluster.created_at or ""
-            made = node.created_at or ""
-            if start and made[: len(_DAY)] > start[: len(_DAY)]:
-                spans.append((start, made))
+            pool_made = pools_made.get(node.pool) or cluster.created_at or ""
+            node_made = node.created_at or ""
+            is_later_day = node_made[: len(_DAY)] > pool_made[: len(_DAY)]
+            if pool_made and is_later_day:
+                spans.append((pool_made, node_made))
     if not spans:
         return None
     return min(start for start, _ in spans), max(made for _, made in spans)

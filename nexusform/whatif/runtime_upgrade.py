@@ -166,6 +166,7 @@ def _workloads(wave: Wave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
 
 
 def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[Wave]:
+    """The waves of one rack, numbered from `first`: `at_once` machines each, None = all."""
     names = [machine.name for machine in site.machines_of_rack[rack]]
     size = len(names) if at_once is None else at_once
     batches = [names[start : start + size] for start in range(0, len(names), size)]

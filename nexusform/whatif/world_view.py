@@ -239,6 +239,7 @@ def _pool(
 
 
 def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
+    """A site as questions see it, with its clusters."""
     return SiteView(
         site.id,
         site.name,

@@ -119,6 +119,7 @@ def _whole(sensitive: bool) -> tuple[Path, ...]:
 
 
 def _resource_change(change: Change, show: bool) -> dict[str, Any]:
+    """An element of `resource_changes`; `show` = sensitive values, too."""
     address = change.address
     document: dict[str, Any] = {"address": str(address)}
     if change.previous_address is not None and change.previous_address != address:
@@ -183,6 +184,7 @@ def _drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
 
 
 def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
+    """An element of `resource_drift`."""
     document: dict[str, Any] = {"address": str(drift.address)}
     if drift.address.module:
         document["module_address"] = module_text(drift.address.module)
@@ -194,6 +196,7 @@ def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
 
 
 def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
+    """A value of `output_changes`."""
     marks = True if output.sensitive else None
     document = _sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
@@ -297,6 +300,7 @@ def _objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
 
 
 def _object(address: Address, instance: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
+    """An object of state, in Terraform's form."""
     document: dict[str, Any] = {
         "address": str(address),
         **address_keys(address),

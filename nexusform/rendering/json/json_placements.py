@@ -35,6 +35,7 @@ def shown_rows(plan: Plan, detail: Detail) -> Iterator[PlacementChange]:
 
 
 def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
+    """An element of `placement_changes`."""
     document: dict[str, Any] = {
         "address": str(row.address),
         "kind": row.kind,
@@ -167,6 +168,7 @@ def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
 
 
 def _room_document(room: Room | None) -> dict[str, Any] | None:
+    """The room of a site on one side of the plan."""
     if room is None:
         return None
     return {

@@ -154,6 +154,7 @@ _BINDING_VERBS: Final[Mapping[PlacementAction, str]] = {
 
 
 def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
+    """`**east** joins` and so on: bindings by what becomes of them, and why."""
     groups: dict[tuple[PlacementAction, str], list[str]] = {}
     for row in rows:
         groups.setdefault((row.action, row.trigger), []).append(f"**{plain(row.object)}**")
@@ -180,6 +181,7 @@ def other_lines(report: Report) -> list[str]:
 
 
 def _other_line(line: PlacementLine) -> str:
+    """One binding or pod, or a run of them: from where to where, and why."""
     who = code(line.label)
     target, origin = plain(line.target), plain(line.origin)
     why = f" ({plain(line.trigger)})" if line.trigger else ""

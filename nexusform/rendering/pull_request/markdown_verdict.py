@@ -47,6 +47,7 @@ def _clipped(line: str) -> str:
 
 
 def _needs_a_look(plan: Plan, overview: Overview, entries: Entries) -> bool:
+    """Whether somebody should read on although the plan is allowed."""
     leaving = {PlacementAction.MOVE, PlacementAction.REMOVE}
     return (
         any(row.action in leaving for row in plan.placements)
@@ -81,6 +82,7 @@ def _moved_vms(plan: Plan) -> list[PlacementChange]:
 
 
 def _moves_sentence(plan: Plan) -> str:
+    """The sentence of an allowed plan: which VMs leave what, why, and where they come to."""
     moves = _moved_vms(plan)
     others = sum(row.action is PlacementAction.MOVE for row in plan.placements) - len(moves)
     if not moves:
@@ -96,15 +98,17 @@ def _moves_sentence(plan: Plan) -> str:
 
 
 def _where_to(moves: Sequence[PlacementChange]) -> str:
+    """Where moved VMs come to, in as few words as are true of all of them."""
     pairs = [(row.source, row.target) for row in moves]
-    racks = {
+    changes = {
         (source.rack, target.rack)
         for source, target in pairs
         if isinstance(source, Placement) and isinstance(target, Placement)
     }
-    if all(source == target for source, target in racks):
-        return f"inside {plain(next(iter(racks))[0])}" if len(racks) == 1 else "inside the same racks"
-    return f"on {form(len(moves), 'another machine', 'other machines')}"
+    if any(source != target for source, target in changes):
+        return f"on {form(len(moves), 'another machine', 'other machines')}"
+    racks = {source for source, _ in changes}
+    return f"inside {plain(racks.pop())}" if len(racks) == 1 else "inside the same racks"
 
 
 _NOUNS: Final = {"vm": ("VM", "VMs"), "binding": ("fleet binding", "fleet bindings"), "pod": ("pod", "pods")}

@@ -52,6 +52,7 @@ def _body(
     walk: Walk,
     condensed: Mapping[str, str],
 ) -> Difference:
+    """Attributes and nested blocks that differ or are to be shown all the same, in order of name."""
     block_types = schema.blocks if schema else {}
     names = sorted({**old, **new})
     attributes = _attributes(

@@ -44,14 +44,15 @@ def plan_entries(plan: Plan) -> Entries:
 
 def _without_surge_room(plan: Plan) -> frozenset[str]:
     """Resources whose clusters had no room for surge VMs before the plan, for any SKU that has none after."""
-    newly = {(row.site_id, cluster) for row in plan.room for cluster in _newly_without(row)}
-    addresses: dict[str, bool] = {}
+    newly: set[tuple[str, str]] = set()
+    for row in plan.room:
+        newly |= {(row.site_id, cluster) for cluster in _newly_without(row)}
+    addresses: set[str] = set()
+    of_this_plan: set[str] = set()
     for site in plan.sites:
-        for pool in site.pools:
-            address = str(pool.address)
-            stood = (site.id, pool.cluster) not in newly
-            addresses[address] = addresses.get(address, True) and stood
-    return frozenset(address for address, stood in addresses.items() if stood)
+        addresses |= {str(pool.address) for pool in site.pools}
+        of_this_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in newly}
+    return frozenset(addresses - of_this_plan)
 
 
 def _newly_without(row: SiteRoom) -> set[str]:

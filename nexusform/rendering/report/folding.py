@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -283,10 +284,11 @@ def _folded(tables: Iterable[PlacementTable], tie_breaks: int) -> list[PoolRow]:
 
 
 def _row(tables: Sequence[PlacementTable], tie_breaks: int) -> PoolRow:
+    """One row of several pools that are placed alike."""
     first = tables[0]
     single = len(tables) == 1
-    per_rack = [number for table in tables for number in table.actual_vms_per_rack.values()]
-    racks = dict.fromkeys(rack for table in tables for rack in table.actual_vms_per_rack)
+    per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
+    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
     return PoolRow(
         names_text(table.cluster for table in tables),
         first.pool,
@@ -300,12 +302,11 @@ def _row(tables: Sequence[PlacementTable], tie_breaks: int) -> PoolRow:
     )
 
 
-def _sure(tables: Iterable[PlacementTable], tie_breaks: int) -> str:
-    placed = sure = total = 0
-    for table in tables:
-        placed += table.placed
-        sure += table.racks_certain
-        total += table.total_count
+def _sure(tables: Sequence[PlacementTable], tie_breaks: int) -> str:
+    """How many of the VMs have a sure rack, "" where nobody asked."""
+    placed = sum(table.placed for table in tables)
+    sure = sum(table.racks_certain for table in tables)
+    total = sum(table.total_count for table in tables)
     if not tie_breaks or not placed:
         return ""
     return str(sure) if placed == total else f"{sure} of {placed}"
@@ -336,6 +337,7 @@ def _expected(table: PlacementTable) -> str:
 
 
 def _unusual(actual: Mapping[str, int], expected: tuple[int, int]) -> str:
+    """The racks that get another number of VMs than expected: `rack3 gets 7, rack1..2 get 5`."""
     racks: dict[int, list[str]] = {}
     for rack, number in actual.items():
         if number not in expected:
@@ -351,5 +353,6 @@ def _expected_of_many(tables: Iterable[PlacementTable]) -> str:
     different = [table for table in tables if _differs(table)]
     if not different:
         return ""
-    numbers = range_text(number for table in different for number in table.expected_vms_per_rack)
-    return f"expected {numbers} per rack for {names_text(table.cluster for table in different)}"
+    per_rack = range_text(chain.from_iterable(table.expected_vms_per_rack for table in different))
+    clusters = names_text(table.cluster for table in different)
+    return f"expected {per_rack} per rack for {clusters}"

@@ -88,6 +88,7 @@ def _of_each(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> ObjectRow:
+    """A change on one line: its symbol, its name and what of it changes."""
     if change.after is None or change.action is Action.FORGET:
         attributes = _visible(change.before, change.sensitive_before)
     else:
@@ -95,6 +96,7 @@ def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) ->
     words = _about(attributes) if change.action in _WHOLE else _changed(change, schema) or placed
     note = _note(change)
     if words and note.startswith("("):
+        # What stands in brackets belongs to the last words, not on a line of its own.
         words, note = (*words[:-1], f"{words[-1]} {note}"), ""
     return ObjectRow(
         change.address,
@@ -326,14 +328,16 @@ _PART_WORDS: Final = ((CREATED, "added"), (DELETED, "removed"), ("~", "changed")
 
 def _parts(node: Difference) -> str:
     """`"1" added, "8" removed`; beyond a line, how many."""
-    texts, counts = [], []
+    named, counted = [], []
     for symbol, word in _PART_WORDS:
-        parts = [child for child in node.children if child.symbol == symbol]
-        if parts:
-            texts.append(f"{', '.join(child.name or _short(child) for child in parts)} {word}")
-            counts.append(f"{len(parts)} {word}")
-    text = ", ".join(texts)
-    return text if text and len(text) <= _LONGEST_VALUE else ", ".join(counts) or "changed"
+        names = [child.name or _short(child) for child in node.children if child.symbol == symbol]
+        if names:
+            named.append(f"{', '.join(names)} {word}")
+            counted.append(f"{len(names)} {word}")
+    if not named:
+        return "changed"
+    text = ", ".join(named)
+    return text if len(text) <= _LONGEST_VALUE else ", ".join(counted)
 
 
 def _short(node: Difference) -> str:

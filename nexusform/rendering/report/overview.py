@@ -364,6 +364,7 @@ _DESTROYS: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 def _resources(plan: Plan) -> tuple[ResourceCount, ...]:
+    """How many objects of each type come, change and go; types without any are left out."""
     counts: dict[str, Counter[str]] = {}
     for change in plan.changes:
         count = counts.setdefault(change.address.type, Counter())

@@ -307,6 +307,7 @@ def vm_journeys(plan: Plan, action: PlacementAction) -> list[VmJourney]:
 
 
 def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
+    """From where to where one VM goes, in words."""
     certainty = row.certainty if tie_breaks else None
     return VmJourney(
         row.object,

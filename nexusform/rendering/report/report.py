@@ -179,6 +179,7 @@ def block_header(address: Address) -> str:
 def _stanza(
     change: Change, schema_of: SchemaOf, counts: _PlacementCounts, *, placements_follow: bool
 ) -> Stanza:
+    """A change as a block with what differs in it."""
     after = change.before if change.action is Action.FORGET else change.after
     body = body_difference(
         change.before,
@@ -201,6 +202,7 @@ def _stanza(
 
 
 def _drift_stanza(drift: Drift, schema_of: SchemaOf) -> Stanza:
+    """What changed outside of nexusform, as such a block."""
     gone = drift.after is None
     # What an object that is gone had placed counts, not every place.
     condensed = _condensed(drift.before, None, _NO_PLACEMENTS, placements_follow=False) if gone else {}

@@ -51,6 +51,7 @@ def _place(step: RolloutStep) -> str:
 
 
 def _what(step: RolloutStep) -> str:
+    """What a step does: updates or deletes, waits for time, or for an approval."""
     if step.kind == "wait":
         return f"wait {duration(step.wait_seconds)}"
     if step.kind == "approval":

@@ -100,6 +100,7 @@ def _listed(plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail) -> t
 
 
 def _verdict(plan: Plan) -> list[tuple[str, str]]:
+    """The closing lines: a heading and a sentence each, without those that have nothing to say."""
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
     sentences += [("NUMA cells", draws_text(plan.draws))]
@@ -127,6 +128,7 @@ def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:
 
 
 def _room(site: SiteSummary) -> str:
+    """What a site's racks have room for after the plan, and before it where that differs."""
     before, after = site.before, site.after
     assert after is not None, "sites that stand"
     free, lost = after.largest.fitting, after.largest.fitting_with_a_rack_lost
@@ -166,6 +168,7 @@ def _upgrades(sites: list[SiteSummary]) -> str:
 
 
 def _certainty(plan: Plan) -> str:
+    """How many of the VMs have a sure rack, and a sure machine."""
     placed = sum(table.placed for table in plan.placement_tables)
     if not placed:
         return ""

@@ -148,6 +148,7 @@ def _compact(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _compact_lines(same: Sequence[Diagnostic]) -> list[str]:
+    """Diagnostics that say the same, in two lines."""
     lines = [f"- {harmless(same[0].summary)}"]
     subject = same[0].subject
     if subject is not None:

@@ -131,6 +131,7 @@ def _certainty_lines(report: Report, width: int) -> list[str]:
 
 
 def _total_certainty(report: Report, width: int) -> list[str]:
+    """A sentence on the certainty of all VMs, wrapped."""
     if not report.placed:
         return []
     if not report.tie_breaks:

@@ -6,6 +6,7 @@ broken.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.planning.plan import PlacementAction
@@ -38,6 +39,7 @@ def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str
 
 
 def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
+    """The table of one site under its title."""
     repeated = f"{report.tie_breaks} tie-breaks" if report.tie_breaks else "certainty not computed"
     how = f" (predicted, {repeated})" if report.placed else ""
     title = f"{paint(f'Where VMs land on {harmless(site.site)}', 'bold')}{how}:"
@@ -90,6 +92,7 @@ def _note(note: str, indent: int, width: int) -> list[str]:
 
 
 def _records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
+    """The rows one below the other, where the table is too wide."""
     lines: list[str] = []
     for row in rows:
         sure = f", sure {row.sure}" if row.sure else ""
@@ -101,6 +104,7 @@ def _records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
 
 
 def _sure_note(report: ShortReport) -> str:
+    """What the column `sure` means, below the last table."""
     if not report.placed or not report.tie_breaks:
         return ""
     lines = ["  sure: VMs whose rack holds that many of its pool in every tie-break."]
@@ -117,8 +121,9 @@ def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -
     """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
     moving = [group for group in groups if _moves(group)]
     ordered = [*moving, *(group for group in groups if not _moves(group))]
-    labels = [columns(harmless(line.label)) for group in ordered for line in group.lines]
-    indent = min(max(labels, default=0), _WIDEST_LABEL) + 6
+    all_lines = chain.from_iterable(group.lines for group in ordered)
+    widest = max((columns(harmless(line.label)) for line in all_lines), default=0)
+    indent = min(widest, _WIDEST_LABEL) + 6
     lines: list[str] = []
     hidden = 0
     for group in ordered:
@@ -150,6 +155,7 @@ def _line(line: PlacementLine, indent: int, width: int, paint: Painter) -> list[
 
 
 def _where(line: PlacementLine) -> str:
+    """From where to where, or where it stays."""
     match line.action:
         case PlacementAction.PLACE:
             return f"-> {line.target}"

@@ -55,6 +55,7 @@ def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTex
 
 
 def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """What changes: objects, outputs, drift, placements, rollouts."""
     parts = []
     if report.objects:
         lines = object_lines(report.objects, width, paint)
@@ -119,6 +120,7 @@ def _hint(report: ShortReport) -> str:
 
 
 def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """The findings that the plan causes, failing ones first, and in one line those that it does not."""
     caused = report.entries.caused
     failing = [entry for entry in caused if entry.fails]
     advice = [entry for entry in caused if not entry.fails]
@@ -193,6 +195,7 @@ def _with_place(lines: list[str], place: str, indent: int, width: int) -> list[s
 
 
 def _closing_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
+    """What to do next, the verdict line by line, and the counts."""
     parts = [next_step(report, options)]
     lines: list[str] = []
     if report.plan_line:
