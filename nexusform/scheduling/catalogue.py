@@ -65,6 +65,7 @@ def allocatable_cpus(sku: VmSku) -> int:
 def _sku(
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
 ) -> VmSku:
+    """A row of the table; its kind is the fourth letter of its name (NC_G..., NC_P...)."""
     kind = name[3]
     return VmSku(
         name=name,

@@ -96,6 +96,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str) -> bool:
+    """Gt and Lt: whole numbers on both sides, one value asked for."""
     if len(requirement.values) != 1:
         return False
     number, asked = _whole_number(value), _whole_number(requirement.values[0])

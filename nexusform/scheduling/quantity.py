@@ -153,6 +153,7 @@ class _Number(Struct, frozen=True):
 
 
 def _suffix(text: str) -> tuple[Form, int] | None:
+    """The form and the exponent (of 10, or of 2) that a suffix stands for; None when it is none."""
     if text in _DECIMAL:
         return Form.DECIMAL, _DECIMAL[text]
     if text in _BINARY:

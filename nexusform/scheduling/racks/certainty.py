@@ -214,6 +214,7 @@ class _Tallies:
         return tuple(self._pool(pool, tokens, runs) for pool, tokens in members.items())
 
     def _pool(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
+        """The certainty of one pool over so many runs."""
         counts, wrong = self._counts[pool], self._wrong[pool]
         owner, name = pool
         return PoolCertainty(

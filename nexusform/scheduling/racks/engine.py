@@ -293,6 +293,7 @@ class RackScheduler:
         return Session(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
+        """Place by a look at every machine: its handle and its place; None when it fits nowhere."""
         record = opened.choose(self._ledger, demand, self.spread, self.seed)
         if record is None:
             return None

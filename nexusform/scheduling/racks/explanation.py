@@ -82,6 +82,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
 
 
 def _first_short(scene: _Scene, asked: list[tuple[Filter, Refuse | None]]) -> Shortage | None:
+    """The first filter that leaves no machine; each takes away what it refuses."""
     for rule, refuse in asked:
         if refuse is None:
             continue
@@ -204,8 +205,9 @@ def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> frozens
 
 def _lowest(items: Iterable[int], keys: Sequence[OpenKey]) -> list[int]:
     """The items that tie for the lowest figures."""
-    figures = {item: tuple(figure(item) if figure is not None else 0 for _, figure in keys) for item in items}
-    least = min(figures.values(), default=())
+    opened_keys = [figure for _, figure in keys if figure is not None]
+    figures = {item: [figure(item) for figure in opened_keys] for item in items}
+    least = min(figures.values(), default=[])
     return [item for item, of_item in figures.items() if of_item == least]
 
 
@@ -220,6 +222,7 @@ def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
 
 
 def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ...], tuple[Refusal, ...]]:
+    """The machines that pass all filters, how many each filter left, and who was refused why."""
     machines = ledger.site.machines
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
     left = list(range(len(machines)))

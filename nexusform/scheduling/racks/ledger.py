@@ -254,6 +254,7 @@ class Ledger:
         return stale
 
     def _draw(self, machine: int, seed: int) -> None:
+        """Draw the cells of a machine's VMs whose cells nobody told, and with them the room that is left."""
         site, loose = self.site, self.loose[machine]
         handles = sorted(loose.shapes, key=lambda handle: site.shapes[loose.shapes[handle]].share)
         split_rooms = self.split_rooms(machine)

@@ -79,6 +79,7 @@ def pack(keys: Iterable[Key], usage: Usage, demand: Demand) -> Packed:
 
 
 def _side_by_side(columns: list[Figures], shifts: list[int]) -> Figure:
+    """The keys packed into one whole number, the first of them in its highest bits."""
     # This is asked several times for every VM: one function call for the usual numbers of keys, and none
     # for lists and counts.
     if len(columns) == 3:
@@ -149,6 +150,7 @@ def _about_machine(ledger: Ledger, rule: MachineFilter) -> Refuse:
 
 
 def _about_room(ledger: Ledger, rule: RoomFilter, demand: Demand) -> Refuse:
+    """The filter asked per machine, once per room that occurs."""
     known: dict[int, str | None] = {}
     rooms, refuse_room = ledger.site.rooms, rule.opens(demand.sku)
 

@@ -133,6 +133,7 @@ class Session:
         return front
 
     def _count(self, rack: int, machine: int) -> None:
+        """Count one more VM on a machine and its rack, as the rules read it."""
         ledger, shape, usage = self._ledger, self._shape, self._usage
         cluster, pool = usage.cluster, usage.pool
         ledger.memory[machine] += shape.memory

@@ -46,6 +46,7 @@ def _count(demand: Demand, left: Interval, _before: Interval) -> str:
 
 
 def _sentence(scene: Scene) -> str:
+    """Why no machine is left: how much is asked of how many cells, and what stands in them instead."""
     sku = scene.demand.sku
     size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
     if sku.numa_cells > 1:

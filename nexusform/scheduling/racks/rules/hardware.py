@@ -25,6 +25,7 @@ def _count(_demand: Demand, left: Interval, before: Interval) -> str:
 
 
 def _sentence(scene: Scene) -> str:
+    """Why no machine is left, and the largest SKU that the hardware here does list."""
     sku = scene.demand.sku
     names = {scene.layout.machines[number].machine_sku for number in scene.machines}
     here = sorted(name for name in names if name)

@@ -31,6 +31,7 @@ def _soft(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
 
 
 def _opens(layout: Layout, demand: Demand) -> Refuse:
+    """The refusals of the hard hints, by the number of a machine."""
     hard = _hard(demand)
 
     def refuse(number: int) -> str | None:

@@ -14,6 +14,7 @@ def where(demand: Demand) -> str:
 
 
 def _opens(layout: Layout, demand: Demand) -> Refuse:
+    """The refusals of the zones that the pool allows, by the number of a rack."""
     zones = demand.zones or frozenset()
 
     def refuse(rack: int) -> str | None:
