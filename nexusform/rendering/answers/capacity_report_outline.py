@@ -58,6 +58,7 @@ def _with_a_rack_lost(line: SiteLine) -> Interval:
 
 
 def _facts(lines: Sequence[SiteLine]) -> Iterable[str]:
+    """What the columns mean, and what they do not count."""
     yield (
         "Cells are NUMA cells of active machines: used by a VM, free, or on a machine that takes no VM. "
         "Stranded ones have something free that no VM SKU can take."
@@ -76,6 +77,7 @@ def _facts(lines: Sequence[SiteLine]) -> Iterable[str]:
 
 
 def _cells(line: SiteLine) -> Iterable[str]:
+    """The cells of one site, in the order of the heads."""
     room = line.room
     yield room.site_id
     yield "none" if room.room is None else room.room.sku.name
@@ -134,6 +136,7 @@ def report_csv(lines: Iterable[SiteLine]) -> str:
 
 
 def _csv_row(line: SiteLine) -> list[str | int]:
+    """The same as a row of CSV, intervals as two figures."""
     site, room, outlook = line.room, line.room.room, line.outlook
     now = Interval(0, 0) if room is None else room.now
     pairs = (site.used, site.free, site.closed, site.stranded, now, _with_a_rack_lost(line))

@@ -159,6 +159,7 @@ def tree_text(part: Part, width: int) -> str:
 
 
 def _lines(part: Part, indent: int, width: int) -> Iterator[str]:
+    """A part and, further in, what it is made of."""
     margin = " " * indent
     room = max(width - indent - 4, 30)
     first, *rest = wrap(harmless(part.text), room)
@@ -188,10 +189,11 @@ def _value(part: Part) -> str:
 
 
 def _type(part: Part) -> str:
-    text = " ".join(console_type(part.value.type).split())
-    words = [text if len(text) <= _LONGEST_TYPE else f"{text[: _LONGEST_TYPE - 3]}..."]
+    """The type of a part and what is not told of its value, on one line."""
     if part.hidden:
         return "sensitive"
+    text = " ".join(console_type(part.value.type).split())
+    words = [text if len(text) <= _LONGEST_TYPE else f"{text[: _LONGEST_TYPE - 3]}..."]
     if part.value.has_marks:
         words.append("sensitive" if part.value.marks else "partly sensitive")
     if not part.value.is_wholly_known:
@@ -201,21 +203,25 @@ def _type(part: Part) -> str:
 
 def tree_document(part: Part) -> dict[str, Any]:
     """The tree as JSON data; values that are sensitive or not wholly known are left out."""
-    value = part.value
-    shown = value.is_wholly_known and not value.has_marks and not part.hidden
-    known = "yes" if value.is_wholly_known else "partly" if value.is_known else "no"
-    place = part.place
-    told = {} if part.hidden else {"type": type_to_json(value.type), "known": known}
-    return {
-        "expression": part.text,
-        **({} if place is None else {"file": place.filename, "line": place.start.line}),
-        **told,
-        "sensitive": value.has_marks or part.hidden,
-        **({"value": to_plain(value)[0]} if shown else {}),
-        "reasons": [
-            {"mark": mark, "why": why} for mark, _, why in (each.partition(": ") for each in part.reasons)
-        ],
+    value, place = part.value, part.place
+    document: dict[str, Any] = {"expression": part.text}
+    if place is not None:
+        document |= {"file": place.filename, "line": place.start.line}
+    if not part.hidden:
+        known = "partly" if value.is_known else "no"
+        document["type"] = type_to_json(value.type)
+        document["known"] = "yes" if value.is_wholly_known else known
+    document["sensitive"] = value.has_marks or part.hidden
+    if value.is_wholly_known and not document["sensitive"]:
+        document["value"] = to_plain(value)[0]
+    return document | {
+        "reasons": [_reason_document(reason) for reason in part.reasons],
         "parts": [tree_document(each) for each in part.parts],
         "omitted": part.omitted,
         "repeated": part.repeated,
     }
+
+
+def _reason_document(reason: str) -> dict[str, str]:
+    mark, _, why = reason.partition(": ")
+    return {"mark": mark, "why": why}

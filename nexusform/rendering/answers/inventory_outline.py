@@ -15,7 +15,9 @@ _MOST_NAMED = 8
 
 def inventory_outline(origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> Outline:
     """Each site in figures, and what is to be known of it."""
-    sections = [section for site in sites for section in _sections(site)]
+    sections: list[Section] = []
+    for site in sites:
+        sections += _sections(site)
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Met while reading", lines, bad=True))
@@ -25,6 +27,7 @@ def inventory_outline(origin: str, sites: Sequence[SiteCapture], findings: Seque
 
 
 def _sections(site: SiteCapture) -> Iterator[Section]:
+    """What was read of a site, its hardware, and the machines that take nothing."""
     age = "of unknown age"
     if site.exported_at:
         age = f"{'made' if site.age_certain else 'newest change'} {site.exported_at}"

@@ -129,6 +129,7 @@ def _state(each: ClusterExplanation) -> str:
 
 
 def _scored_cells(each: ClusterExplanation, explanation: Explanation, *, in_batches: bool) -> tuple[str, ...]:
+    """The cells of one cluster; only of those not chosen rank and margin say something."""
     chosen = each.held or (each.batch is not None and each.batch < len(explanation.batches))
     batch = (_figure(each.batch),) if in_batches else ()
     margin = "last picked" if each.cluster == explanation.last_picked else _margin(each)
@@ -165,6 +166,7 @@ def _margin(each: ClusterExplanation) -> str:
 
 
 def _short_verdict(each: ClusterExplanation) -> str:
+    """Held, picked, refused by what, or outscored."""
     refused = ""
     if each.refusals:
         first = each.refusals[0]

@@ -55,6 +55,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = TOD
 
 
 def _spec_document(written: FleetPlacement) -> dict[str, Any]:
+    """The spec as the API has it."""
     document: dict[str, Any] = {
         "resourceSelectors": [_selector_document(selector) for selector in written.selectors],
         "revisionHistoryLimit": written.revision_history_limit,
@@ -97,6 +98,7 @@ def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
 
 
 def _status_document(status: PlacementStatus, selected: Iterable[SelectedObject]) -> dict[str, Any]:
+    """The status as the API has it, without empty lists."""
     indices = [each.observed_resource_index for each in status.clusters]
     known_indices = [index for index in indices if index is not None]
     document: dict[str, Any] = {

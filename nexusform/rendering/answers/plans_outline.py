@@ -36,6 +36,7 @@ def _overview(plan: Plan, registries: Registries) -> Overview:
 
 
 def _verdict(plans: Sequence[tuple[str, Plan]], denied: Sequence[str]) -> str:
+    """One sentence on all the plans."""
     if denied:
         return f"{listed(denied)} cannot be applied."
     moved = sum(_count(plan, PlacementAction.MOVE) for _, plan in plans)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from nexusform.planning.plan import SeparationVerdict
@@ -44,17 +45,17 @@ def reconciliation_outline(
 
 
 def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int) -> str:
-    vms = sum(len(check.vms) for check in checks)
-    stand = "Every VM stands where state has it" if not misses else ""
+    """One sentence on all the VMs and rules."""
+    stand = "Every VM stands where state has it"
     if misses:
-        stand = (
-            f"{misses:,} of {counted(vms, 'VM')} {form(misses, 'stands', 'stand')} elsewhere than state had"
-        )
+        vms = counted(sum(len(check.vms) for check in checks), "VM")
+        stand = f"{misses:,} of {vms} {form(misses, 'stands', 'stand')} elsewhere than state had"
     rules = f"; {counted(broken, 'separation rule')} {form(broken, 'does', 'do')} not hold" if broken else ""
     return f"{stand}{rules}."
 
 
 def _clusters(checks: Sequence[ClusterCheck]) -> Section:
+    """How many VMs of each cluster stand where state has them."""
     rows = []
     for check in checks:
         count = len(check.vms)
@@ -74,16 +75,16 @@ def _clusters(checks: Sequence[ClusterCheck]) -> Section:
 
 
 def _misses(checks: Sequence[ClusterCheck]) -> Section:
-    rows = [
-        Row((vm.name, vm.recorded.machine, _machine(vm.observed), vm.cause or _UNEXPLAINED), bad=True)
-        for check in checks
-        for vm in check.misses
-    ]
-    causes = Counter(
-        vm.cause.partition(": ")[2] or vm.cause or _UNEXPLAINED for c in checks for vm in c.misses
-    )
+    """The VMs that stand elsewhere, and how often each cause is the one."""
+    rows: list[Row] = []
+    causes: Counter[str] = Counter()
+    for vm in chain.from_iterable(check.misses for check in checks):
+        cause = vm.cause or _UNEXPLAINED
+        rows.append(Row((vm.name, vm.recorded.machine, _machine(vm.observed), cause), bad=True))
+        causes[cause.partition(": ")[2] or cause] += 1
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
-    return Section("Elsewhere", lines, table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)), bad=True)
+    table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
+    return Section("Elsewhere", lines, table=table, bad=True)
 
 
 def _machine(place: Placement | None) -> str:
@@ -91,6 +92,7 @@ def _machine(place: Placement | None) -> str:
 
 
 def _rules(rules: Sequence[SeparationVerdict]) -> Section:
+    """Which separation rules hold where the VMs really stand."""
     rows = [
         Row(
             (str(rule.address), rule.scope, "holds" if rule.holds == "always" else "broken"),

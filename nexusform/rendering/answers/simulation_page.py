@@ -161,6 +161,7 @@ def _section(number: int, part: Section) -> Markup:
 
 
 def _table(table: Table, title: str) -> Markup:
+    """A table of an outline as HTML."""
     kinds = ["n" if column in table.figures else None for column in range(len(table.heads))]
     heads = [
         element("th", head or "note", scope="col", class_=kind)

@@ -68,7 +68,9 @@ class Step(Struct, frozen=True):
 
 def simulation_data(plays: Iterable[tuple[SiteMap, Sequence[Step]]]) -> dict[str, Any]:
     """The document of a simulation: sites with their steps, and nothing that a plan would add."""
-    sites = [{**_site(site), "steps": [_step(step) for step in steps]} for site, steps in plays]
+    sites = []
+    for site, steps in plays:
+        sites.append({**_site(site), "steps": [_step(step) for step in steps]})
     empty: dict[str, Any] = {name: [] for name in ("changes", "rows", "members", "shared", "unfit")}
     return {"fields": FIELDS, "sites": sites, **empty, "errored": False, "tieBreaks": 0}
 

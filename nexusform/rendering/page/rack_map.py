@@ -116,9 +116,9 @@ class SiteMap(Struct, frozen=True):
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """The map of every site, by id. A plan in error shows what it would have placed beside what stands."""
     rows = _rows(plan)
-    certain = {
-        (str(pool.address), pool.pool, rack) for pool in plan.placement_tables for rack in pool.counts_certain
-    }
+    certain: set[tuple[str, str, str]] = set()
+    for pool in plan.placement_tables:
+        certain |= {(str(pool.address), pool.pool, rack) for rack in pool.counts_certain}
     return tuple(_SiteDraft(site, rows, certain).drawn() for site in plan.sites)
 
 
@@ -127,9 +127,12 @@ def short_names(clusters: Sequence[str]) -> dict[str, str]:
     names = [name for name in clusters if name != OUTSIDE]
     front = _common_front(names)
     keys = {name: name[front:] for name in names}
-    if any(not 1 <= len(key) <= _LONGEST_KEY for key in keys.values()):
+    are_short = all(1 <= len(key) <= _LONGEST_KEY for key in keys.values())
+    if not are_short:
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
-    return keys | {OUTSIDE: "\N{MIDDLE DOT}"} if OUTSIDE in clusters else keys
+    if OUTSIDE in clusters:
+        keys[OUTSIDE] = "\N{MIDDLE DOT}"
+    return keys
 
 
 _LONGEST_KEY: Final = 4

@@ -109,6 +109,7 @@ def _description(maps: Iterable[SiteMap]) -> str:
 
 
 def _site_description(site: SiteMap) -> str:
+    """What the picture shows, for those who do not see it."""
     things = ", ".join(
         (
             counted(len(site.racks), "rack"),
