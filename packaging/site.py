@@ -19,7 +19,7 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/nexusform/nexusform"
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
-PICTURES = {".png", ".svg"}
+PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
 AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
 # Code is left as it stands: fences, and what stands between backticks.

@@ -1,0 +1,165 @@
+"""Draw the pictures of README and docs: `python packaging/pictures.py [DIRECTORY]` (needs Chromium).
+
+All show one plan: plan.svg as a terminal does, comment.webp as a comment on GitHub, page.webp as its page.
+texts.json beside them has a digest of the words that each shows, so that a test sees when they are old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from markdown_it import MarkdownIt
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+EXAMPLE = ROOT / "examples" / "nexus-document"
+NOW = "1772287200"  # 28 February 2026
+WIDTH = 80
+CHROMIUM = next(
+    (path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None
+)
+
+# Two machines of rack3 are evacuated once the example stands.
+EVACUATION = """
+  dynamic "machine_override" {
+    for_each = each.key == "3" ? ["rack3-bm11", "rack3-bm12"] : []
+    labels   = [machine_override.value]
+
+    content {
+      evacuate = true
+    }
+  }
+}
+"""
+
+DARK = TerminalTheme(
+    (13, 17, 23),
+    (230, 237, 243),
+    [
+        (72, 79, 88),
+        (255, 123, 114),
+        (86, 211, 100),
+        (227, 179, 65),
+        (121, 192, 255),
+        (210, 168, 255),
+        (86, 212, 221),
+        (230, 237, 243),
+    ],
+)
+# rich's own form names a font on another host; this one has no chrome of a window, either.
+TERMINAL = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
+<style>
+.{unique_id}-matrix {{
+  font: {char_height}px/{line_height}px ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace;
+}}
+{styles}
+</style>
+<defs>
+{lines}
+</defs>
+<rect width="{width}" height="{height}" rx="10" fill="#0d1117"/>
+<g transform="translate({terminal_x}, {terminal_y})">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+ALERT = re.compile(r"<blockquote>\n<p>\[!(\w+)]\n")
+
+
+def main(directory: Path) -> None:
+    """Draw all pictures into a directory."""
+    with tempfile.TemporaryDirectory() as work:
+        report(Path(work))
+        draw(Path(work), directory)
+
+
+def draw(place: Path, directory: Path) -> None:
+    """Draw the reports that stand in a directory into another one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "plan.svg").write_text(terminal(place), encoding="utf-8")
+    comment = place / "comment.html"
+    comment.write_text(as_github_shows((place / "plan.md").read_text(encoding="utf-8")), encoding="utf-8")
+    photograph(comment, directory / "comment.webp", 900, 730)
+    photograph(place / "plan.html", directory / "page.webp", 1280, 880)
+    digests = msgspec.json.format(msgspec.json.encode(texts(place)))
+    (directory / "texts.json").write_bytes(digests + b"\n")
+
+
+def report(place: Path) -> None:
+    """Make the plan in a directory: plan.txt, plan.md and plan.html."""
+    site = place / "site"
+    shutil.copytree(EXAMPLE, site, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    nexusform(site, "apply", "-auto-approve", "-tie-breaks=0")
+    file = site / "main.nf.hcl"
+    file.write_text(
+        file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8"
+    )
+    reports = [
+        f"-report={form}:{place / name}" for form, name in (("markdown", "plan.md"), ("html", "plan.html"))
+    ]
+    (place / "plan.txt").write_text(nexusform(site, "plan", *reports), encoding="utf-8")
+
+
+def nexusform(site: Path, *words: str) -> str:
+    """What a command prints, with colours."""
+    more = {"SOURCE_DATE_EPOCH": NOW, "CLICOLOR_FORCE": "1", "COLUMNS": str(WIDTH)}
+    command = [sys.executable, "-m", "nexusform", *words]
+    done = subprocess.run(  # noqa: S603 (our own words)
+        command, cwd=site, env={**os.environ, **more}, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout
+
+
+def terminal(place: Path) -> str:
+    """The text of a plan as a terminal shows it, as SVG."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(f"$ nexusform plan\n{(place / 'plan.txt').read_text(encoding='utf-8')}"))
+    return console.export_svg(theme=DARK, code_format=TERMINAL, unique_id="plan")
+
+
+def as_github_shows(markdown: str) -> str:
+    """A comment as a page in the manner of GitHub."""
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
+    html = ALERT.sub(r'<blockquote class="alert \1"><p class="title">\1</p><p>', html)
+    style = Path(__file__).with_name("github.css").read_text(encoding="utf-8")
+    return f'<!DOCTYPE html><meta charset="utf-8"><style>{style}</style><article>{html}</article>\n'
+
+
+def photograph(page: Path, picture: Path, width: int, height: int) -> None:
+    """What Chromium shows of a page."""
+    if CHROMIUM is None:
+        sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
+    words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    words += [f"--window-size={width},{height}", f"--screenshot={picture}", page.as_uri()]
+    subprocess.run([CHROMIUM, *words], check=True, capture_output=True, timeout=60)  # noqa: S603 (our own words)
+
+
+def texts(place: Path) -> dict[str, str]:
+    """By picture, a digest of its words: what is printed, Markdown, the page without scripts and styles."""
+    page = (place / "plan.html").read_text(encoding="utf-8")
+    words = {
+        "plan": (place / "plan.txt").read_text(encoding="utf-8"),
+        "comment": (place / "plan.md").read_text(encoding="utf-8"),
+        "page": " ".join(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()),
+    }
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in words.items()}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES)

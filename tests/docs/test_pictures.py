@@ -1,0 +1,56 @@
+"""The pictures of README and docs: the script draws them, and they show what is printed today."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+OLD = "the pictures are old: python packaging/pictures.py"
+
+
+def _module() -> Any:
+    spec = spec_from_file_location("pictures", ROOT / "packaging" / "pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan of the pictures, in all its forms."""
+    directory = tmp_path_factory.mktemp("plan")
+    _module().report(directory)
+    return directory
+
+
+def test_the_pictures_show_what_is_printed(place: Path) -> None:
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        _module().draw(place, PICTURES)
+    assert _module().texts(place) == json.loads((PICTURES / "texts.json").read_text(encoding="utf-8")), OLD
+
+
+def test_every_picture_is_small_and_used() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    used = {name for page in pages for name in re.findall(r"!\[.+]\(.*pictures/(.+)\)", page.read_text())}
+    assert used == {picture.name for picture in PICTURES.iterdir()} - {"texts.json"}
+    assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 300_000
+
+
+@pytest.mark.skipif(_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
+def test_the_script_draws_them(place: Path, tmp_path: Path) -> None:
+    _module().draw(place, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in PICTURES.iterdir()}
+    assert "cluster-a-pool1-5" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
+    for name in ("comment.webp", "page.webp"):
+        assert (tmp_path / name).read_bytes()[8:12] == b"WEBP"
+        assert (tmp_path / name).stat().st_size > 20_000
