@@ -322,30 +322,35 @@ def read_conditions(values: Any) -> tuple[Condition, ...]:
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
     """A status per cluster, as an attribute."""
-    return [
-        {
-            "cluster_name": each.cluster,
-            "observed_resource_index": each.observed_resource_index,
-            "conditions": write_conditions(each.conditions),
-            **({"failed_placements": [asdict(failed) for failed in each.failed]} if each.failed else {}),
-        }
-        for each in status.clusters
-    ]
+    return [_cluster_status_attribute(each) for each in status.clusters]
+
+
+def _cluster_status_attribute(status: ClusterStatus) -> dict[str, Any]:
+    attribute: dict[str, Any] = {
+        "cluster_name": status.cluster,
+        "observed_resource_index": status.observed_resource_index,
+        "conditions": write_conditions(status.conditions),
+    }
+    if status.failed:
+        attribute["failed_placements"] = [asdict(failed) for failed in status.failed]
+    return attribute
 
 
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """The status of an object in state."""
+    statuses = attributes.get("placement_statuses") or ()
     return PlacementStatus(
-        read_conditions(attributes.get("conditions")),
-        tuple(
-            ClusterStatus(
-                str(each["cluster_name"] or ""),
-                read_conditions(each["conditions"]),
-                _whole(each.get("observed_resource_index")),
-                tuple(FailedObject(**failed) for failed in each.get("failed_placements") or ()),
-            )
-            for each in attributes.get("placement_statuses") or ()
-        ),
+        read_conditions(attributes.get("conditions")), tuple(map(_cluster_status, statuses))
+    )
+
+
+def _cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
+    failed_placements = attribute.get("failed_placements") or ()
+    return ClusterStatus(
+        str(attribute["cluster_name"] or ""),
+        read_conditions(attribute["conditions"]),
+        _whole(attribute.get("observed_resource_index")),
+        tuple(FailedObject(**failed) for failed in failed_placements),
     )
 
 
@@ -372,14 +377,18 @@ class RecordedPlacement(Struct, frozen=True):
 def read_placement(attributes: Mapping[str, Any], written: FleetPlacement) -> RecordedPlacement:
     """A placement in state. `written` is what its resource type reads from the same attributes."""
     selected = attributes.get("selected_resources") or ()
-    names = SelectedObject.__struct_fields__
     return RecordedPlacement(
         written,
         _api_version(attributes.get("manifest")),
         read_bindings(attributes),
         read_status(attributes),
-        tuple(SelectedObject(*(each.get(name) or "" for name in names)) for each in selected),
+        tuple(map(_selected_object, selected)),
     )
+
+
+def _selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
+    names = SelectedObject.__struct_fields__
+    return SelectedObject(**{name: attribute.get(name) or "" for name in names})
 
 
 def _api_version(manifest: Any) -> str:

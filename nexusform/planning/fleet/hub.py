@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -142,6 +143,7 @@ class Hub(Struct, dict=True):
         return by_member
 
     def _take_objects(self, instance: Instance, objects: HubObjects) -> None:
+        """Add objects that come to the hub, or to one cluster directly."""
         if objects.cluster_id:
             self.direct.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
@@ -169,6 +171,7 @@ class Hub(Struct, dict=True):
         ]
 
     def _take_run(self, instance: Instance, run: FleetRun) -> None:
+        """Add a staged run, unless its state cannot follow from the one before."""
         if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
             old = instance.type.fleet(instance.before)
             wrong = transition_problem(old.state, run.state) if isinstance(old, FleetRun) else None
@@ -316,14 +319,17 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
     return tuple(selected.values())
 
 
-def idle_selectors(placement: FleetPlacement, found: Sequence[Manifest]) -> list[int]:
-    """The selectors of a placement, by number, that select nothing of what it found on the hub."""
-    spaces = {placement.namespace, *(m.name for m in found if (m.group, m.kind) == _NAMESPACE)}
-    return [
-        number
-        for number, selector in enumerate(placement.selectors)
-        if not any(_chosen(selector, manifest, space) for manifest in found for space in spaces)
-    ]
+def idle_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
+    """The selectors of a placement, by number, that select none of the objects that it got."""
+    brought = {each.name for each in objects if (each.group, each.kind) == _NAMESPACE}
+    namespaces = {placement.namespace, *brought}
+
+    def selects_something(selector: ObjectSelector) -> bool:
+        pairs = product(objects, namespaces)
+        return any(_chosen(selector, manifest, namespace) for manifest, namespace in pairs)
+
+    selectors = enumerate(placement.selectors)
+    return [number for number, selector in selectors if not selects_something(selector)]
 
 
 def reserved_namespace(placement: FleetPlacement) -> tuple[int, str] | None:
@@ -418,13 +424,16 @@ def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
     note = noted_before(placement)
     if is_noted(note) or placement.created or placement.before is None:
         return read_contents(note, placement.prior, hub.by_hash)
-    indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
+    snapshots = (binding.resource_snapshot for binding in placement.prior)
+    indices = [index for index in snapshots if index is not None]
     if placement.external and not indices:
         return Contents()
+    digest_now = fingerprint(placement.selected)
+    digest, index = digest_now, max(indices, default=0)
     last = note.get("resources")
-    digest = str(last["hash"]) if last is not None else fingerprint(placement.selected)
-    index = int(last.get("index") or 0) if last is not None else max(indices, default=0)
-    changed = digest != fingerprint(placement.selected)
+    if last is not None:
+        digest, index = str(last["hash"]), int(last.get("index") or 0)
+    changed = digest != digest_now
     objects = selected(placement.before, hub.before[0]) if changed else placement.selected
     on_cluster = _once_overridden(placement, hub, objects, note.get("overrides"))
     return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
@@ -454,9 +463,10 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     noted = noted_before(placement)
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
     present = [binding.cluster for binding in placement.held]
-    came = [
-        (cluster, str(placement.picked.get(cluster, ""))) for cluster in present if cluster not in held_before
-    ]
+    new = [cluster for cluster in present if cluster not in held_before]
+    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new]
+    # Of the note only this is carried on; the contents are written anew.
+    placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
+    placed = note_placed(placed_before, came, present, serial) or {}
     contents = Contents(placement.snapshots, placement.contents_after())
-    placed = note_placed({PLACED: noted[PLACED]} if PLACED in noted else None, came, present, serial)
-    placement.instance.private = {**(placed or {}), **write_contents(contents, placement.held)}
+    placement.instance.private = {**placed, **write_contents(contents, placement.held)}

@@ -223,6 +223,7 @@ def _warned(placement: PlacementPlan, kind: str, text: str, path: tuple[str | in
 
 
 def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warnings for selectors that select nothing, or what nobody may select."""
     in_blocks = bool((placement.instance.config or {}).get("resource_selector"))
 
     def at(number: int) -> tuple[str | int, ...]:
@@ -280,6 +281,7 @@ def _without_namespace(placement: PlacementPlan, brought: Mapping[str, set[str]]
 
 
 def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """A warning where the scheduler stops, or finds too few clusters."""
     if placement.abort is not None:
         at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
         text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
@@ -295,6 +297,7 @@ def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    """A warning where a policy uses the older name of a property that no member has."""
     policy = placement.written.policy
     if policy is None or not uses_old_name(policy):
         return

@@ -250,6 +250,7 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
 
 
 def _apply(body: Any, patch: JsonPatch, value: Any) -> None:
+    """Carry out one JSON patch in a body. Raises _Failed."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
     where = f"{patch.operation} {patch.path}"
     target = body
@@ -279,6 +280,7 @@ def _below(target: Any, step: str, where: str) -> Any:
 
 
 def _apply_to_list(target: list[Any], last: str, operation: str, value: Any, where: str) -> None:
+    """The same at an item of a list. Raises _Failed."""
     if operation == "add" and last == "-":
         target.append(value)
         return

@@ -118,8 +118,9 @@ def _why_not_taken(placement: PlacementPlan, each: Identity, cluster: str, outsi
         return ""
     latest = placement.snapshots[-1].index if placement.snapshots else None
     rendered = placement.rendered(latest, cluster)
-    own = [m for m in opened(rendered.manifests) if identity(m) == each] if rendered is not None else []
-    return "" if own and own[0].body == outside.body else _DIFFERS
+    brought = opened(rendered.manifests) if rendered is not None else ()
+    own = next((manifest for manifest in brought if identity(manifest) == each), None)
+    return "" if own is not None and own.body == outside.body else _DIFFERS
 
 
 def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -151,6 +151,7 @@ def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _conclude(
     instance: Instance, placement: PlacementPlan | None, blocks: Blocks, evaluation: Evaluation
 ) -> None:
+    """Settle the values of an instance once all rounds are over."""
     if placement is not None:
         note_resources(placement, blocks.request.state.serial + 1)
         blocks.conclude(instance, conclude_placement(placement), evaluation)
@@ -203,6 +204,7 @@ def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagno
 
 
 def _target(placement: PlacementPlan) -> Target:
+    """The placement as evictions find it, those before this one carried out."""
     bindings = placement.held
     for _, eviction in placement.evictions:
         bindings = after(eviction, bindings)
@@ -215,6 +217,7 @@ def _target(placement: PlacementPlan) -> Target:
 
 
 def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
+    """What is wrong with budgets of placements that pick all clusters, beyond what is wrong anyway."""
     for name, (instance, budget) in hub.budgets.items():
         placement = placements.get(name)
         if placement is None or placement.written.kind is not PlacementType.PICK_ALL:
@@ -234,6 +237,7 @@ def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
 
 
 def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Roll out what changed, within the strategy; a warning where it cannot go on."""
     written, outcome = placement.written, placement.roll_out()
     placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
     placement.rolled |= outcome.reached

@@ -91,6 +91,7 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
 
 
 def _check_tasks(tasks: tuple[Task, ...], here: Path, most: int, allowed: tuple[str, ...]) -> list[Problem]:
+    """What is wrong with the tasks before or after a stage."""
     problems: list[Problem] = []
     if len(tasks) > most:
         problems.append(invalid(here, f"at most {most}, got {len(tasks)}"))

@@ -129,6 +129,7 @@ def screen(ask: Ask, roster: Roster, standing: Standing) -> Screening | Abort:
 def _filtered(
     rules: tuple[Filter, ...], start: Screening, ask: Ask, roster: Roster, standing: Standing
 ) -> Screening | Abort:
+    """Who passes these filters as well, and which filter refused whom."""
     passing, refused = start.passing, list(start.refused)
     for rule in rules:
         admitted = rule.admitted(ask, roster, standing)
@@ -196,6 +197,7 @@ def _run(
     *,
     once: bool,
 ) -> CycleResult:
+    """Cycles until one asks for no other, or one only."""
     ask = Ask(policy or Policy(), namespace)
     holdings = Holdings(prior, roster, snapshot.index)
     step = _STEPS[ask.policy.placement_type]
@@ -359,7 +361,9 @@ def _hold(
 
 
 def _listed(holdings: Holdings, *groups: Mask) -> tuple[Binding, ...]:
-    return tuple(holdings.at(position) for group in groups for position in ascending(group))
+    """The bindings of the groups, one group after the other."""
+    positions = chain.from_iterable(ascending(group) for group in groups)
+    return tuple(map(holdings.at, positions))
 
 
 def _outscored(ranking: Ranking, candidates: Mask, roster: Roster) -> Iterable[Decision]:

@@ -111,6 +111,7 @@ def after(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...
 
 
 def _invalid(cluster: str, target: Target | None) -> str | None:
+    """Why an eviction is invalid; None when it is valid."""
     if target is None:
         return MISSING_PLACEMENT
     if target.deleting:

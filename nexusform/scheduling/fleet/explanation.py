@@ -179,6 +179,7 @@ class _Replay(Struct, frozen=True):
 
 
 def _replay(ask: Ask, held: tuple[Binding, ...], roster: Roster, snapshot: PolicySnapshot) -> _Replay:
+    """The cycles again, for the clusters that each of them picks."""
     bindings, batches = held, []
     while True:
         result = cycle.schedule(bindings, roster, ask.policy, snapshot, ask.namespace)
@@ -210,6 +211,7 @@ def _places(ranked: list[Scored], picks: tuple[str, ...], roster: Roster, standi
 
 
 def _margin(scored: Scored, last: Scored, standing: Standing) -> Margin:
+    """By how much a cluster is ahead of the one that was picked last."""
     obsolete = standing.obsolete >> scored.position & 1
     obsolete_of_last = standing.obsolete >> last.position & 1
     return Margin(
@@ -220,6 +222,7 @@ def _margin(scored: Scored, last: Scored, standing: Standing) -> Margin:
 
 
 def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> tuple[ClusterExplanation, ...]:
+    """A row for every member."""
     roster, standing = holdings.roster, holdings.standing
     scores = _scores(ask, roster, standing) if _picks_n(ask) else {}
     at_first = Holdings(replay.first, roster, holdings.snapshot).current
@@ -306,6 +309,7 @@ def _preferences(ask: Ask, roster: Roster, position: int) -> tuple[Preference, .
 
 
 def _preference(term: PreferredTerm, roster: Roster, position: int) -> Preference:
+    """What one preferred term gives a member, and by which property."""
     alone = Policy(preferred=(term,))
     points = cluster_affinity.scores(Ask(alone), roster)[0][position]
     sorter = term.preference.property_sorter
@@ -322,6 +326,7 @@ def _preference(term: PreferredTerm, roster: Roster, position: int) -> Preferenc
 
 
 def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abort) -> Explanation:
+    """The explanation of a cycle that stopped: only the rules are asked."""
     rows = tuple(
         ClusterExplanation(
             member.name,

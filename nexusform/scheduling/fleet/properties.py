@@ -55,6 +55,7 @@ def property_of(member: Member, name: str) -> Value:
 
 
 def _resource(member: Member, name: str) -> Value:
+    """The value of a property `total-cpu`, `available-memory`, ...; None when the member has none."""
     parts = name.split("-")
     about = f"failed to retrieve resource property value for {name} from cluster {member.name}"
     if len(parts) != 2 or not all(parts):
@@ -84,6 +85,7 @@ def extremes_of(roster: Roster, name: str) -> Extremes | Unreadable:
 
 
 def _extremes(values: tuple[Value, ...]) -> Extremes | Unreadable:
+    """The least and the greatest of the values that there are."""
     least: Quantity | None = None
     greatest: Quantity | None = None
     for value in values:
@@ -153,6 +155,7 @@ def _empty(lower: _Bound | None, upper: _Bound | None) -> str | None:
 
 
 def _outside(equal: Quantity | None, lower: _Bound | None, upper: _Bound | None) -> str | None:
+    """Which bound a value that is asked for exactly violates; None when it violates none."""
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):

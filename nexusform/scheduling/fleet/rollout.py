@@ -7,6 +7,7 @@ wave starts is ready before the next one, unless the caller says that it never w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,7 +69,7 @@ class Rollout(Struct, frozen=True):
     @property
     def reached(self) -> frozenset[str]:
         """The clusters that got the latest resources in one of the waves."""
-        return frozenset(cluster for wave in self.waves for cluster in (*wave.updated, *wave.bound))
+        return frozenset(chain.from_iterable((*wave.updated, *wave.bound) for wave in self.waves))
 
 
 class Budget(Struct, frozen=True):
@@ -160,6 +161,7 @@ def _next_wave(
     target: int,
     now: _Now,
 ) -> Wave:
+    """What may happen at once now, within the budgets for removing and adding."""
     delete, update, bind = pending
     up = [cluster for cluster, binding in held.items() if _rolled_out(binding)]
     started = [cluster for cluster, binding in held.items() if binding.state is not BindingState.SCHEDULED]

@@ -76,6 +76,7 @@ class Roster:
         return self.remember(("selected", selector), lambda: self._select(selector))
 
     def _select(self, selector: LabelSelector) -> Mask | str:
+        """The members that a selector selects, or why it cannot be read."""
         problems = selector_problems(selector)
         if problems:
             return f"failed to parse label selector: {problems[0]}"
@@ -87,6 +88,7 @@ class Roster:
         return selected
 
     def _holding(self, requirement: Requirement) -> Mask:
+        """The members that fulfil one requirement."""
         values = self.labelled.get(requirement.key, {})
         accepted = {*requirement.values}
         with_key, with_value = 0, 0
@@ -149,6 +151,7 @@ class Holdings:
             self._classify(binding)
 
     def _classify(self, binding: Binding) -> None:
+        """Sort a binding by its state, its snapshot and whether its cluster is still there."""
         cluster = binding.cluster
         if binding.deleting:
             self.changes.append(BindingChange(cluster, Change.DROPPED, Cause.DELETED))

@@ -45,13 +45,14 @@ def selector_document(selector: LabelSelector) -> dict[str, Any]:
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
+    """The policy as the API writes it, without its number of clusters."""
+    required = None
+    if policy.required is not None:
+        required = {"clusterSelectorTerms": [_term(term) for term in policy.required]}
+    preferred = [{"weight": term.weight, "preference": _term(term.preference)} for term in policy.preferred]
     affinity = _without_empty(
-        requiredDuringSchedulingIgnoredDuringExecution=None
-        if policy.required is None
-        else {"clusterSelectorTerms": [_term(term) for term in policy.required]},
-        preferredDuringSchedulingIgnoredDuringExecution=[
-            {"weight": term.weight, "preference": _term(term.preference)} for term in policy.preferred
-        ],
+        requiredDuringSchedulingIgnoredDuringExecution=required,
+        preferredDuringSchedulingIgnoredDuringExecution=preferred,
     )
     return _without_empty(
         placementType=str(policy.placement_type),

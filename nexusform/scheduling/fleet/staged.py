@@ -119,6 +119,7 @@ def initialize(
 def _assign(
     stages: tuple[Stage, ...], picked: list[str], members: Mapping[str, Member]
 ) -> tuple[StagePlan, ...] | RunProblem:
+    """The stages with their clusters in order; every cluster that is picked must be in one stage."""
     placed: set[str] = set()
     plans: list[StagePlan] = []
     for stage in stages:
@@ -144,6 +145,7 @@ def _assign(
 
 
 def _clusters_of(stage: Stage, picked: list[str], members: Mapping[str, Member]) -> list[str] | RunProblem:
+    """The clusters that a stage selects."""
     if stage.label_selector is None:
         return []
     problems = selector_problems(stage.label_selector)
@@ -155,6 +157,7 @@ def _clusters_of(stage: Stage, picked: list[str], members: Mapping[str, Member])
 
 
 def _in_order(stage: Stage, chosen: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
+    """The clusters of a stage in the order in which they are updated."""
     key = stage.sorting_label_key
     if key is None:
         return tuple(sorted(chosen))
@@ -220,6 +223,7 @@ def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
 
 
 def _tasks(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
+    """The steps of the tasks before or after a stage."""
     steps: list[RunStep] = []
     for task in tasks:
         if task.type == APPROVAL:

@@ -278,6 +278,7 @@ def placement_status(
 
 
 def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[Condition]:
+    """The conditions of the placement, step by step until one is not True everywhere."""
     if not reached:
         return
     for name in steps_of(reached[0]):
@@ -310,6 +311,7 @@ def _outside_condition(reached: Sequence[Progress], prefix: str) -> Condition | 
 
 
 def _cluster_status(cluster: str, decision: str, progress: Progress) -> ClusterStatus:
+    """The conditions of one cluster, step by step until one is not True."""
     conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
     for name in steps_of(progress):
         status = getattr(progress, name)

@@ -44,7 +44,7 @@ def placement_status_2023(
     chosen = [decision for decision in scheduling.decisions() if decision.selected]
     states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in chosen]
     clusters = tuple(_cluster(d, state) for d, state in zip(chosen, states, strict=True))
-    return PlacementStatus((scheduled, *_placement(states)), clusters)
+    return PlacementStatus((scheduled, *_conditions(states)), clusters)
 
 
 # The conditions that tell how far a cluster is, in the order of Progress.
@@ -78,7 +78,8 @@ def _synchronized(state: Progress) -> bool:
     return state.rollout_started == state.overridden == state.work_synchronized == TRUE
 
 
-def _placement(states: list[Progress]) -> list[Condition]:
+def _conditions(states: list[Progress]) -> list[Condition]:
+    """The conditions of a placement after Scheduled, by how far its clusters are."""
     count = len(states)
     behind = sum(not _synchronized(state) for state in states)
     if behind:
@@ -99,6 +100,7 @@ def _placement(states: list[Progress]) -> list[Condition]:
 
 
 def _cluster(decision: Decision, state: Progress) -> ClusterStatus:
+    """The status of one cluster that is picked."""
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _synchronized(state):

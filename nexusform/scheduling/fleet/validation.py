@@ -141,12 +141,12 @@ def _unwanted(policy: Policy) -> list[Problem]:
 
 
 def _check_names(names: tuple[str, ...]) -> list[Problem]:
+    """What is wrong with the names of a PickFixed policy."""
     here: Path = ("cluster_names",)
-    problems = [
-        invalid((*here, i), f"PickFixed cluster name {name} is not a valid member name: {problem}")
-        for i, name in enumerate(names)
-        for problem in dns_subdomain_problems(name)
-    ]
+    problems: list[Problem] = []
+    for i, name in enumerate(names):
+        text = f"PickFixed cluster name {name} is not a valid member name"
+        problems += [invalid((*here, i), f"{text}: {problem}") for problem in dns_subdomain_problems(name)]
     problems += [
         invalid((*here, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
         for i, name in enumerate(names)
@@ -273,11 +273,9 @@ def _check_property_name(name: str, here: Path) -> list[Problem]:
             f"property name first segment {first} is neither a valid DNS subdomain nor a valid qualified name"
         )
         problems.append(invalid(here, text))
-    problems += [
-        invalid(here, f"property name segment {segment} is not valid: {problem}")
-        for segment in rest
-        for problem in qualified_name_problems(segment)
-    ]
+    for segment in rest:
+        text = f"property name segment {segment} is not valid"
+        problems += [invalid(here, f"{text}: {problem}") for problem in qualified_name_problems(segment)]
     if name in _TEXT_PROPERTIES:
         text = f"{name} is a text, not a quantity: the scheduler stops at it"
         problems.append(unusual(here, text))

@@ -80,6 +80,7 @@ def trigger_of(change: BindingChange, occasion: Occasion) -> Trigger:
 
 
 def _general(occasion: Occasion) -> Trigger:
+    """The trigger of a placement that several things happen to: the first of these."""
     if occasion.number_increased:
         return Trigger.NUMBER_INCREASED
     if occasion.evicted:

@@ -34,6 +34,9 @@ def reason(_ask: Ask, _roster: Roster, _standing: Standing, _position: int) -> s
 
 
 def _matching(terms: tuple[ClusterTerm, ...], roster: Roster) -> Mask | Abort:
+    """The members that match one of the terms, which are asked in order; it stops at a value that cannot be
+    read.
+    """
     matched: Mask = 0
     aborts: list[tuple[int, Abort]] = []
     stopped: Mask = 0
@@ -47,6 +50,7 @@ def _matching(terms: tuple[ClusterTerm, ...], roster: Roster) -> Mask | Abort:
 
 
 def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask, list[tuple[int, Abort]]]:
+    """The members `among` those that match a term, and those at which it would stop."""
     selected = roster.selected_by(term.label_selector)
     if isinstance(selected, str):
         return 0, [(position, _abort(roster, position, selected)) for position in ascending(among)][:1]
@@ -73,6 +77,7 @@ def _meeting(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, di
 
 
 def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
+    """The members that meet a requirement, and by position why it cannot be compared."""
     asked = _asked(requirement)
     compare = COMPARISONS.get(requirement.operator)
     meeting: Mask = 0
@@ -92,6 +97,7 @@ def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask
 
 
 def _asked(requirement: PropertyRequirement) -> Quantity | str:
+    """The quantity that is compared with, or why there is none."""
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
@@ -123,6 +129,7 @@ def scores(ask: Ask, roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
 
 
 def _add_up(terms: tuple[PreferredTerm, ...], roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
+    """The points of all terms for every member, and by position why there are none."""
     failing: dict[int, str] = {}
     columns: list[tuple[int, ...]] = []
     for term in terms:
@@ -137,6 +144,7 @@ def _add_up(terms: tuple[PreferredTerm, ...], roster: Roster) -> tuple[tuple[int
 
 
 def _of_term(term: PreferredTerm, roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
+    """The points of one term for every member, and by position why there are none."""
     size = len(roster.members)
     selected = roster.selected_by(term.preference.label_selector)
     if isinstance(selected, str):

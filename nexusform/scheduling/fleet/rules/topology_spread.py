@@ -95,6 +95,7 @@ def judge(ask: Ask, roster: Roster, standing: Standing) -> Verdict:
 
 
 def _add(by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
+    """The members by the sum of their score and of what is added to it."""
     totals: dict[int, Mask] = {}
     for score, members in by_score.items():
         for delta, concerned in deltas.items():
