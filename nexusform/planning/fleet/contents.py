@@ -339,9 +339,8 @@ def _cluster_status_attribute(status: ClusterStatus) -> dict[str, Any]:
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """The status of an object in state."""
     statuses = attributes.get("placement_statuses") or ()
-    return PlacementStatus(
-        read_conditions(attributes.get("conditions")), tuple(map(_cluster_status, statuses))
-    )
+    clusters = tuple(map(_cluster_status, statuses))
+    return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
 
 
 def _cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
