@@ -280,7 +280,7 @@ def _below(target: Any, step: str, where: str) -> Any:
 
 
 def _apply_to_list(target: list[Any], last: str, operation: str, value: Any, where: str) -> None:
-    """The same at an item of a list. Raises _Failed."""
+    """Carry out a JSON patch at an item of a list. Raises _Failed."""
     if operation == "add" and last == "-":
         target.append(value)
         return

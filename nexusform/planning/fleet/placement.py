@@ -373,7 +373,7 @@ def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
 
 
 def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
-    """See PlacementPlan.policy_in."""
+    """The policy with the older name of node-count read as today's where no member has the older."""
     if policy is None or not uses_old_name(policy):
         return policy
     if any(OLD_NODE_COUNT in member.properties for member in roster.members):

@@ -209,7 +209,7 @@ class Blocks:
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """The same, where what decides a placement must be known by now."""
+        """Evaluate an instance's arguments; those that decide a placement must be known by now."""
         problems = self.evaluate(instance, evaluation)
         unknown = arguments.undecided(instance)
         problems += [arguments.undecided_error(instance, path) for path in unknown]

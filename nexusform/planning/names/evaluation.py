@@ -119,7 +119,7 @@ class Evaluation:
         return Evaluation(self.setting, ChainMap({}, self._memo), ChainMap({}, self.resources))
 
     def reporting(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
-        """The same names, with diagnostics of its own that begin with these."""
+        """An evaluation of the same names, with diagnostics of its own that begin with these."""
         evaluation = copy(self)
         evaluation.diagnostics = list(diagnostics)
         return evaluation
@@ -385,17 +385,17 @@ class InstanceScope(Struct, frozen=True):
     ) -> tuple[Value, int, list[Diagnostic]]:
         """A resource as far as a reference leads into it, and how many of the steps are used up."""
         steps = traversal.steps
+        in_error: tuple[Value, int, list[Diagnostic]] = unknown(DYNAMIC), len(steps), []
         named = steps[used] if used < len(steps) else None
         if not isinstance(named, TraverseAttribute):
-            return unknown(DYNAMIC), len(steps), []
-        name = named.name
+            return in_error
         used += 1
-        block = self.instance.module.resources.get((mode, kind, name))
+        block = self.instance.module.resources.get((mode, kind, named.name))
         if block is None:
-            return unknown(DYNAMIC), len(steps), []
+            return in_error
         view = self.evaluation.resource(self.instance, block)
         if not view.shape:
-            return unknown(DYNAMIC), len(steps), []
+            return in_error
         key: Key = None
         if view.shape != SINGLE:
             if used >= len(steps):
@@ -406,7 +406,7 @@ class InstanceScope(Struct, frozen=True):
             used += 1
         item = view.items.get(key)
         if item is None:
-            return unknown(DYNAMIC), len(steps), []
+            return in_error
         if used < len(steps) and isinstance(steps[used], TraverseAttribute):
             part = item.attribute(steps[used].name)  # type: ignore[union-attr]
             if part is not None:

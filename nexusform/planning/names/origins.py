@@ -193,7 +193,7 @@ class Origins:
     def _reasons_of_resource(
         self, traversal: Traversal, value: Value, instance: ModuleInstance, used: int
     ) -> Iterator[str]:
-        """The same of a resource; `used` steps of the reference stand before its name."""
+        """Why the value of a resource is sensitive or unknown; `used` steps stand before its name."""
         mode: Mode = "data" if used else "managed"
         kind = _name_at(traversal, 0) if used else traversal.root.name
         block = instance.module.resources.get((mode, kind, _name_at(traversal, used)))

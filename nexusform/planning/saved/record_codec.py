@@ -78,7 +78,7 @@ def _enum(kind: type[Enum]) -> Shape:
 
 
 def _address() -> Shape:
-    """Of an address: its text. The same texts come again and again, so some are kept parsed."""
+    """How an address is written: as its text. The same ones come again and again, so some are kept parsed."""
     known: dict[str, Address] = {}
 
     def read(data: Any) -> Address:
@@ -147,7 +147,7 @@ def _fixed(items: tuple[Shape, ...]) -> Shape:
 
 
 def _mapping(key: Any, value: Shape) -> Shape:
-    """Of a mapping: an object by text, a list of pairs by address."""
+    """How a mapping is written: an object by text, a list of pairs by address."""
     if key is Address:
         pairs = _sequence(_fixed((shape_of(Address), value)))
         write_pairs = pairs.write
@@ -177,7 +177,7 @@ class _Field(NamedTuple):
 
 
 def _record(kind: type[Any]) -> Shape:
-    """Of a struct: an object without the fields that have their defaults."""
+    """How a struct is written: an object without the fields that have their defaults."""
     hints = get_type_hints(kind)
     parts = [_Field(field.name, *shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
     readers = {part.name: part.read for part in parts}
@@ -272,7 +272,7 @@ def _build_shape(annotation: Any) -> Shape:
 
 
 def _union(arguments: tuple[Any, ...]) -> Shape:
-    """Of several types: plain ones, one and null, language types, or structs told apart by their fields."""
+    """How one of several types is written: plain ones, one or null, types of the language, or structs."""
     others = tuple(argument for argument in arguments if argument is not NoneType)
     if set(others) <= {str, int, bool, float}:
         inner = _exactly(*others)

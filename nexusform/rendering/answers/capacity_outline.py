@@ -221,7 +221,7 @@ def _stranded_line(cells: Fragmentation) -> str:
 
 
 def capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
-    """The same as data."""
+    """The room of sites, as JSON data."""
     return {"sites": [_site_document(answer) for answer in answers]}
 
 

@@ -136,7 +136,7 @@ def report_csv(lines: Iterable[SiteLine]) -> str:
 
 
 def _csv_row(line: SiteLine) -> list[str | int]:
-    """The same as a row of CSV, intervals as two figures."""
+    """A site as a row of CSV, intervals as two figures."""
     site, room, outlook = line.room, line.room.room, line.outlook
     now = Interval(0, 0) if room is None else room.now
     pairs = (site.used, site.free, site.closed, site.stranded, now, _with_a_rack_lost(line))

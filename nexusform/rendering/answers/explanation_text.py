@@ -213,7 +213,7 @@ def certainty_text(certainty: Certainty | None, tie_breaks: int) -> str:
 def explanation_document(
     name: str, explanation: Explanation, certainty: Certainty | None = None, tie_breaks: int = 0
 ) -> dict[str, Any]:
-    """The same as data: every ranked rack and machine with its figures, every refusal."""
+    """Why a VM is where it is, as JSON data: every ranked rack and machine in figures, every refusal."""
     zones = explanation.demand.zones
     return {
         "object": name,
@@ -383,7 +383,7 @@ def _by_rack(ways: Iterable[Way]) -> str:
 
 
 def elsewhere_document(ways: Iterable[Way]) -> list[dict[str, Any]]:
-    """The same as data, machine by machine."""
+    """What would have to change for other places, as JSON data, machine by machine."""
     return [_way_document(way) for way in ways]
 
 

@@ -154,7 +154,7 @@ def _place_row(replacement: Replacement) -> Row:
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:
-    """The same as data."""
+    """What a failure takes, as JSON data."""
     return {
         "site_id": failure.site_id,
         "scope": failure.scope.value,

@@ -197,7 +197,7 @@ def _figures(member: MemberRoom, resource: str) -> str:
 
 
 def fleet_document(simulation: FleetSimulation) -> dict[str, Any]:
-    """The same as data."""
+    """What the simulation found, as JSON data."""
     return {
         "changes": [
             {"change": str(edit.verb), "member": edit.member, "key": edit.key or None, "value": edit.value}

@@ -59,7 +59,7 @@ def _sections(site: SiteCapture) -> Iterator[Section]:
 
 
 def inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The same as data."""
+    """What an export holds, as JSON data."""
     return {
         "sites": [_site_document(site) for site in sites],
         "findings": [

@@ -131,7 +131,7 @@ def _move_row(batch: Batch, move: Replacement) -> Row:
 
 
 def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
-    """The same as data."""
+    """The upgrade, as JSON data."""
     return {
         "cluster_id": upgrade.cluster_id,
         "site_id": upgrade.site_id,

@@ -253,7 +253,7 @@ def placement_document(
     rendered: Sequence[Manifest] = (),
     failure: str = "",
 ) -> dict[str, Any]:
-    """The same as JSON data."""
+    """Why a placement has its clusters, as JSON data."""
     shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
     document: dict[str, Any] = {
         "address": address,

@@ -89,7 +89,7 @@ def _refusals(nodes: Sequence[NodeVerdict]) -> Section:
 
 
 def pod_document(reason: PodReason) -> dict[str, Any]:
-    """The same as data."""
+    """Why a pod is where it is, as JSON data."""
     outcome = reason.outcome
     return {
         "address": reason.address,

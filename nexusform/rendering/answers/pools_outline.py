@@ -72,7 +72,7 @@ def _came(coming: Coming) -> str:
 
 
 def pools_document(address: str, pools: Sequence[PoolReason]) -> dict[str, Any]:
-    """The same as data."""
+    """The pools of an object, as JSON data."""
     return {"address": address, "kind": "pools", "pools": [_pool_document(pool) for pool in pools]}
 
 

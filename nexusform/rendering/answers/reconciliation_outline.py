@@ -136,7 +136,7 @@ def reconciliation_document(
     rules: Iterable[SeparationVerdict],
     replays: Iterable[Replay],
 ) -> dict[str, Any]:
-    """The same as data."""
+    """What stands beside what state has, as JSON data."""
     return {
         "clusters": [_cluster_document(check) for check in checks],
         "absent": list(absent),

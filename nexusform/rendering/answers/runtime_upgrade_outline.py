@@ -225,7 +225,7 @@ def meaning(pool: PoolLeft) -> str:
 
 
 def runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """The same as data."""
+    """The upgrades, as JSON data."""
     return {"sites": [_site_document(upgrade) for upgrade in upgrades]}
 
 

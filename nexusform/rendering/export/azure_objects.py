@@ -306,7 +306,7 @@ def _zones(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
-    """Inputs by their words; those with entries are maps."""
+    """Inputs by their words, in the order in which they first come; the same input counts once."""
     by_words: dict[tuple[str, ...], list[Input]] = {}
     for one in inputs:
         held = by_words.setdefault(one.words, [])

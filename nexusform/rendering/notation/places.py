@@ -30,7 +30,7 @@ def _joined(*parts: str | None) -> str:
 
 
 def place_document(place: Place | None) -> dict[str, Any] | None:
-    """The same as JSON shows it; None where there is no place."""
+    """A place as JSON shows it; None where there is none."""
     if place is None:
         return None
     if isinstance(place, Placement):
@@ -73,7 +73,7 @@ def draws_text(draws: Draws | None) -> str:
 
 
 def draws_document(draws: Draws | None) -> dict[str, int] | None:
-    """The same as JSON shows it."""
+    """How much of a plan hangs on NUMA cells that nobody told, as JSON shows it."""
     if draws is None:
         return None
     return {

@@ -65,7 +65,7 @@ def render_svg(plan: Plan) -> str:
 
 
 def svg_of(maps: Sequence[SiteMap]) -> str:
-    """The same from maps."""
+    """An SVG document of maps, one below the other."""
     parts: list[Markup] = []
     width, top = 480, _MARGIN
     for site in maps:

@@ -211,7 +211,7 @@ def place_of(span: Span | None, origin: Origin) -> str:
 
 
 def line_of(place: str, origin: Origin) -> str:
-    """The same of a place written as `file:line`."""
+    """A place written as `file:line` as Markdown, a link where the address is known."""
     filename, _, line = place.rpartition(":")
     path = posixpath.normpath(posixpath.join(origin.directory, filename))
     inside = not path.startswith(("/", "..", "<"))

@@ -76,7 +76,7 @@ def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
 
 
 def _said(warning: Diagnostic) -> tuple[str, str]:
-    """Of whom a warning speaks, and what it says."""
+    """Who or what a warning is about, and what it says."""
     if warning.brief:
         subject, _, text = warning.brief.partition(": ")
         return subject, text

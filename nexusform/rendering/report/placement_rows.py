@@ -272,7 +272,7 @@ def _is_elsewhere(row: PlacementChange) -> bool:
 
 
 def brief_place(place: Place) -> str:
-    """The same in as few words as tell it: the machine, with its rack where its name does not say that."""
+    """A place in as few words as tell it: the machine, with its rack where its name does not say that."""
     if isinstance(place, Placement):
         return place.machine if place.rack in place.machine else f"{place.rack} / {place.machine}"
     if isinstance(place, PodPlace):

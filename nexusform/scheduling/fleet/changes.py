@@ -19,7 +19,7 @@ MOST_STAGES, MOST_BEFORE, MOST_AFTER, LONGEST_STAGE = 31, 1, 2, 63
 
 
 def check_policy_change(before: Policy | None, after: Policy | None) -> list[Problem]:
-    """A policy against the one it follows; paths start at the placement."""
+    """What is wrong with a policy against the one it follows; paths start at the placement."""
     problems: list[Problem] = []
     if before is not None and after is None:
         problems.append(invalid(("policy",), "policy cannot be removed once set"))
@@ -36,7 +36,7 @@ def check_policy_change(before: Policy | None, after: Policy | None) -> list[Pro
 
 
 def check_strategy_change(before: str, after: str) -> list[Problem]:
-    """A strategy's type against the one it follows."""
+    """What is wrong with a strategy's type against the one it follows."""
     if before == EXTERNAL and after != EXTERNAL:
         text = "the rollout strategy type cannot be changed back once it is External"
         return [invalid(("strategy", "type"), text)]
@@ -44,7 +44,7 @@ def check_strategy_change(before: str, after: str) -> list[Problem]:
 
 
 def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
-    """A disruption budget; `placement_type` None: its placement is not known (yet)."""
+    """What is wrong with a disruption budget; `placement_type` None: its placement is not known (yet)."""
     problems: list[Problem] = []
     if (budget.max_unavailable is None) == (budget.min_available is None):
         problems.append(invalid((), "exactly one of max_unavailable and min_available must be given"))
@@ -67,7 +67,7 @@ def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None)
 
 
 def check_stages(stages: Iterable[Stage]) -> list[Problem]:
-    """The stages of a staged update strategy."""
+    """What is wrong with the stages of a staged update strategy."""
     every = tuple(stages)
     problems: list[Problem] = []
     if len(every) > MOST_STAGES:

@@ -26,7 +26,7 @@ from nexusform.scheduling.fleet.status import (
 def placement_status_2023(
     scheduling: SchedulingStatus | None, progress: Mapping[str, Progress]
 ) -> PlacementStatus:
-    """The same status in the older words: Scheduled, Synchronized, Applied."""
+    """The status of a placement in the older words: Scheduled, Synchronized, Applied."""
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus(

@@ -80,7 +80,7 @@ def sentence(clause: str) -> str:
 
 
 def check_name(name: str) -> list[Problem]:
-    """A placement's name: a DNS subdomain of at most 63 characters."""
+    """What is wrong with a placement's name: a DNS subdomain of at most 63 characters."""
     problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(name)]
     if len(name) > LONGEST_NAME:
         problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
@@ -88,7 +88,7 @@ def check_name(name: str) -> list[Problem]:
 
 
 def check_policy(policy: Policy) -> list[Problem]:
-    """A policy by itself; paths start below `policy`."""
+    """What is wrong with a policy by itself; paths start below `policy`."""
     problems = _unwanted(policy)
     if policy.placement_type is PlacementType.PICK_FIXED:
         return problems + _check_names(policy.cluster_names)
@@ -225,7 +225,7 @@ def _check_preference(preference: ClusterTerm, here: Path) -> list[Problem]:
 
 
 def check_selector(selector: LabelSelector | None, here: Path) -> list[Problem]:
-    """A label selector."""
+    """What is wrong with a label selector."""
     return [invalid(here, problem) for problem in selector_problems(selector)] if selector else []
 
 
@@ -303,7 +303,7 @@ def _check_resource_name(name: str, here: Path) -> list[Problem]:
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
-    """A policy's tolerations."""
+    """What is wrong with a policy's tolerations."""
     problems: list[Problem] = []
     if len(tolerations) > MOST_TOLERATIONS:
         problems.append(
@@ -347,7 +347,7 @@ def _check_toleration(toleration: Toleration, here: Path) -> list[Problem]:
 
 
 def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
-    """A member cluster's taints."""
+    """What is wrong with a member cluster's taints."""
     problems: list[Problem] = []
     for i, taint in enumerate(taints):
         here: Path = ("taint", i)
@@ -369,7 +369,7 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
 
 
 def check_member(member: Member) -> list[Problem]:
-    """A member's name, labels and taints. Properties may be any text: not all are quantities."""
+    """What is wrong with a member's name, labels and taints. Properties may be any text: not all are quantities."""
     problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
     if len(member.name) > LONGEST_NAME:
         problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))

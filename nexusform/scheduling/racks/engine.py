@@ -145,7 +145,9 @@ class RackScheduler:
         return total(self.free_by_rack(demand).values())
 
     def free_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
-        """The same for every rack that the demand asks for, by name, in site order."""
+        """How many more VMs like this one each rack takes, nothing else being placed: the racks that the
+        demand asks for, by name, in site order.
+        """
         self._look()
         usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
         filters = opened.open_filters(self._ledger, usage, demand)

@@ -58,7 +58,7 @@ class Loose:
         self.stale = stale
 
     def copy(self) -> Loose:
-        """The same, to be written apart."""
+        """A copy of the numbers, to be written apart."""
         cells = None if self.cells is None else self.cells.copy()
         return Loose(self.known_room, self.shapes.copy(), cells, stale=self.stale)
 
@@ -156,7 +156,7 @@ class Ledger:
         return self._usage(self.clusters.get(owner, NOBODY), self.pools.get((owner, pool), NOBODY))
 
     def live_usage(self, owner: str, pool: str) -> Usage:
-        """The same, and it stays right until the ledger is copied."""
+        """What stands, as this cluster and pool see it; it stays right until the ledger is copied."""
         return self._usage(self.cluster(owner), self.pool(owner, pool))
 
     def everybodys_usage(self) -> Usage:
@@ -173,8 +173,8 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_loose(self, packed: int, number: int | str) -> int:
-        """The same for a VM that was placed on a machine with a drawn split: on a site nobody would know
-        its cells either. The drawn ones hold its room.
+        """Note a VM that was placed on a machine with a drawn split; gives its handle. On a real site nobody
+        would know its cells either, so it is noted without them, and the drawn ones hold its room.
         """
         cells = packed & CELLS_MASK
         handle = self.write(packed - cells + UNKNOWN_CELLS, number)

@@ -21,7 +21,7 @@ class Room(NamedTuple):
     vfs: tuple[int, ...] = ()
 
     def without_debts(self) -> Room:
-        """The same with 0 for what is negative."""
+        """The room with 0 for what is negative."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
         cpus = tuple(max(figure, 0) for figure in self.cpus)
@@ -87,7 +87,7 @@ class Rooms:
         return self._rooms[number]
 
     def free(self, number: int) -> Room:
-        """The same as rules see it, with 0 for what is negative."""
+        """The room behind a number as rules see it, with 0 for what is negative."""
         return self._free[number]
 
     def full(self, number: int) -> int:

@@ -225,6 +225,6 @@ def kept_away(other: Share, share: Share) -> int:
 
 
 def _parts_kept_away(other: Share, share: Share) -> int:
-    """The same by the cells: parts of a share, one in each of its cells."""
+    """How many VMs of a share one VM's cells keep away at most, each part of it in a cell of its own."""
     by_cpus, by_memory = -(-other.cpus // max(share.cpus, 1)), -(-other.memory // max(share.memory, 1))
     return other.cells * max(by_cpus, by_memory)
