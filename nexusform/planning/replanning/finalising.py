@@ -255,7 +255,7 @@ class _Outputs(Struct):
         if planned is not None and name not in self.followers and not has_unknown(planned.value):
             self.values[name] = planned
             return
-        actual, problems = self._now(name)
+        actual, problems = self._output_now(name)
         if actual is None and before is not None:
             self.values[name] = before
         if not partial:
@@ -273,13 +273,13 @@ class _Outputs(Struct):
         else:
             self.diagnostics += differing
 
-    def _now(self, name: str) -> tuple[OutputState | None, list[Diagnostic]]:
-        # The output over what stands; None where it is in error or still unknown.
+    def _output_now(self, name: str) -> tuple[OutputState | None, list[Diagnostic]]:
+        """The output over what stands; None where it is in error or still unknown."""
         evaluation = self.evaluation
         declared = evaluation.root.module.outputs[name]
-        told = len(evaluation.diagnostics)
+        already_told = len(evaluation.diagnostics)
         value = evaluation.output(evaluation.root, name)
-        problems = [*evaluation.diagnostics[told:], *shown_secrets(declared, value)]
+        problems = [*evaluation.diagnostics[already_told:], *shown_secrets(declared, value)]
         if has_errors(problems):
             return None, problems
         if not value.is_wholly_known:

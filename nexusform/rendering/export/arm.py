@@ -74,6 +74,7 @@ class _Writer:
         return f"[parameters('{one.camel}'){entry}]"
 
     def _value(self, value: Any) -> Any:
+        """A value as the template has it: inputs as expressions, no other text taken for one."""
         if isinstance(value, Input):
             return self._text(value)
         if isinstance(value, Mapping):

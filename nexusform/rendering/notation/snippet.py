@@ -45,7 +45,7 @@ def _text(part: bytes) -> str:
 
 @lru_cache(maxsize=32)
 def _lines(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
-    # The file's bytes and where each line starts in them, found once per file.
+    """The file's bytes and where each line starts in them, found once per file."""
     data = file.text.encode()
     starts = [0]
     at = data.find(b"\n")

@@ -167,7 +167,7 @@ def _hidden(plain: Any) -> str:
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    # A mark on the way, at the place, or anywhere below it hides the value.
+    """A mark on the way, at the place, or anywhere below it hides the value."""
     node = marks
     for step in path:
         if node.__class__ is not dict:

@@ -94,7 +94,7 @@ def _around(before: str, marked: str, after: str) -> tuple[str, str, str]:
 
 
 def _notes(diagnostic: Diagnostic, paint: Painter) -> list[str]:
-    # What the sub-expressions were worth, and the function at work.
+    """What the sub-expressions were worth, and the function at work."""
     if not diagnostic.values and not diagnostic.function:
         return []
     bar = paint("│", "grey")

@@ -369,7 +369,7 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
 
 
 def check_member(member: Member) -> list[Problem]:
-    """What is wrong with a member's name, labels and taints. Properties may be any text: not all are quantities."""
+    """What is wrong with a member's name, labels or taints. Properties may be any text."""
     problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
     if len(member.name) > LONGEST_NAME:
         problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))

@@ -34,6 +34,7 @@ def rejection(pod: PodSpec, node: Node, usage: Usage) -> str:
 
 
 def _rejections(pod: PodSpec, node: Node, usage: Usage) -> Iterator[str]:
+    """Kubelet's own checks that fail, each as it says so."""
     selector = dict(pod.node_selector)
     if _OS in selector and selector[_OS] != node.labels.get(_OS):
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
@@ -102,7 +103,7 @@ class Cells:
                 self._add(self._held.pop(at)[1], 1)
 
     def _chosen(self, container: Aligned) -> tuple[int, ...] | None:
-        # The narrowest set of cells, then the one with the lowest numbers, that the policy accepts.
+        """The narrowest set of cells, then the one with the lowest numbers, that the policy accepts."""
         numbers = range(len(self._free))
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         for width in range(1, 2 if single else len(self._free) + 1):
@@ -125,6 +126,9 @@ class Cells:
         return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _take(self, container: Aligned, cells: Sequence[int]) -> _Share:
+        """Take what a container asks for from these cells, the first ones first; gives the share, to give it
+        back.
+        """
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
             missing = amount

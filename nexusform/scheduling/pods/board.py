@@ -95,6 +95,7 @@ class Board:
         return group
 
     def _index_terms(self, group: Group) -> None:
+        """Note by which labels of other pods the terms of a spec are looked up."""
         spec = group.spec
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
@@ -177,6 +178,7 @@ class Board:
         )
 
     def _in_namespaces(self, term: PodTerm, namespace: str) -> bool:
+        """Whether a term speaks of pods of this namespace."""
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is None:

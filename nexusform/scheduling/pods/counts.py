@@ -136,6 +136,7 @@ class Counts:
         return tally
 
     def _count_affinity(self) -> None:
+        """Count the pods that all required affinity terms together choose."""
         terms = self.group.spec.affinity
         if not terms:
             return
@@ -147,7 +148,7 @@ class Counts:
             self._own += [(tally, 1) for tally in self.affinity]
 
     def _count_terms(self) -> None:
-        # Terms that look both ways: what stands towards the new pod, and the new pod towards what stands.
+        """Terms that look both ways: what stands towards the new pod, and the new pod towards what stands."""
         board, group, spec = self.board, self.group, self.group.spec
         existing: dict[str, Tally] = {}
         points: dict[str, Tally] = {}
@@ -179,6 +180,7 @@ class Counts:
         return tally
 
     def _spread(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadTally]:
+        """A counter for each of the constraints."""
         if not constraints:
             return []
         topologies = [self.board.topology(constraint.topology_key) for constraint in constraints]
@@ -202,6 +204,7 @@ class Counts:
     def _spread_tally(
         self, constraint: SpreadConstraint, domain: list[int], size: int, eligible: list[bool], own: int
     ) -> SpreadTally:
+        """The counter of one constraint, with the pods that stand counted in."""
         if not constraint.hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain = [-1 if d < 0 else node for node, d in enumerate(domain)]
@@ -286,13 +289,13 @@ def _empty(selector: LabelSelector | None) -> bool:
 
 
 def _wishes(spec: PodSpec) -> tuple[PodTerm, ...]:
-    # Preferred terms, those of anti-affinity with weights below 0.
+    """Preferred terms, those of anti-affinity with weights below 0."""
     against = (replace(term, weight=-term.weight) for term in spec.preferred_anti_affinity)
     return (*spec.preferred_affinity, *against)
 
 
 def _pulling(spec: PodSpec) -> tuple[PodTerm, ...]:
-    # What pods of a spec that stand are worth to a new pod which their terms select.
+    """What pods of a spec that stand are worth to a new pod which their terms select."""
     required = (replace(term, weight=HARD_AFFINITY_WEIGHT) for term in spec.affinity)
     return (*required, *_wishes(spec))
 

@@ -52,6 +52,7 @@ def consider(cluster: Cluster, others: Iterable[StandingPod], spec: PodSpec) -> 
 
 
 def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
+    """Every node by what the run says of it, best total first."""
     points = run.scored()
     verdicts = []
     for at, node in enumerate(run.board.nodes):

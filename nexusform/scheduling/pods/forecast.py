@@ -153,7 +153,7 @@ def reach(run: Run, further: int) -> Reach:
 
 
 def _room(run: Run, further: int) -> dict[int, int]:
-    # Pods of the spec that each node could still take, by what is there now and by its own usage.
+    """Pods of the spec that each node could still take, by what is there now and by its own usage."""
     room = {}
     counts, starts = run.counts, _starts_company(run)
     spec, nodes, usage = run.group.spec, run.board.nodes, run.board.usage
@@ -169,7 +169,7 @@ def _room(run: Run, further: int) -> dict[int, int]:
 
 
 def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
-    # A node without the key never takes the pod; one that others made too full stays so if we don't count.
+    """Whether a node never takes the pod: it lacks the key, or others made it too full and we don't count."""
     domain = tally.domain[node]
     if domain < 0:
         return True
@@ -198,8 +198,9 @@ def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
 
 
 def _own_keys(run: Run, room: dict[int, int]) -> tuple[list[Tally], list[SpreadTally]]:
-    # The counters by which pods of the spec keep each other away; keys with one node per domain are
-    # settled in `room` at once.
+    """The counters by which pods of the spec keep each other away; keys with one node per domain are settled
+    in `room` at once.
+    """
     board, group, counts = run.board, run.group, run.counts
     anti: dict[int, Tally] = {}
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
@@ -216,6 +217,7 @@ def _own_keys(run: Run, room: dict[int, int]) -> tuple[list[Tally], list[SpreadT
 
 
 def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[SpreadTally]) -> int:
+    """How many pods the nodes take together, one counter of each kind limiting them."""
     if not anti and not spread:
         return sum(room.values())
     tally = (*anti, *spread)[0]
@@ -232,7 +234,7 @@ def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[Spre
 
 
 def _level(tally: SpreadTally, domains: Mapping[int, int]) -> dict[int, int]:
-    # The domain that fills up first holds all others back to its level + maxSkew.
+    """The domain that fills up first holds all others back to its level + maxSkew."""
     least = 0
     if len(tally.present) >= tally.constraint.min_domains:
         levels = [tally.count[domain] + domains.get(domain, 0) for domain in tally.present]
@@ -253,6 +255,7 @@ def _starts_company(run: Run) -> bool:
 def _company(
     run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
 ) -> Reach:
+    """How many find a place beside their own: all of them go to one domain, and nobody knows which."""
     counts = run.counts
     tally = counts.affinity[0]
     by_domain: dict[int, dict[int, int]] = {}
@@ -276,6 +279,7 @@ def _rejected(run: Run, node: int) -> bool:
 def _bounds(
     run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
 ) -> Reach:
+    """How many fit at least and at most, by each counter alone."""
     ceilings = [_total(room, [tally], []) for tally in anti]
     ceilings += [_total(room, [], [tally]) for tally in spread]
     most = min([further, *ceilings])
@@ -287,7 +291,7 @@ def _bounds(
 
 
 def _certainly(room: Mapping[int, int], anti: Sequence[Tally]) -> int:
-    # Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all.
+    """Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all."""
     sizes = [(tally, _nodes_per_domain(tally, room)) for tally in anti]
     barred = max((_barred(node, sizes) for node in room), default=1)
     return -(-len(room) // barred)

@@ -51,6 +51,7 @@ class _Account(Struct, frozen=True):
 
 
 def _refusal(account: _Account, pod: PodSpec) -> str:
+    """Why a quota refuses a pod, as Kubernetes says it; "" when it does not."""
     quota, used = account.quota, account.used
     limited = dict(quota.hard)
     lacks = [name for name in limited if _long_name(name) in pod.asked.left_out]
@@ -94,6 +95,7 @@ def _speaks_of(quota: Quota, pod: PodSpec) -> bool:
 
 
 def _in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
+    """Whether a pod is of the kind that a scope speaks of."""
     best_effort = not (pod.requests.cpu or pod.requests.memory or pod.asked.limits)
     match scope.name:
         case "BestEffort":

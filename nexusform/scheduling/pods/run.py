@@ -188,6 +188,7 @@ class Run:
     # --- buckets ------------------------------------------------------------------------------
 
     def _built(self) -> dict[tuple[Trait, ...], _Bucket]:
+        """The buckets of feasible nodes, made when they are first asked for."""
         if self._buckets is None:
             self._buckets = {}
             self._make_axes()
@@ -197,6 +198,7 @@ class Run:
         return self._buckets
 
     def _make_axes(self) -> None:
+        """One axis per topology that counters go by, with the nodes of each domain where counts move them."""
         by_domain: dict[int, _Axis] = {}
         for tally in self.counts.tallies():
             axis = by_domain.get(id(tally.domain))
@@ -228,7 +230,7 @@ class Run:
             self._bucket(node).put(node, score)
 
     def _leave(self, node: int) -> int:
-        # Take a node out of its bucket; its score, or -1 when usage refuses it.
+        """Take a node out of its bucket; its score, or -1 when usage refuses it."""
         score = self._score.pop(node, -1)
         if score >= 0:
             bucket = self._bucket(node)
@@ -248,7 +250,7 @@ class Run:
             self._enter(node, self._usage_score(node))
 
     def _usage_score(self, node: int) -> int:
-        # What the usage of the node gives it, -1 when it is refused.
+        """What the usage of the node gives it, -1 when it is refused."""
         spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
         if spec.host_ports or spec.requests.others:
             return _usage_score(spec, seen, usage)
@@ -261,7 +263,7 @@ class Run:
     # --- points -------------------------------------------------------------------------------
 
     def _sizes(self, open_ones: list[tuple[_Bucket, int]]) -> list[int]:
-        # Per soft spread constraint, in how many domains the feasible nodes lie.
+        """Per soft spread constraint, in how many domains the feasible nodes lie."""
         counts = self.counts
         if not counts.soft:
             return []
@@ -286,6 +288,7 @@ class Run:
 
 
 def _domains_of(tally: SpreadTally, counted: list[tuple[_Bucket, int]]) -> int:
+    """In how many domains of a constraint the nodes of these buckets lie."""
     if tally.constraint.topology_key == HOSTNAME:
         return sum(bucket.size for bucket, _ in counted)
     if len(tally.count) <= _FEW_DOMAINS:

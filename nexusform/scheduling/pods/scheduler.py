@@ -147,18 +147,24 @@ class Predictor:
         for work in works:
             self._decide(work)
         self._retry(works)
-        outcomes = [outcome for work in works for outcome in self._outcomes(work)]
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
-        gone = [_removed(pod, trigger) for work in works for pod, trigger in work.gone]
         forecasts = {work.workload.key: self._forecast(work) for work in works}
-        displaced = [outcome for work in self.strangers.values() for outcome in self._outcomes(work)]
-        for work in self.strangers.values():
-            displaced += [_removed(pod, trigger) for pod, trigger in work.gone]
-        return Prediction((*outcomes, *gone, *departed), forecasts, self.bystanders, tuple(displaced))
+        displaced = self._of_all(self.strangers.values())
+        return Prediction((*self._of_all(works), *departed), forecasts, self.bystanders, tuple(displaced))
+
+    def _of_all(self, works: Iterable[_Work]) -> list[PodOutcome]:
+        """What becomes of the pods of these workloads; those that go come last."""
+        outcomes: list[PodOutcome] = []
+        gone: list[PodOutcome] = []
+        for work in works:
+            outcomes += self._outcomes(work)
+            gone += [_removed(pod, trigger) for pod, trigger in work.gone]
+        return outcomes + gone
 
     # --- what is to be done -------------------------------------------------------------------
 
     def _prepare(self, workload: Workload) -> _Work:
+        """Sort the pods of a workload into those that stay, are outdated, come again, and come anew."""
         pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         work = _Work(workload, bool(pods))
         if work.is_daemon:
@@ -197,7 +203,7 @@ class Predictor:
         return [pod for pod in pods if pod.number not in numbers]
 
     def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
-        # One pod per node that permits it; a pod whose node is gone goes with it.
+        """One pod per node that permits it; a pod whose node is gone goes with it."""
         eligible = self._permitting(work.workload.pod)
         have: set[str] = set()
         for pod in pods:
@@ -216,7 +222,7 @@ class Predictor:
         ]
 
     def _permitting(self, spec: PodSpec) -> set[str]:
-        # The nodes that would take a pod whatever stands on them.
+        """The nodes that would take a pod whatever stands on them."""
         nodes = self.session.cluster.nodes
         return {nodes[at].name for at in self.session.statics.of(spec).points}
 
@@ -240,6 +246,7 @@ class Predictor:
     # --- deciding -----------------------------------------------------------------------------
 
     def _decide(self, work: _Work) -> None:
+        """Place what is asked for, and roll out a new template."""
         workload = work.workload
         work.begun = True
         work.asked.sort()
@@ -263,6 +270,7 @@ class Predictor:
             work.reach = Reach(running, running, exact=True)
 
     def _place(self, work: _Work) -> dict[int, Verdict]:
+        """The verdict on each pod that is asked for, by its number."""
         workload = work.workload
         blocked = ""  # the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, Verdict] = {}
@@ -279,6 +287,7 @@ class Predictor:
         return verdicts
 
     def _replace_daemons(self, work: _Work) -> None:
+        """Take pods of an older template off their nodes, and ask for new ones there."""
         workload = work.workload
         if workload.strategy is Strategy.ON_DELETE:
             return
@@ -290,6 +299,7 @@ class Predictor:
         work.asked.sort()
 
     def _roll(self, work: _Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
+        """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
         workload = work.workload
         before = {pod.number: pod.node for pod in work.outdated}
         state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
@@ -371,6 +381,7 @@ class Predictor:
             work.made[pod.number] = self._made(work.workload, waiting, asked)
 
     def _made(self, workload: Workload, verdict: Verdict, asked: _Asked) -> PodOutcome:
+        """What becomes of a pod by its verdict."""
         action = forecast.MOVE if asked.previous else forecast.PLACE
         trigger = asked.trigger
         still_pending = asked.waited and not verdict.node
@@ -428,6 +439,7 @@ class Predictor:
     # --- telling ------------------------------------------------------------------------------
 
     def _outcomes(self, work: _Work) -> list[PodOutcome]:
+        """What becomes of every pod of a workload, by number."""
         workload = work.workload
         stays = [
             PodOutcome(
@@ -445,6 +457,7 @@ class Predictor:
         return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
 
     def _forecast(self, work: _Work) -> WorkloadForecast:
+        """How a workload stands in the end, and how many of its pods might run."""
         workload = work.workload
         names = [pod.node for pod in (*work.keeps, *work.outdated)]
         names += [outcome.node for outcome in work.made.values() if outcome.node]
@@ -470,6 +483,7 @@ class Predictor:
 
 
 def _admit_new(work: _Work, ledger: Ledger) -> None:
+    """Leave out new pods once a quota refuses one."""
     made: list[_Asked] = []
     for asked in work.asked:
         if asked.is_new and not work.refused:
@@ -481,7 +495,7 @@ def _admit_new(work: _Work, ledger: Ledger) -> None:
 
 
 def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
-    # How many pods a workload may have: during a rolling update some more.
+    """How many pods a workload may have: during a rolling update some more."""
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return workload.replicas
     rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
@@ -511,6 +525,7 @@ def _tally(names: Iterable[str]) -> dict[str, int]:
 
 
 def _removed(pod: StandingPod, trigger: str) -> PodOutcome:
+    """A pod that goes and does not come again."""
     return PodOutcome(
         workload=pod.workload,
         number=pod.number,

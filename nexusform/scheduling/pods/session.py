@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -147,7 +148,7 @@ class Session:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
 
     def _bound(self, run: Run, pod: StandingPod) -> Verdict:
-        # A pod that names its node meets no scheduler: kubelet runs it or refuses it.
+        """A pod that names its node meets no scheduler: kubelet runs it or refuses it."""
         spec = pod.spec
         at = self.board.index.get(spec.node_name)
         if at is None:
@@ -187,6 +188,7 @@ class Session:
         return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
 
     def _refused(self, run: Run, pod: StandingPod) -> Verdict:
+        """The verdict where no node is feasible, remembered until something changes."""
         answers = {node: run.refusal(node) for node in range(len(self._names))}
         refusals = {node: refusal for node, refusal in answers.items() if refusal is not None}
         instead = self._preempt(run, pod, refusals)
@@ -229,6 +231,9 @@ class Session:
         return Verdict(name, certain, 0, victims=choice.victims)
 
     def _certain(self, run: Run, choice: Choice) -> bool:
+        """Whether no lot decided: one best node, all nodes scored, and nothing blurred that matters to the
+        pod.
+        """
         if len(choice.tied) > 1:
             return False
         if choice.feasible > 1 and choice.feasible > profile.nodes_scored(len(self._names)):
@@ -262,16 +267,16 @@ def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:
 
 
 def _related(run: Run) -> bool:
-    # Whether pods elsewhere than on its own nodes can matter to a pod.
+    """Whether pods elsewhere than on its own nodes can matter to a pod."""
     counts = run.counts
     return bool(counts.affinity or counts.anti_affinity or counts.existing or counts.preferred or counts.hard)
 
 
 def message(refusals: Iterable[Refusal], nodes: int) -> str:
     """Why a pod is Pending, as Kubernetes prints it: reasons with the number of nodes, in text order."""
-    tally = Counter(part for refusal in refusals for part in refusal.reason.split(", "))
     if not nodes:
         return "no nodes available to schedule pods"
+    tally = Counter(chain.from_iterable(refusal.reason.split(", ") for refusal in refusals))
     parts = sorted(f"{count} {reason}" for reason, count in tally.items())
     return f"0/{nodes} nodes are available: {', '.join(parts)}."
 
@@ -280,22 +285,28 @@ def missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Which labels and resources that a pod insists on no node has, as sentences; "" for none."""
     lacks = [f"the label {text}" for text in dict.fromkeys(_labels_nobody_has(spec, nodes))]
     if nodes:
-        offered = {name for node in nodes for name in node.others}
+        offered = set(chain.from_iterable(node.others for node in nodes))
         asked = [name for name, amount in spec.requests.others if amount and name != STORAGE]
         lacks += [f"the resource {name}" for name in asked if name not in offered]
     return "".join(f" No node has {what}." for what in lacks)
 
 
 def _labels_nobody_has(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
+    """The labels that a pod insists on and no node has, with the values that nodes do have."""
+    if not nodes:
+        return
     for key, value in spec.node_selector:
-        values = {node.labels[key] for node in nodes if key in node.labels}
-        if nodes and value not in values:
+        values = _values_of(key, nodes)
+        if value not in values:
             yield _label(key, f"={value}", values)
-    for term in spec.node_terms or ():
-        for requirement in term.labels:
-            values = {node.labels[requirement.key] for node in nodes if requirement.key in node.labels}
-            if nodes and not any(holds(requirement, node.labels) for node in nodes):
-                yield _label(requirement.key, f" {_words(requirement)}", values)
+    for requirement in chain.from_iterable(term.labels for term in spec.node_terms or ()):
+        if not any(holds(requirement, node.labels) for node in nodes):
+            values = _values_of(requirement.key, nodes)
+            yield _label(requirement.key, f" {_words(requirement)}", values)
+
+
+def _values_of(key: str, nodes: Iterable[Node]) -> set[str]:
+    return {node.labels[key] for node in nodes if key in node.labels}
 
 
 def _label(key: str, condition: str, values: set[str]) -> str:
@@ -365,7 +376,7 @@ def _all_at_once(session: Session, state: Rollout, place: PlacePod) -> None:
 
 
 def _one_by_one(session: Session, workload: Workload, state: Rollout, place: PlacePod) -> None:
-    # Highest ordinal first; the next one waits until the new pod runs.
+    """Highest ordinal first; the next one waits until the new pod runs."""
     for pod in sorted(state.remaining, key=lambda pod: -pod.number):
         if pod.number < workload.partition:
             return

@@ -200,7 +200,7 @@ def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) 
 
 
 def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
-    # The keys over which a workload keeps its own pods apart: those that must hold, those that may not.
+    """The keys over which a workload keeps its own pods apart: those that must hold, those that may not."""
     pod = scene.workload.pod
     labels = dict(pod.labels)
     required = [term.topology_key for term in scene.about_itself(pod.anti_affinity)]
@@ -218,6 +218,7 @@ def _key_used(scene: _Scene) -> str:
 
 
 def _why(scene: _Scene, proposed: str, places: str) -> str:
+    """Why its rules did not keep the pods apart, and what to do; `places` are machines or racks."""
     required, preferred = _keys(scene)
     domains = {node.labels[proposed] for node in scene.nodes} if proposed else set()
     if proposed and len(domains) < scene.workload.replicas:
@@ -277,7 +278,7 @@ _EFFECTS: Final = {
 
 
 def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
-    # Every topology key of a spec with what it is used for, each pair once.
+    """Every topology key of a spec with what it is used for, each pair once."""
     wishes = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
     uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
     uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
@@ -342,7 +343,7 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _domains(scene: _Scene, key: str) -> int | None:
-    # How many values of the key there are; None when some worker lacks it, and so takes any number.
+    """How many values of the key there are; None when some worker lacks it, and so takes any number."""
     values = [node.labels.get(key) for node in scene.nodes]
     return None if None in values else len(set(values))
 
@@ -375,7 +376,7 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _decisive(scene: _Scene, pod: PodOutcome) -> str:
-    # What no node has, else what most nodes say.
+    """What no node has, else what most nodes say."""
     lacks = missing(scene.workload.pod, scene.cluster.nodes).strip()
     if lacks or not pod.refusals:
         return lacks or pod.reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import islice
 
 from nexusform.scheduling.fleet.bindings import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
 from nexusform.scheduling.fleet.properties import COMPARISONS, Extremes, Unreadable, extremes_of, values_of
@@ -50,10 +51,12 @@ def _matching(terms: tuple[ClusterTerm, ...], roster: Roster) -> Mask | Abort:
 
 
 def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask, list[tuple[int, Abort]]]:
-    """The members `among` those that match a term, and those at which it would stop."""
+    """The members `among` those that match a term, and by position those whose values cannot be read."""
     selected = roster.selected_by(term.label_selector)
     if isinstance(selected, str):
-        return 0, [(position, _abort(roster, position, selected)) for position in ascending(among)][:1]
+        # A selector that cannot be read stops the scheduler at the first member that it is asked about.
+        first = list(islice(ascending(among), 1))
+        return 0, [(position, _abort(roster, position, selected)) for position in first]
     among &= selected
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():

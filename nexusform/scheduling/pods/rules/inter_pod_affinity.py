@@ -32,6 +32,7 @@ def refuse(counts: Counts, node: int) -> str | None:
 
 
 def _affinity_holds(counts: Counts, node: int) -> bool:
+    """Whether all required affinity terms find their pods beside a node."""
     all_have_pods = True
     for tally in counts.affinity:
         domain = tally.domain[node]
