@@ -173,6 +173,7 @@ class Kind(StrEnum):
     SEPARATION_RULE = "separation_rule"
     REMOTE_STATE = "remote_state"
     NODES = "nodes"
+    CLUSTER_REQUEST = "cluster_request"
 
 
 class ResourceType(Struct, frozen=True):

@@ -225,6 +225,7 @@ class Settings(Struct, frozen=True):
     backend_type: str = "local"
     backend: Block | None = None
     ignored_rules: frozenset[str] = frozenset()
+    experimental: frozenset[str] = frozenset()
     encryption: Encryption | None = None
     span: Span | None = None
 

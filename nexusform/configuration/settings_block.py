@@ -20,7 +20,7 @@ from nexusform.configuration.configuration import (
 )
 from nexusform.configuration.constants import constant_flag, constant_text, constant_texts
 from nexusform.configuration.written import only_block, reference
-from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.bodies import just_attributes as arguments_of
 from nexusform.language.positions import describe
@@ -28,9 +28,11 @@ from nexusform.language.syntax import Attribute, Block, Body, JsonBody, Traversa
 from nexusform.source import Span
 
 SETTINGS_FACE = BodySchema(
-    attributes={"required_version": False, "sku_catalogue": False},
+    attributes={"required_version": False, "sku_catalogue": False, "experimental": False},
     blocks={"backend": ("type",), "lint": (), "encryption": ()},
 )
+# What may still change: data fleet_cluster_request.
+EXPERIMENTS: Final = ("cluster_request",)
 _LINT = BodySchema(attributes={"ignore": False})
 
 
@@ -63,6 +65,9 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
         if settings.sku_catalogue_span is not None and not override:
             problems.append(_twice("sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"]))
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
+    if "experimental" in arguments:
+        names = _experiments(arguments["experimental"], problems)
+        settings = replace(settings, experimental=settings.experimental | names)
     lint = only_block(parts.blocks, "lint", problems)
     if lint is not None:
         inner, wrong = content(lint.body, _LINT)
@@ -83,6 +88,17 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
         problems.append(error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
     return replace(settings, backend=backend, backend_type=backend.labels[0].value)
+
+
+def _experiments(attribute: Attribute, problems: list[Diagnostic]) -> frozenset[str]:
+    """What is switched on although it may still change."""
+    names = constant_texts(attribute, problems)
+    for name in names:
+        if name not in EXPERIMENTS:
+            known = f"{did_you_mean(name, EXPERIMENTS)} There is: {', '.join(EXPERIMENTS)}."
+            detail = f'There is no experiment "{name}".{known}'
+            problems.append(error("unknown-experiment", detail, attribute.expression.span))
+    return frozenset(names)
 
 
 def _twice(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.scheduling.fleet.bindings import Health, PlacementType, Policy, ResourceUsage
+from nexusform.scheduling.fleet.cluster_requests import ClusterRequest
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
 from nexusform.scheduling.fleet.rollout import RollingUpdate
 from nexusform.scheduling.fleet.staged import RunState, Stage
@@ -225,4 +226,5 @@ FleetObject: TypeAlias = (
     | FleetStrategy
     | FleetRun
     | FleetApproval
+    | ClusterRequest
 )

@@ -32,6 +32,7 @@ from nexusform.planning.preparation.order import (
     Order,
     brought_forward,
     planning_order,
+    resource_blocks,
 )
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
@@ -39,7 +40,8 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import fitting_draws
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
-from nexusform.planning.vms.vm_world import vm_world
+from nexusform.planning.vms.vm_world import VmWorld, vm_world
+from nexusform.ports import Kind
 
 if TYPE_CHECKING:  # loaded where there is a fleet
     from nexusform.planning.fleet.outcome import FleetOutcome
@@ -142,6 +144,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known
     fleet = _planned_fleet(blocks, vms.objects.values(), placed)
+    asked = _answered_requests(blocks.request, ground, fleet, placed)
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)
@@ -153,7 +156,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
         fleet.outcome,
         fleet.pods,
         diagnostics=(*orphans.diagnostics, *ground.diagnostics),
-        walked=(*vms.diagnostics, *fleet.diagnostics),
+        walked=(*vms.diagnostics, *fleet.diagnostics, *asked),
     )
 
 
@@ -197,6 +200,24 @@ def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
     from nexusform.planning.pods.observed import Elsewhere
 
     return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms, Elsewhere()))
+
+
+def _answered_requests(
+    request: PlanRequest, ground: VmWorld, fleet: _Fleet, evaluation: Evaluation
+) -> list[Diagnostic]:
+    """Clusters that the fleet asks for, once everything else has its place."""
+    sources = request.registries.data_sources
+    blocks = [
+        block
+        for block in resource_blocks(request.configuration)
+        if block.mode == "data" and sources[block.type].kind is Kind.CLUSTER_REQUEST
+    ]
+    if not blocks:
+        return []
+    from nexusform.planning.fleet.cluster_requests import answer_cluster_requests
+
+    members = fleet.outcome.roster.members if fleet.outcome is not None else ()
+    return answer_cluster_requests(blocks, request, evaluation, ground, members)
 
 
 def _has_fleet(blocks: Blocks) -> bool:

@@ -68,6 +68,7 @@ DATA_SOURCES: Final[Mapping[str, ResourceType]] = _Table(
     "nexusform_remote_state",
     "kubernetes_nodes",
     "kubernetes_manifests",
+    "fleet_cluster_request",
 )
 
 

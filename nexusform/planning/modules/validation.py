@@ -12,14 +12,15 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep
 from nexusform.configuration.configuration import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.references import check_references
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.configuration.settings_block import EXPERIMENTS
+from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.preparation.order import modules, planning_order
+from nexusform.planning.preparation.order import modules, planning_order, resource_blocks
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.sites import vm_skus
 from nexusform.ports import Kind, Registries
@@ -35,6 +36,7 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     _, cycles = planning_order(configuration, registries.resource_types)
     if cycles:
         return [*problems, *cycles]
+    problems += _experiments(configuration, registries)
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
     evaluation = Evaluation(unknowing(setting, configuration, request.variables))
@@ -42,6 +44,19 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     for module in modules(configuration.root):
         problems += _Module(_some_instance(module), registries, bodies, evaluation, skus).problems()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
+
+
+def _experiments(configuration: Configuration, registries: Registries) -> Iterator[Diagnostic]:
+    """Data blocks that are to be switched on first."""
+    for block in resource_blocks(configuration):
+        source = registries.data_sources.get(block.type) if block.mode == "data" else None
+        name = str(source.kind) if source is not None else ""
+        if name in EXPERIMENTS and not configuration.settings.experimental:
+            detail = (
+                f"data {block.type} may still change: what it reads is alpha. To use it, write "
+                f'nexusform {{ experimental = ["{name}"] }} in the root module.'
+            )
+            yield error("experiment-is-not-switched-on", detail, block.header_span, block=block.header)
 
 
 def _known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
