@@ -185,7 +185,14 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         site, cluster = _named(find_kubernetes_cluster(view, arguments.cluster))
         upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
         outline = kubernetes_upgrade_outline(upgrade, world.origin)
-        return Answer("kubernetes-upgrade", world.origin, outline, kubernetes_upgrade_document(upgrade))
+
+        def page() -> str:
+            from nexusform.rendering.answers.simulation_page import kubernetes_upgrade_play, simulation_page
+
+            return simulation_page(outline, [kubernetes_upgrade_play(site, upgrade)])
+
+        document = kubernetes_upgrade_document(upgrade)
+        return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
 
     return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 

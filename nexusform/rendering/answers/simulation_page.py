@@ -14,17 +14,16 @@ from msgspec import Struct
 from nexusform.rendering.answers.outline import Outline, Section, Table
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.page.html_page import scripted, whole_page
-from nexusform.rendering.page.page_data import Step, simulation_data
+from nexusform.rendering.page.page_data import Play, Step, simulation_data
 from nexusform.rendering.page.page_parts import section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.scheduling.racks.vms import Machine, Placement
 from nexusform.whatif.failure import Failure
+from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, Wave
 from nexusform.whatif.world_view import SiteView
-from nexusform.words import counted, natural
+from nexusform.words import counted, first_of, natural
 
-# What is drawn, and when: one for each site that the answer speaks of.
-Play: TypeAlias = tuple[SiteMap, tuple[Step, ...]]
 _VmKey: TypeAlias = tuple[str, str]  # cluster id, name
 _NOTHING: Final[Mapping[_VmKey, Placement | None]] = {}
 
@@ -51,7 +50,7 @@ def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
 def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
     """A runtime upgrade, wave by wave."""
     waves = [Step(_wave_title(wave, len(upgrade.waves)), wave.machines) for wave in upgrade.waves]
-    return _site_map(site, _NOTHING), (Step("Before the upgrade"), *waves, Step("After the upgrade"))
+    return Play(_site_map(site, _NOTHING), (Step("Before the upgrade"), *waves, Step("After the upgrade")))
 
 
 def _wave_title(wave: Wave, waves: int) -> str:
@@ -71,12 +70,44 @@ def failure_play(site: SiteView, failure: Failure) -> Play:
     for comeback in failure.comebacks:
         places.update({(comeback.cluster_id, each.vm.name): each.place for each in comeback.vms})
     back = sum(place is not None for place in places.values())
+    site_map = _site_map(site, places, frozenset(failure.machines))
+    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
     steps = (
         Step("Before the failure"),
         Step(f"{failure.lost} is lost: {counted(down, 'VM')} down", failure.machines),
-        Step(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moved=True),
+        Step(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moves),
     )
-    return _site_map(site, places, frozenset(failure.machines)), steps
+    return Play(site_map, steps, moved="comes back elsewhere", gone="stays down")
+
+
+def kubernetes_upgrade_play(site: SiteView, upgrade: KubernetesUpgrade) -> Play:
+    """A Kubernetes upgrade, batch by batch: where the new VMs of each come up. A batch that finds no room
+    leaves all as it is.
+    """
+    batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
+    places: dict[_VmKey, Placement | None] = {}
+    for _, batch in batches:
+        if batch.fits:
+            places.update({(upgrade.cluster_id, move.vm.name): move.place for move in batch.moves})
+    site_map = _site_map(site, places)
+    cluster = upgrade.cluster
+    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
+    steps = [Step("Before the upgrade")]
+    for pool, batch in batches:
+        moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
+        steps.append(Step(_batch_title(pool, batch), moves=moves))
+    after = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
+    return Play(site_map, (*steps, Step(after)), moved="is replaced by a new VM elsewhere")
+
+
+def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:
+    """`pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`."""
+    names = [move.vm.name for move in batch.moves]
+    front = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
+    if not batch.fits:
+        missing = [move.vm.name for move in batch.moves if move.place is None]
+        return f"{front}: no room for the new {first_of(missing, 3)}"
+    return f"{front}: {first_of(names, 3)}, {batch.up} of {pool.count} nodes up"
 
 
 class _Crew(Struct, frozen=True):

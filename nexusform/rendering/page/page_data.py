@@ -6,7 +6,7 @@ Secrets are hidden here as in every other text: changes are the drawn difference
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -57,26 +57,34 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
 
 
 class Step(Struct, frozen=True):
-    """One moment of a simulation: what it is, which machines are down, and whether VMs have come back
-    elsewhere by then.
+    """One moment of a simulation: what it is, which machines are down, and the numbers of the site's VMs
+    that leave their place in it.
     """
 
     title: str
     down: tuple[str, ...] = ()
-    moved: bool = False
+    moves: tuple[int, ...] = ()
 
 
-def simulation_data(plays: Iterable[tuple[SiteMap, Sequence[Step]]]) -> dict[str, Any]:
+class Play(Struct, frozen=True):
+    """What is played on the map of a site. `moved` and `gone` say what becomes of VMs that leave."""
+
+    site: SiteMap
+    steps: tuple[Step, ...]
+    moved: str = ""
+    gone: str = ""
+
+
+def simulation_data(plays: Sequence[Play]) -> dict[str, Any]:
     """The document of a simulation: sites with their steps, and nothing that a plan would add."""
-    sites = []
-    for site, steps in plays:
-        sites.append({**_site(site), "steps": [_step(step) for step in steps]})
+    sites = [{**_site(play.site), "steps": list(map(_step, play.steps))} for play in plays]
     empty: dict[str, Any] = {name: [] for name in ("changes", "rows", "members", "shared", "unfit")}
-    return {"fields": FIELDS, "sites": sites, **empty, "errored": False, "tieBreaks": 0}
+    marks = ["stays", "", plays[0].moved, plays[0].gone] if plays else []
+    return {"fields": FIELDS, "sites": sites, **empty, "marks": marks, "errored": False, "tieBreaks": 0}
 
 
 def _step(step: Step) -> dict[str, Any]:
-    return {"title": step.title, "down": list(step.down), "moved": step.moved}
+    return {"title": step.title, "down": list(step.down), "moves": list(step.moves)}
 
 
 # --- sites -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.rendering.page.html_page import page_content, render_html
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import REGISTRIES, RealPlan, copied, many, nexusform
+from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -198,6 +198,50 @@ def test_an_upgrade_plays_wave_by_wave(
     assert browser.count(".machine.down") == 0
     assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert browser.console() == []
+
+
+def test_a_kubernetes_upgrade_plays_batch_by_batch(
+    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+) -> None:
+    page = tmp_path / "kubernetes.html"
+    directory = examples["repaired"].file.parent
+    nexusform(directory, "simulate", "kubernetes-upgrade", "web", f"-report=html:{page}")
+    opened(browser, page)
+    assert browser.text("#step-title") == "Before the upgrade"
+    boxes = "[...document.querySelectorAll('button.vm')]"
+    stands = f"return {boxes}.map(b => b.dataset.vm + b.closest('.machine').dataset.machine)"
+    before = browser.run(stands)
+    assert len(before) == 12
+    browser.click("button[name=on]")
+    assert browser.text("#step-title") == "control-plane, batch 1 of 3: web-control-plane-0, 3 of 3 nodes up"
+    assert browser.count("button.vm.moved:not(.ghost)") == browser.count("button.vm.ghost") == 1
+    assert browser.count(".arrows .arrow") == 1
+    assert "is replaced by a new VM elsewhere" in browser.text(".legend")
+    assert "machine down" not in browser.text(".legend")
+    assert browser.text(".moves").count("\u2192") == 1
+    browser.choose("#step", "99")
+    assert browser.text("#step-title") == "After the upgrade"
+    assert browser.count("button.vm.ghost") == browser.count(".arrows .arrow") == 0
+    after = browser.run(stands)
+    assert len(after) == len(before)
+    assert set(after) != set(before)
+    browser.choose("#step", "0")
+    assert browser.run(stands) == before
+    assert browser.console() == []
+
+
+def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "21").replace("MORE", ""))
+    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
+    page = tmp_path / "stuck.html"
+    nexusform(tmp_path, "simulate", "kubernetes-upgrade", "web", f"-report=html:{page}", code=2)
+    opened(browser, page)
+    browser.choose("#step", "99")
+    assert browser.text("#step-title") == "Where the upgrade stops"
+    browser.click("button[name=back]")
+    title = "workers, batch 1 of 21: no room for the new web-workers-0"
+    assert browser.text("#step-title") == title
+    assert browser.count("button.vm.moved") == 0
 
 
 def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:

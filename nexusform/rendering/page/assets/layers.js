@@ -90,12 +90,11 @@ function clusterLegend(site, model) {
   const entries = site.clusters.map((paint) => make("li", {}, make("button", { type: "button", class: "pick", "aria-pressed": filters.cluster === paint.name ? "true" : "false", onclick: () => setFilter("cluster", filters.cluster === paint.name ? "" : paint.name) },
     make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), `${paint.name} (${counts.get(paint) || 0})`)));
   const verb = plan.errored ? "would be placed" : "placed";
-  const words = site.steps.length ? ["", "", "comes back elsewhere", "stays down"] : ["", verb, "moved", "removed"];
-  if (site.steps.length) entries.push(entry("is-down", "", "machine down"));
-  const shown = !site.steps.length || site.steps[map.step].moved;
+  const words = site.steps.length ? plan.marks : ["", verb, "moved", "removed"];
+  if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
   if (model.plainMark) entries.push(make("li", { class: "quiet" }, `without a sign: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
-  [1, 2, 3].filter((mark) => shown && model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
-  if (shown && leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
+  [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
+  if (leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
   if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "takes no new VMs"));
   if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "cells that nobody told"));

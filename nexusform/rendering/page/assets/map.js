@@ -52,7 +52,8 @@ function tell() {
   const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
   const when = side === "before" ? "Before the plan" : "After the plan";
   if (site.steps.length) {
-    frame.status.textContent = `${words} on ${site.name}, ${counted(site.steps[map.step].down.length, "machine")} down.`;
+    const down = site.steps[map.step].down.length;
+    frame.status.textContent = `${words} on ${site.name}${down ? `, ${counted(down, "machine")} down` : ""}.`;
     return;
   }
   frame.status.textContent = `${plan.errored && side === "after" ? "If it were applied" : when}: ${words} on ${site.name}.`;
@@ -88,7 +89,7 @@ function drawCrumbs() {
 function drawMap() {
   const model = modelOf(siteShown());
   const views = viewsOf(model);
-  if (siteShown().steps.length) map.view = siteShown().steps[map.step].moved ? "change" : "before";
+  if (siteShown().steps.length) map.view = "change";
   else if (!views.includes(map.view)) [map.view] = views;
   drawCrumbs();
   drawTools(model, views);
@@ -106,7 +107,7 @@ function drawMoves(model) {
     ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}${vm.more.certainty ? `, ${share(vm.more.certainty[1])} this machine` : ""}`)));
   if (rows.length > MOST_MOVES) items.push(make("li", {}, make("a", { href: "#vms" }, `${(rows.length - MOST_MOVES).toLocaleString("en")} more in the list of VMs`)));
   frame.moves.replaceChildren(...items);
-  frame.moves.hidden = !rows.length || Boolean(site.steps.length && !site.steps[map.step].moved);
+  frame.moves.hidden = !rows.length;
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }

@@ -27,8 +27,7 @@ function viewsOf(model) {
 
 /** What a VM's box says on a side: {mark, sure, ghost}; marks stand where VMs arrive and where they leave. */
 function faceOf(model, vm, side, ghost) {
-  // A simulation tells what leaves by its machine being down, and marks what has come back.
-  const marked = side === "after" ? arrives(vm) : leaves(vm) && (ghost || !siteShown().steps.length);
+  const marked = side === "after" ? arrives(vm) : leaves(vm);
   const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
   const sure = side === "after" && arrives(vm) && vm.sure !== model.plainStep ? vm.sure : 0;
   return { mark, sure, ghost };

@@ -1,17 +1,20 @@
 "use strict";
 // Sites as the map reads them: every VM, machine and rack once, by number and by name.
 
-/** A site's VMs and machines, decoded when first asked for. */
+/** A site's VMs and machines, decoded when first asked for; of a simulation as they are in the step that is shown. */
 function modelOf(site) {
-  if (!site.model) site.model = decoded(site);
-  return site.model;
+  const at = Math.min(map.step, Math.max(site.steps.length - 1, 0));
+  site.models = site.models || [];
+  if (!site.models[at]) site.models[at] = decoded(site, at);
+  return site.models[at];
 }
 
-function decoded(site) {
+function decoded(site, at) {
   const model = { vms: site.vms.map((row, number) => decodedVm(site, row, number)), machines: new Map(), racks: new Map(), byName: new Map() };
   model.vms.forEach((vm) => model.byName.set(vm.plain, vm).set(vm.name, vm));
+  const standing = site.steps.length ? halted(site, model.vms, at) : null;
   for (const rack of site.racks) {
-    const machines = rack.machines.map((row) => named("machine", row));
+    const machines = rack.machines.map((row) => ({ ...named("machine", row), ...(standing && standing(row[0])) }));
     machines.forEach((machine) => { machine.rack = rack; model.machines.set(machine.name, machine); });
     model.racks.set(rack.name, { name: rack.name, zone: rack.zone, planned: rack.planned, machines });
   }
@@ -27,6 +30,24 @@ function decoded(site) {
   model.plainMark = model.marks[1] * 2 > model.vms.length ? 1 : 0;
   model.plainStep = model.plainMark ? model.steps.findIndex((count) => count * 2 > arriving) : -1;
   return model;
+}
+
+/** Lets VMs stand where they are in a step: those of its moves move, earlier ones have, later ones have not. */
+function halted(site, vms, at) {
+  const movesIn = new Map(site.steps.flatMap((step, number) => step.moves.map((vm) => [vm, number])));
+  const sides = { before: new Map(), after: new Map() };
+  for (const vm of vms) {
+    const step = movesIn.has(vm.number) ? movesIn.get(vm.number) : Infinity;
+    if (step < at) vm.before = vm.after;
+    if (step > at) vm.after = vm.before;
+    if (step !== at) vm.mark = 0;
+    for (const [side, machines] of Object.entries(sides)) {
+      const machine = vm[side] && vm[side][1];
+      if (machine && !machines.has(machine)) machines.set(machine, []);
+      if (machine) machines.get(machine).push(vm.number);
+    }
+  }
+  return (machine) => ({ before: sides.before.get(machine) || [], after: sides.after.get(machine) || [] });
 }
 
 function decodedVm(site, row, number) {
@@ -98,7 +119,7 @@ function bindingsOf(site, vm) {
 function happens(vm) {
   const why = vm.trigger ? ` (${vm.trigger})` : "";
   if (vm.mark === 0) return "stays";
-  if (siteShown().steps.length) return vm.mark === 2 ? "comes back elsewhere" : "stays down";
+  if (siteShown().steps.length) return plan.marks[vm.mark];
   return plan.errored ? `would be ${MARKS[vm.mark]}${why}` : `${MARKS[vm.mark]}${why}`;
 }
 
