@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.rendering.pull_request.markdown_parts import Origin
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
 
 
 class _Host(Struct, frozen=True):
@@ -30,7 +30,7 @@ _HOSTS: Final = (
 )
 
 
-def origin_of(source_url: str, environment: Mapping[str, str] = os.environ) -> Origin:
+def origin_of(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
     """The origin of the configuration in this directory.
 
     `source_url` is the address of that directory, "" = what the environment says. Raises a usage error for
@@ -42,18 +42,18 @@ def origin_of(source_url: str, environment: Mapping[str, str] = os.environ) -> O
         commit = environment.get(host.commit, "")
         if commit:
             return _origin_at(host, commit, source_url, environment)
-    return Origin(url=source_url)
+    return CodeOrigin(url=source_url)
 
 
-def _origin_at(host: _Host, commit: str, source_url: str, environment: Mapping[str, str]) -> Origin:
+def _origin_at(host: _Host, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
     """The origin as one CI system tells it."""
     if source_url:
-        return Origin(source_url, commit=commit)
+        return CodeOrigin(source_url, commit=commit)
     repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
     directory = _inside(environment.get(host.clone, ""))
     if not repository.startswith(("https://", "http://")) or directory is None:
-        return Origin(commit=commit)
-    return Origin(f"{repository}/{host.files}/{commit}", directory, commit)
+        return CodeOrigin(commit=commit)
+    return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
 
 
 def _inside(clone: str) -> str | None:

@@ -17,7 +17,7 @@ from nexusform.whatif.failure import Failure
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import SiteView, WorldView
 from nexusform.workflow.place import Place
-from nexusform.workflow.simulate import World, open_world
+from nexusform.workflow.simulate import AskedWorld, open_world
 
 Named = TypeVar("Named")
 
@@ -47,7 +47,7 @@ def _named(result: Named | Diagnostic) -> Named:
 
 
 def _ask(
-    place: Place, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, World], Answer]
+    place: Place, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, AskedWorld], Answer]
 ) -> int:
     """Open the world, ask, and tell; problems are told instead."""
     screen = view.screen()
@@ -91,7 +91,7 @@ def capacity(arguments: CapacityArguments) -> int:
     has no room, or not one set of the mix fits.
     """
 
-    def question(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.rendering.answers.capacity_outline import capacity_document, capacity_outline
         from nexusform.whatif.capacity import find_capacity
         from nexusform.whatif.lookup import find_mix, find_skus, find_zones
@@ -131,14 +131,14 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
     Exit code 2 when a control plane loses its quorum or a pool has no node left.
     """
 
-    def question(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.rendering.answers.runtime_upgrade_outline import (
             runtime_upgrade_document,
             runtime_upgrade_outline,
         )
-        from nexusform.whatif.runtime_upgrade import Strategy, UpgradeOptions, simulate_runtime_upgrade
+        from nexusform.whatif.runtime_upgrade import UpgradeOptions, UpgradeStrategy, simulate_runtime_upgrade
 
-        strategy = Strategy(arguments.strategy)
+        strategy = UpgradeStrategy(arguments.strategy)
         options = UpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
         sites = _sites(view, arguments.site)
         upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
@@ -174,7 +174,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     room, or availability is lost on the way.
     """
 
-    def question(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.rendering.answers.kubernetes_upgrade_outline import (
             kubernetes_upgrade_document,
             kubernetes_upgrade_outline,
@@ -220,7 +220,7 @@ def failure(arguments: FailureArguments) -> int:
     if len(lost) != 1:
         raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
 
-    def question(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.rendering.answers.failure_outline import failure_document, failure_outline
 
         loss = _lose(view, world.pods, arguments)
@@ -238,7 +238,7 @@ def failure(arguments: FailureArguments) -> int:
 
 def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
     from nexusform.whatif import lookup
-    from nexusform.whatif.failure import Scope, lose_cluster, lose_machines, lose_site
+    from nexusform.whatif.failure import FailureScope, lose_cluster, lose_machines, lose_site
 
     if arguments.site:
         return lose_site(_named(lookup.find_site(view, arguments.site)), pods)
@@ -247,9 +247,9 @@ def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureAr
     if arguments.rack:
         site, rack = _named(lookup.find_rack(view, arguments.rack))
         names = [machine.name for machine in site.machines_of_rack[rack]]
-        return lose_machines(site, Scope.RACK, f"{site.id}/{rack}", names, pods)
+        return lose_machines(site, FailureScope.RACK, f"{site.id}/{rack}", names, pods)
     site, machine = _named(lookup.find_machine(view, arguments.machine))
-    return lose_machines(site, Scope.MACHINE, f"{site.id}/{machine}", [machine], pods)
+    return lose_machines(site, FailureScope.MACHINE, f"{site.id}/{machine}", [machine], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

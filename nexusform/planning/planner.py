@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Refused, has_errors
 from nexusform.planning.conclusion import changes, conclusion
-from nexusform.planning.conclusion.conclusion import World, causes
+from nexusform.planning.conclusion.conclusion import PlannedWorld, causes
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks, orphans_of
 from nexusform.planning.modules.conditions import check_conditions
@@ -130,7 +130,7 @@ def _prepared(request: PlanRequest, prior: Prior) -> _Start:
     return _Start(selected(prior, selection), order, selection, diagnostics, flawed, has_errors(problems))
 
 
-def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
+def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     """Phase by phase, each on what those before it have made: racks and machines, VMs on them, fleet
     objects and the pods that they bring, placements, and what only looks at all of it.
     """
@@ -148,7 +148,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)
-    return World(
+    return PlannedWorld(
         placed,
         ground.sites,
         vms.objects,
@@ -160,11 +160,11 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
     )
 
 
-def _removed(blocks: Blocks, evaluation: Evaluation) -> World:
+def _removed(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     """Nothing is planned: what is selected goes, with all that depends on it."""
     vms, before = destroy(blocks)
     fleet = _removed_fleet(blocks, vms.values())
-    return World(evaluation, {}, vms, before, fleet.outcome, fleet.pods)
+    return PlannedWorld(evaluation, {}, vms, before, fleet.outcome, fleet.pods)
 
 
 class _Fleet(Struct, frozen=True):

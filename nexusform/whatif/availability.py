@@ -11,7 +11,7 @@ from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
+from nexusform.whatif.world_view import Cluster, OwnerKind, Pool, SiteView
 
 
 def quorum_of(members: int) -> int:
@@ -61,7 +61,7 @@ class PoolLeft(Struct, frozen=True):
 
     cluster_id: str
     cluster: str
-    kind: Kind
+    kind: OwnerKind
     pool: str
     address: str
     control_plane: bool
@@ -80,7 +80,7 @@ class PoolLeft(Struct, frozen=True):
 
         A plain VM is alone by nature: that it is down is told, and is no finding.
         """
-        if self.kind is Kind.VM:
+        if self.kind is OwnerKind.VM:
             return False
         return self.left < max(self.quorum, 1)
 

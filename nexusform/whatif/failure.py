@@ -28,13 +28,13 @@ from nexusform.whatif.pods_down import (
     WorkloadLeft,
     take_down,
 )
-from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
+from nexusform.whatif.world_view import Cluster, OwnerKind, Pool, SiteView
 
 # The node label that Operator Nexus puts on NKS nodes: the machine's name.
 MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
 
 
-class Scope(StrEnum):
+class FailureScope(StrEnum):
     """What is lost."""
 
     MACHINE = "machine"
@@ -86,7 +86,7 @@ class Failure(Struct, frozen=True):
     """
 
     site_id: str
-    scope: Scope
+    scope: FailureScope
     lost: str
     machines: tuple[str, ...]
     pools: tuple[PoolLeft, ...]
@@ -120,7 +120,7 @@ class Failure(Struct, frozen=True):
 
 def lose_machines(
     site: SiteView,
-    scope: Scope,
+    scope: FailureScope,
     lost: str,
     machines: Sequence[str],
     pods: Mapping[str, ClusterPods] = NO_PODS,
@@ -137,7 +137,7 @@ def lose_machines(
         pools,
         tuple(_comebacks(site, scheduler, names)),
         tuple(_deletions(pools, machines)),
-        tuple(pool for pool in pools if pool.kind is not Kind.NKS),
+        tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
         tuple(name for machine, name in site.outsiders if machine in names),
         tuple(_workloads(pools, pods)),
     )
@@ -147,7 +147,7 @@ def lose_cluster(site: SiteView, cluster: Cluster, pods: Mapping[str, ClusterPod
     """All of a cluster is gone; nothing of it comes back by itself."""
     pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
     workloads = tuple(_workloads(pools, pods))
-    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), (), workloads)
+    return Failure(site.id, FailureScope.CLUSTER, cluster.id, (), pools, (), (), (), (), workloads)
 
 
 def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
@@ -157,7 +157,7 @@ def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Fail
     outsiders = tuple(name for _, name in site.outsiders)
     workloads = tuple(_workloads(pools, pods))
     return Failure(
-        site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, workloads
+        site.id, FailureScope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, workloads
     )
 
 
@@ -174,7 +174,7 @@ def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> It
 def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
     """The VMs of NKS clusters that come back elsewhere, pool by pool in order of creation."""
     for cluster in site.clusters:
-        if cluster.kind is not Kind.NKS:
+        if cluster.kind is not OwnerKind.NKS:
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]
@@ -192,7 +192,7 @@ def _comeback(
 
 def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:
     """Cluster by cluster; control planes that lost their quorum cannot answer."""
-    of_clusters = [pool for pool in pools if pool.kind is Kind.NKS]
+    of_clusters = [pool for pool in pools if pool.kind is OwnerKind.NKS]
     names = {pool.cluster_id: pool.cluster for pool in of_clusters}
     silent = {pool.cluster_id for pool in of_clusters if pool.control_plane and pool.lost}
     for cluster_id, down in down_by_cluster(of_clusters).items():

@@ -32,7 +32,7 @@ from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member, PlacementType, ResourceUsage
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.explanation import Drift, drift
+from nexusform.scheduling.fleet.explanation import PolicyDrift, drift
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.whatif.fleet_edits import Edit, Seat, Seats, Verb, edited
@@ -71,7 +71,7 @@ class PlacementOutcome(Struct, frozen=True):
     rows: tuple[PlacementChange, ...]
     pods: tuple[PlacementChange, ...]
     status: SchedulingStatus | None
-    fresh: Drift
+    fresh: PolicyDrift
 
     @property
     def gained(self) -> tuple[str, ...]:
@@ -358,15 +358,15 @@ def _outcome(
     )
 
 
-def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> Drift:
+def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> PolicyDrift:
     """How a placement made anew would differ, where it would not before the edits. What was picked just now
     is the fresh choice itself.
     """
     fresh = _drift(placement, roster)
-    return Drift((), ()) if placement.picked or fresh == _drift(before, former) else fresh
+    return PolicyDrift((), ()) if placement.picked or fresh == _drift(before, former) else fresh
 
 
-def _drift(placement: PlacementPlan, roster: Roster) -> Drift:
+def _drift(placement: PlacementPlan, roster: Roster) -> PolicyDrift:
     policy, namespace = placement.policy_in(roster), placement.written.namespace
     return drift(placement.held, roster, policy, placement.snapshot, namespace)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.whatif.capacity import MixPart
-from nexusform.whatif.world_view import Cluster, Kind, SiteView, WorldView
+from nexusform.whatif.world_view import Cluster, OwnerKind, SiteView, WorldView
 from nexusform.words import listed
 
 Named = TypeVar("Named")
@@ -62,7 +62,7 @@ def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Clus
     if isinstance(answer, Diagnostic):
         return answer
     cluster = answer[1]
-    if cluster.kind is Kind.NKS:
+    if cluster.kind is OwnerKind.NKS:
         return answer
     return error("not-a-kubernetes-cluster", f"{cluster.id} is no NKS cluster, so it has no such upgrade.")
 

@@ -18,7 +18,7 @@ from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Cluster as PodCluster
 from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
 from nexusform.whatif.pods_down import ClusterPods
-from nexusform.whatif.world_view import Cluster, Kind, WorldView
+from nexusform.whatif.world_view import Cluster, OwnerKind, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"
@@ -34,7 +34,7 @@ def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries)
     brought = _brought(in_order)
     views: dict[str, ClusterPods] = {}
     for cluster in world.clusters():
-        if cluster.kind is not Kind.VM and brought.reaches(cluster.id):
+        if cluster.kind is not OwnerKind.VM and brought.reaches(cluster.id):
             nodes = tuple(_nodes(cluster, attributes, registries))
             views[cluster.id] = _pods(cluster, nodes, brought)
     return views

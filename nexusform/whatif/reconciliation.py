@@ -71,13 +71,13 @@ class ClusterCheck(Struct, frozen=True):
         return tuple(vm for vm in self.vms if not vm.on_machine)
 
 
-class Reality(Struct, frozen=True):
+class RealMachines(Struct, frozen=True):
     """The machines of an export by site and name."""
 
     machines: Mapping[tuple[str, str], AzMachine]
 
     @classmethod
-    def of(cls, sites: Iterable[AzSite]) -> Reality:
+    def of(cls, sites: Iterable[AzSite]) -> RealMachines:
         """Of all sites of an export."""
         machines: dict[tuple[str, str], AzMachine] = {}
         for site in sites:
@@ -91,7 +91,7 @@ def check_cluster(
     recorded: Sequence[PlacedVm],
     observed: Sequence[PlacedVm] | None,
     unplaced: Iterable[tuple[str, int | str]],
-    reality: Reality,
+    reality: RealMachines,
 ) -> ClusterCheck:
     """Compare the VMs of an object; `observed` None: the export does not show the object."""
     now = {(vm.pool, vm.number): vm for vm in observed or ()}
@@ -111,7 +111,7 @@ def check_cluster(
     return ClusterCheck(address, name, tuple(checks))
 
 
-def _cause(site: str, machine: str, reality: Reality) -> str:
+def _cause(site: str, machine: str, reality: RealMachines) -> str:
     """Why a VM cannot be on the machine where state has it, as far as the export shows it."""
     real = reality.machines.get((site, machine))
     if real is None:

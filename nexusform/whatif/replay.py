@@ -52,7 +52,7 @@ class Batch(Struct, frozen=True):
     unjudged: str = ""
 
 
-class Miss(Struct, frozen=True):
+class ReplayMiss(Struct, frozen=True):
     """A VM that stands where the rule would not have put it: where it is, and some of the best machines."""
 
     vm: RealVm
@@ -65,7 +65,7 @@ class Replay(Struct, frozen=True):
     site: str
     spread: RackSpread
     hits: int
-    misses: tuple[Miss, ...]
+    misses: tuple[ReplayMiss, ...]
     unjudged: Mapping[str, int]
 
     @property
@@ -86,7 +86,7 @@ class _Replaying:
         self.known = {machine.name for machine in machines}
         self.numbers: dict[tuple[str, str], int] = {}
         self.hits = 0
-        self.misses: list[Miss] = []
+        self.misses: list[ReplayMiss] = []
         self.unjudged: dict[str, int] = {}
 
     def result(self, batches: Iterable[Batch]) -> Replay:
@@ -111,7 +111,7 @@ class _Replaying:
             machine = next((machine for machine in waiting if machine in best), None)
             vm = waiting[machine or first].pop(0)
             if machine is None:
-                self.misses.append(Miss(vm, tuple(sorted(best)[:3])))
+                self.misses.append(ReplayMiss(vm, tuple(sorted(best)[:3])))
             else:
                 self.hits += 1
             if not waiting[machine or first]:

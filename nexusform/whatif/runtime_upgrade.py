@@ -23,7 +23,7 @@ from nexusform.whatif.pods_down import (
     WorkloadLeft,
     WorkloadVerdict,
 )
-from nexusform.whatif.world_view import Kind, SiteView
+from nexusform.whatif.world_view import OwnerKind, SiteView
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
 HOURS_BEFORE_RACKS = 4
@@ -32,7 +32,7 @@ DRAIN_MINUTES = 10  # at most, a node
 UNHEALTHY_MINUTES = 1  # after power is lost, until the control plane replaces pods
 
 
-class Strategy(StrEnum):
+class UpgradeStrategy(StrEnum):
     """Whether the upgrade goes on by itself from rack to rack."""
 
     RACK = "Rack"
@@ -45,12 +45,12 @@ class UpgradeOptions(Struct, frozen=True):
     `drain`: nodes are cordoned and drained before their machine goes down.
     """
 
-    strategy: Strategy = Strategy.RACK
+    strategy: UpgradeStrategy = UpgradeStrategy.RACK
     max_unavailable: int | None = None
     drain: bool = True
 
 
-class Wave(Struct, frozen=True):
+class UpgradeWave(Struct, frozen=True):
     """Machines that are down together; `batch` of `batches` in their rack, from 1.
 
     `pools` are those with VMs down; afterwards the VMs are back on the same machines. `outsiders` are
@@ -77,7 +77,7 @@ class Wave(Struct, frozen=True):
         return any(pool.lost for pool in self.pools)
 
 
-class Outcome(StrEnum):
+class PoolOutcome(StrEnum):
     """What the upgrade does to a pool."""
 
     UNTOUCHED = "untouched"
@@ -86,12 +86,12 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-class Verdict(Struct, frozen=True):
+class PoolVerdict(Struct, frozen=True):
     """A pool over the whole upgrade: the fewest VMs up, in which waves it has VMs down or is lost."""
 
     cluster_id: str
     cluster: str
-    kind: Kind
+    kind: OwnerKind
     pool: str
     control_plane: bool
     total: int
@@ -101,13 +101,13 @@ class Verdict(Struct, frozen=True):
     lost_in: tuple[int, ...]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PoolOutcome:
         """In a word."""
         if self.lost_in:
-            return Outcome.LOST
+            return PoolOutcome.LOST
         if not self.waves:
-            return Outcome.UNTOUCHED
-        return Outcome.INTERRUPTED if self.kind is Kind.VM else Outcome.KEPT
+            return PoolOutcome.UNTOUCHED
+        return PoolOutcome.INTERRUPTED if self.kind is OwnerKind.VM else PoolOutcome.KEPT
 
 
 class RuntimeUpgrade(Struct, frozen=True):
@@ -118,8 +118,8 @@ class RuntimeUpgrade(Struct, frozen=True):
     site_id: str
     options: UpgradeOptions
     racks: tuple[str, ...]
-    waves: tuple[Wave, ...]
-    verdicts: tuple[Verdict, ...]
+    waves: tuple[UpgradeWave, ...]
+    verdicts: tuple[PoolVerdict, ...]
     unexpected_order: tuple[str, ...]
     workloads: tuple[WorkloadVerdict, ...] = ()
 
@@ -140,7 +140,7 @@ def simulate_runtime_upgrade(
 ) -> RuntimeUpgrade:
     """Walk through the racks in byte order of their names. `pods` are what is known, by cluster id."""
     racks = site.active_racks
-    waves: list[Wave] = []
+    waves: list[UpgradeWave] = []
     for rack in racks:
         waves += _waves(site, rack, options.max_unavailable, len(waves) + 1)
     walks = [PodsWalk(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
@@ -156,7 +156,7 @@ def simulate_runtime_upgrade(
     )
 
 
-def _workloads(wave: Wave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
+def _workloads(wave: UpgradeWave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
     """The workloads that lose pods in this wave; the walks go on from wave to wave."""
     down = down_by_cluster(wave.pools)
     for walk in walks:
@@ -165,14 +165,14 @@ def _workloads(wave: Wave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
             yield from walk.wave(wave.number, {vm.name for vm in vms})
 
 
-def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[Wave]:
+def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[UpgradeWave]:
     """The waves of one rack, numbered from `first`: `at_once` machines each, None = all."""
     names = [machine.name for machine in site.machines_of_rack[rack]]
     size = len(names) if at_once is None else at_once
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     for index, batch in enumerate(batches):
         down = frozenset(batch)
-        yield Wave(
+        yield UpgradeWave(
             first + index,
             rack,
             index + 1,
@@ -183,7 +183,7 @@ def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterab
         )
 
 
-def _verdicts(site: SiteView, waves: Iterable[Wave]) -> Iterable[Verdict]:
+def _verdicts(site: SiteView, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerdict]:
     """Every pool over all waves, in order of creation."""
     hits: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
     for wave in waves:
@@ -193,7 +193,7 @@ def _verdicts(site: SiteView, waves: Iterable[Wave]) -> Iterable[Verdict]:
         for pool in cluster.pools:
             of_pool = hits.get((cluster.id, pool.name), [])
             total = len(pool.vms)
-            yield Verdict(
+            yield PoolVerdict(
                 cluster.id,
                 cluster.name,
                 cluster.kind,

@@ -33,7 +33,7 @@ from nexusform.scheduling.world import RackOffer
 from nexusform.state.objects import State
 
 
-class Kind(StrEnum):
+class OwnerKind(StrEnum):
     """What VMs belong to: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
 
     NKS = "nks"
@@ -88,7 +88,7 @@ class Cluster(Struct, frozen=True):
     id: str
     name: str
     site_id: str
-    kind: Kind
+    kind: OwnerKind
     pools: tuple[Pool, ...]
 
     @property
@@ -252,10 +252,10 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
     )
 
 
-def _kind_of(kind: ResourceType) -> Kind:
+def _kind_of(kind: ResourceType) -> OwnerKind:
     if kind.name in _NKS_TYPES:
-        return Kind.NKS
-    return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
+        return OwnerKind.NKS
+    return OwnerKind.VM if kind.name == _PLAIN_VM else OwnerKind.GROUP
 
 
 # --- what a machine may hold -------------------------------------------------------------------

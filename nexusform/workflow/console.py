@@ -25,7 +25,7 @@ from nexusform.language.scanner import (
     scan,
 )
 from nexusform.language.syntax import Call, Expression, Parentheses
-from nexusform.planning.names.origins import Origins, Part
+from nexusform.planning.names.origins import Origins, TracedPart
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.request import PlanRequest
 from nexusform.rendering.answers.console_text import console_type, console_value
@@ -55,7 +55,7 @@ class Evaluated(Struct, frozen=True):
 class Explained(Struct, frozen=True):
     """The tree of an expression, None when there was an error in it."""
 
-    tree: Part | None
+    tree: TracedPart | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 

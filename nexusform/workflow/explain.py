@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
-from nexusform.planning.conclusion.result import Explained, PlanResult
+from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason
@@ -49,7 +49,7 @@ class Reason(Struct, frozen=True):
 
     address: Address
     object: str
-    explained: Explained
+    explained: ExplainedVm
     stands: Placement | None = None
     serial: int = 0
     certainty: Certainty | None = None

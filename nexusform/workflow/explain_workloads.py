@@ -21,7 +21,7 @@ from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.vm_object import placed_by
 from nexusform.scheduling.fleet.bindings import Binding, BindingState
-from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
+from nexusform.scheduling.fleet.explanation import PlacementExplanation, PolicyDrift, drift, explain
 from nexusform.scheduling.fleet.roster import Roster
 
 MANIFEST_TYPE = "fleet_hub_manifest"
@@ -39,8 +39,8 @@ class PlacementReason(Struct, frozen=True):
 
     address: Address
     cluster: str
-    explanation: Explanation
-    drift: Drift
+    explanation: PlacementExplanation
+    drift: PolicyDrift
     rows: Mapping[str, PlacementChange] = field(default_factory=dict)
     known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()

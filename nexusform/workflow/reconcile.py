@@ -24,7 +24,7 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.whatif.reconciliation import ClusterCheck, Reality, check_cluster, replay_site
+from nexusform.whatif.reconciliation import ClusterCheck, RealMachines, check_cluster, replay_site
 from nexusform.whatif.replay import Replay
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
@@ -139,7 +139,7 @@ class _Reconciling:
     def _checks(
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address]
     ) -> Iterator[ClusterCheck]:
-        reality = Reality.of(self.sites)
+        reality = RealMachines.of(self.sites)
         for address, current, kind in self._vm_objects():
             assert kind.vms is not None
             now = observed.get(address)

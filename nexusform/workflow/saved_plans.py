@@ -193,14 +193,14 @@ def other_variables(place: Place, configuration: Configuration, plan: Plan) -> l
 # --- may it be applied -------------------------------------------------------------------------
 
 
-class Verdict(Struct, frozen=True):
+class CheckedPlan(Struct, frozen=True):
     """What is to be applied (None: refused) and what to say of it."""
 
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> Verdict:
+def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> CheckedPlan:
     """Whether a saved plan may be applied to the state as it is now.
 
     What it was made of may be another since: then, and with `replan`, planning again must give the same.
@@ -208,7 +208,7 @@ def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> Verdict:
     plan, state = saved.plan, run.stored.state
     refusal = _refusal(run, saved)
     if refusal is not None:
-        return Verdict(None, (refusal,))
+        return CheckedPlan(None, (refusal,))
     remarks = _other_configuration(run, saved)
     if plan.serial != state.serial:
         verdict = _still_the_same(run, plan)
@@ -216,11 +216,11 @@ def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> Verdict:
     others = _others_since(run, saved)
     differing = _differing(plan, _planned_again(run, plan)) if others or replan else ""
     if differing:
-        return Verdict(None, (*remarks, _not_the_same(others, differing)))
+        return CheckedPlan(None, (*remarks, _not_the_same(others, differing)))
     problem = problem_of(plan, state, run.project.registries.resource_types)
     if problem:
-        return Verdict(None, (_disagreeing(problem),))
-    return Verdict(plan, (*remarks, *map(_other_but_alike, others)))
+        return CheckedPlan(None, (_disagreeing(problem),))
+    return CheckedPlan(plan, (*remarks, *map(_other_but_alike, others)))
 
 
 def _disagreeing(problem: str) -> Diagnostic:
@@ -261,20 +261,20 @@ def _history(lineage: str) -> str:
     return f'the state with lineage "{lineage}"' if lineage else "an empty state"
 
 
-def _still_the_same(run: Run, plan: Plan) -> Verdict:
+def _still_the_same(run: Run, plan: Plan) -> CheckedPlan:
     """A plan on an older serial: accepted when planning again gives the same changes."""
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-        return Verdict(None, (_stale(run, plan, "Plans with special options are not compared."),))
+        return CheckedPlan(None, (_stale(run, plan, "Plans with special options are not compared."),))
     again = _planned_again(run, plan)
     differing = _differing(plan, again)
     if differing:
-        return Verdict(None, (_stale(run, plan, f"Planning again gives other changes: {differing}"),))
+        return CheckedPlan(None, (_stale(run, plan, f"Planning again gives other changes: {differing}"),))
     said = warning(
         "the-state-changed-since-the-plan-was-saved",
         f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
         "Planning again gives the identical changes, so they are applied.",
     )
-    return Verdict(again, (said,))
+    return CheckedPlan(again, (said,))
 
 
 def _planned_again(run: Run, plan: Plan) -> Plan:

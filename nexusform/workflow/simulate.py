@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded where a fleet is asked
     from nexusform.whatif.fleet import FleetWorld
 
 
-class World(Struct, frozen=True):
+class AskedWorld(Struct, frozen=True):
     """The world to ask, or None and what is wrong. `origin` says in words where it is from.
 
     `pods` are the pods of the clusters of which any are known, by cluster id. `things` are all objects, to
@@ -42,7 +42,7 @@ class World(Struct, frozen=True):
     catalogue: str = ""
 
 
-def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, World]:
+def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, AskedWorld]:
     """The fleet as the state has it, or as a saved plan will leave it; None where there is none."""
     from nexusform.whatif.fleet import fleet_world
 
@@ -60,7 +60,7 @@ def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, Wo
     return fleet, world
 
 
-def open_world(place: Place, plan_path: str = "") -> World:
+def open_world(place: Place, plan_path: str = "") -> AskedWorld:
     """The world as the state has it, or as a saved plan will leave it."""
     world = _of_plan(plan_path, place) if plan_path else _of_state(place)
     if world.view is not None and not world.view.sites:
@@ -73,23 +73,23 @@ def open_world(place: Place, plan_path: str = "") -> World:
     return world
 
 
-def _of_state(place: Place) -> World:
+def _of_state(place: Place) -> AskedWorld:
     backend, problems, sources = find_backend(place)
     if backend is None:
-        return World(diagnostics=tuple(problems), sources=sources)
+        return AskedWorld(diagnostics=tuple(problems), sources=sources)
     stored, wrong = read_stored(backend)
     problems += wrong
     if stored is None or has_errors(problems):
-        return World(diagnostics=tuple(problems), sources=sources)
+        return AskedWorld(diagnostics=tuple(problems), sources=sources)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
-    return _world(things_of_state(state), state.catalogue, World(None, origin, tuple(problems), sources))
+    return _world(things_of_state(state), state.catalogue, AskedWorld(None, origin, tuple(problems), sources))
 
 
-def _of_plan(path: str, place: Place) -> World:
+def _of_plan(path: str, place: Place) -> AskedWorld:
     saved, problems = read_plan(path, place)
     if saved is None:
-        return World(diagnostics=tuple(problems))
+        return AskedWorld(diagnostics=tuple(problems))
     prior: State | None = EMPTY
     if saved.prior_state:
         prior, wrong = codec.decode(saved.prior_state, path)
@@ -102,12 +102,12 @@ def _of_plan(path: str, place: Place) -> World:
         if configuration is not None:
             problems += other_variables(place, configuration, saved.plan)
     if prior is None or has_errors(problems):
-        return World(diagnostics=tuple(problems))
+        return AskedWorld(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
-    return _world(things, saved.plan.catalogue, World(None, f"after plan {path}", tuple(problems)))
+    return _world(things, saved.plan.catalogue, AskedWorld(None, f"after plan {path}", tuple(problems)))
 
 
-def _world(things: tuple[Thing, ...], catalogue: str, origin: World) -> World:
+def _world(things: tuple[Thing, ...], catalogue: str, origin: AskedWorld) -> AskedWorld:
     types = registries()
     view = view_world(things, types, catalogue)
     pods = view_pods(things, view, types)

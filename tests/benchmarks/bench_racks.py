@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.certainty import Place, repeat
+from nexusform.scheduling.racks.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import tie_break
@@ -205,7 +205,7 @@ def score_and_argmin() -> None:
 
 def repetitions() -> None:
     """100 repetitions of 200 VMs on 128 machines, as a plan makes them for its certainty figures."""
-    jobs = [Place(demand.vm, demand) for demand in demands(200, 60)]
+    jobs = [VmPlaced(demand.vm, demand) for demand in demands(200, 60)]
     start = time.process_time()
     repeat(RackScheduler(site(8, 16)), jobs, 100)
     print(f"100 repetitions of 200 VMs on 128 machines: {time.process_time() - start:.2f} s")

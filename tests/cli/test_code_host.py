@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.cli.code_host import origin_of
 from nexusform.cli.main import run
-from nexusform.rendering.pull_request.markdown_parts import Origin
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
 
 CHECK = """
 variable "x" {
@@ -40,22 +40,22 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_github_says_where_the_directory_is(lab: Path) -> None:
-    assert origin_of("", github(lab)) == Origin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
+    assert origin_of("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
 
 
 def test_gitlab_too(lab: Path) -> None:
     said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
-    assert origin_of("", said) == Origin("https://gl/g/p/-/blob/4567", "lab", "4567")
+    assert origin_of("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
 
 
 def test_the_flag_wins_and_the_commit_stays(lab: Path) -> None:
-    assert origin_of("https://h/x", github(lab)) == Origin("https://h/x", "", "0123")
-    assert origin_of("https://h/x", {}) == Origin("https://h/x")
+    assert origin_of("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
+    assert origin_of("https://h/x", {}) == CodeOrigin("https://h/x")
 
 
 def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
-    assert origin_of("", github(lab / "elsewhere")) == Origin(commit="0123")
-    assert origin_of("", {}) == Origin()
+    assert origin_of("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
+    assert origin_of("", {}) == CodeOrigin()
 
 
 def test_what_is_no_address_is_refused() -> None:

@@ -2,18 +2,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.state.objects import State
-from nexusform.whatif.failure import Failure, Scope, lose_cluster, lose_machines, lose_site
+from nexusform.whatif.failure import Failure, FailureScope, lose_cluster, lose_machines, lose_site
 from tests.planning.harness import cluster, plan, pool, rows
 from tests.whatif.worlds import document, racks, site_of, standing
 
 
 def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:
     site = site_of(state, site_id)
-    return lose_machines(site, Scope.RACK, rack, [m.name for m in site.machines_of_rack[rack]])
+    return lose_machines(site, FailureScope.RACK, rack, [m.name for m in site.machines_of_rack[rack]])
 
 
 def lose_machine(state: State, machine: str) -> Failure:
-    return lose_machines(site_of(state), Scope.MACHINE, machine, [machine])
+    return lose_machines(site_of(state), FailureScope.MACHINE, machine, [machine])
 
 
 def goes(found: Failure) -> dict[str, str | None]:

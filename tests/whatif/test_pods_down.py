@@ -13,7 +13,7 @@ from nexusform.scheduling.matching import label_selector
 from nexusform.scheduling.pods.budgets import allowed_disruptions
 from nexusform.scheduling.pods.workloads import Budget
 from nexusform.state.objects import State
-from nexusform.whatif.failure import Scope, lose_cluster, lose_machines
+from nexusform.whatif.failure import FailureScope, lose_cluster, lose_machines
 from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import (
@@ -262,7 +262,7 @@ def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
     site, pods = seen(small(2, 2, 2), web(3, "1", SPREAD))
     [before] = [p for p in pods["s/a"].standing if p.number == 0]
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
-    found = lose_machines(site, Scope.MACHINE, "m", [node.placement.machine], pods)
+    found = lose_machines(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
     [left] = found.workloads
     assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].was) == (3, 2, "web-0", node.name)
     assert not found.lost_workloads

@@ -2,7 +2,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.whatif.runtime_upgrade import (
-    Outcome,
+    PoolOutcome,
     RuntimeUpgrade,
     UpgradeOptions,
     simulate_runtime_upgrade,
@@ -17,7 +17,7 @@ def upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade
     return simulate_runtime_upgrade(site_of(standing(files)), options)
 
 
-def outcomes(found: RuntimeUpgrade) -> dict[str, Outcome]:
+def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
     return {f"{v.cluster}/{v.pool}": v.outcome for v in found.verdicts}
 
 
@@ -46,14 +46,14 @@ def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
 def test_a_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
     found = upgrade(racks(2, 2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.fewest, verdict.quorum) == (Outcome.KEPT, 2, 2)
+    assert (verdict.outcome, verdict.fewest, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
     assert not found.bad
 
 
 def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
     found = upgrade(racks(2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.fewest) == (Outcome.LOST, 1)
+    assert (verdict.outcome, verdict.fewest) == (PoolOutcome.LOST, 1)
     assert len(verdict.lost_in) == 1
     [wave] = [w for w in found.waves if w.lost]
     assert (wave.number,) == verdict.lost_in
@@ -71,7 +71,9 @@ def test_fewer_machines_at_once_keep_it() -> None:
 
 def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
     for count in (1, 2):
-        assert outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is Outcome.LOST
+        assert (
+            outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
+        )
 
 
 def test_a_pool_of_one_node_is_lost_and_a_plain_vm_is_interrupted() -> None:
@@ -86,10 +88,10 @@ resource "nexus_virtual_machine" "v" {
 """
     found = upgrade(racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
     assert outcomes(found) == {
-        "a/control-plane": Outcome.KEPT,
-        "a/one": Outcome.LOST,
-        "a/none": Outcome.UNTOUCHED,
-        "v/vm": Outcome.INTERRUPTED,
+        "a/control-plane": PoolOutcome.KEPT,
+        "a/one": PoolOutcome.LOST,
+        "a/none": PoolOutcome.UNTOUCHED,
+        "v/vm": PoolOutcome.INTERRUPTED,
     }
 
 
@@ -134,4 +136,4 @@ def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
         assert len(wave.machines) <= (at_once or 4)
     for verdict in found.verdicts:
         assert verdict.fewest <= verdict.total
-        assert (verdict.outcome is Outcome.LOST) == bool(verdict.lost_in)
+        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in)

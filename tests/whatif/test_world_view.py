@@ -1,6 +1,6 @@
 from nexusform.scheduling.racks.vms import Terms, anybodys
 from nexusform.state.objects import EMPTY
-from nexusform.whatif.world_view import Kind, things_after, things_of_state
+from nexusform.whatif.world_view import OwnerKind, things_after, things_of_state
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
 from tests.resource_types.test_tacker_vnf import SPECIFICATION_HOT, planned
 from tests.whatif.worlds import racks, site_of, standing, where, world_after, world_of
@@ -35,10 +35,13 @@ def test_a_plan_shows_the_world_that_its_apply_leaves() -> None:
 def test_a_separate_pool_belongs_to_its_cluster() -> None:
     site = site_of(standing(racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM))
     [a, v0, v1] = site.clusters
-    assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", Kind.NKS, ["control-plane", "p", "x"])
+    assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", OwnerKind.NKS, ["control-plane", "p", "x"])
     assert [p.control_plane for p in a.pools] == [True, False, False]
     assert [p.drain_timeout for p in a.pools] == [1800, 600, 1800]
-    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [("s/v0", "v0", Kind.VM), ("s/v1", "v1", Kind.VM)]
+    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [
+        ("s/v0", "v0", OwnerKind.VM),
+        ("s/v1", "v1", OwnerKind.VM),
+    ]
 
 
 def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:
@@ -62,7 +65,7 @@ def test_a_vnf_has_its_control_plane_by_role() -> None:
     site = site_of(applied(planned(SPECIFICATION_HOT)))
     [vnf] = site.clusters
     assert (vnf.kind, [(p.name, p.control_plane, len(p.vms)) for p in vnf.pools]) == (
-        Kind.GROUP,
+        OwnerKind.GROUP,
         [("masterNode", True, 3), ("workerNode", False, 3)],
     )
 

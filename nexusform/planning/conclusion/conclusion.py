@@ -60,7 +60,7 @@ _CONSEQUENCES = frozenset(
 )
 
 
-class World(Struct, frozen=True):
+class PlannedWorld(Struct, frozen=True):
     """Where everything came to be. `before` is what VMs that stand were asked for with; `diagnostics` are
     about what stands, `walked` those of the phases, which may only follow from others. `fleet` and `pods`
     are None where neither the configuration nor the state holds anything of a fleet.
@@ -86,7 +86,7 @@ class Judged(Struct, frozen=True):
 
 def conclude(
     blocks: Blocks,
-    world: World,
+    world: PlannedWorld,
     checks: Sequence[CheckResult],
     outputs: Outputs,
     diagnostics: Sequence[Diagnostic],
@@ -168,7 +168,7 @@ def _scores(prior: Prior) -> Iterator[PredictionScore]:
 
 def _judged(
     blocks: Blocks,
-    world: World,
+    world: PlannedWorld,
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, SiteCertainty] | None,
 ) -> Judged:
@@ -200,7 +200,9 @@ def _judged(
     return Judged(all_diagnostics, failures.unplaced, rules)
 
 
-def _pod_problems(world: World, instances: Mapping[Address, Instance], *, risks: bool) -> list[Diagnostic]:
+def _pod_problems(
+    world: PlannedWorld, instances: Mapping[Address, Instance], *, risks: bool
+) -> list[Diagnostic]:
     if world.pods is None:
         return []
     from nexusform.planning.pods.blocks import pod_diagnostics
@@ -208,11 +210,11 @@ def _pod_problems(world: World, instances: Mapping[Address, Instance], *, risks:
     return pod_diagnostics(world.pods, instances, risks=risks)
 
 
-def _binding_rows(world: World) -> Sequence[PlacementChange]:
+def _binding_rows(world: PlannedWorld) -> Sequence[PlacementChange]:
     return world.fleet.rows if world.fleet is not None else ()
 
 
-def _pod_rows(world: World, *, want_rejected: bool) -> Sequence[PlacementChange]:
+def _pod_rows(world: PlannedWorld, *, want_rejected: bool) -> Sequence[PlacementChange]:
     rows = world.pods.rows if world.pods is not None else []
     if want_rejected:
         return rows

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.demands import PoolDemand, VmDemand
-from nexusform.planning.conclusion.result import Explained
+from nexusform.planning.conclusion.result import ExplainedVm
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
@@ -161,7 +161,7 @@ def _scores(explanation: Explanation | None) -> dict[str, int]:
     return scores
 
 
-def explanations(objects: Iterable[VmObject]) -> tuple[Explained, ...]:
+def explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
     """The explanations that were asked for."""
     explained = []
     for vms in objects:
@@ -170,7 +170,7 @@ def explanations(objects: Iterable[VmObject]) -> tuple[Explained, ...]:
         names = _names(vms.demand)
         for key, explanation in vms.explained.items():
             trigger = vms.trigger_of(key)
-            explained.append(Explained(vms.instance.address, names[key], explanation, trigger))
+            explained.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
     return tuple(explained)
 
 

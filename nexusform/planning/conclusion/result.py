@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded where there is a fleet
     from nexusform.planning.pods.phase import PodPhase
 
 
-class Explained(Struct, frozen=True):
+class ExplainedVm(Struct, frozen=True):
     """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
 
     address: Address
@@ -42,7 +42,7 @@ class PlanResult(Struct, frozen=True):
     plan: Plan
     edges: tuple[Edge, ...] = ()
     nodes: tuple[str, ...] = ()
-    explained: tuple[Explained, ...] = ()
+    explained: tuple[ExplainedVm, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)

@@ -128,7 +128,7 @@ class Side(Enum):
     AFTER = "after"
 
 
-class HousedVm(Struct, frozen=True):
+class VmOnSite(Struct, frozen=True):
     """A VM on its machine, and whose it is."""
 
     address: Address
@@ -144,7 +144,7 @@ class OccupiedSite(Struct):
     """
 
     site: SitePlan
-    vms: list[HousedVm] = field(default_factory=list)
+    vms: list[VmOnSite] = field(default_factory=list)
     outsiders: list[OutsideVm] = field(default_factory=list)
     pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
 
@@ -203,7 +203,7 @@ def _house(
             continue
         _, place = housed
         placed = vm if place == vm.placement else replace(vm, placement=place)
-        occupied.vms.append(HousedVm(thing.address, demand.cluster, sku, placed))
+        occupied.vms.append(VmOnSite(thing.address, demand.cluster, sku, placed))
 
 
 # --- both sides together -----------------------------------------------------------------------
@@ -254,7 +254,7 @@ _PoolKey: TypeAlias = tuple[Address, str, VmSku]
 
 
 def _pools(
-    before: Iterable[HousedVm], after: Iterable[HousedVm], order: Mapping[Address, int]
+    before: Iterable[VmOnSite], after: Iterable[VmOnSite], order: Mapping[Address, int]
 ) -> tuple[PoolVms, ...]:
     """By resource in the plan's order; in a resource the pools that stand after it, then those that leave."""
     old, new = _by_pool(before), _by_pool(after)
@@ -262,14 +262,14 @@ def _pools(
     return tuple(_pool(old.get(key, []), new.get(key, [])) for key in keys)
 
 
-def _by_pool(vms: Iterable[HousedVm]) -> dict[_PoolKey, list[HousedVm]]:
-    pools: dict[_PoolKey, list[HousedVm]] = {}
+def _by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
+    pools: dict[_PoolKey, list[VmOnSite]] = {}
     for housed in vms:
         pools.setdefault((housed.address, housed.vm.pool, housed.sku), []).append(housed)
     return pools
 
 
-def _pool(before: Sequence[HousedVm], after: Sequence[HousedVm]) -> PoolVms:
+def _pool(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """The VMs of one pool on both sides."""
     first = (after or before)[0]
     old = {housed.vm.name: housed.vm for housed in before}

@@ -14,7 +14,7 @@ from nexusform.address import Address
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, VmObject
-from nexusform.scheduling.racks.certainty import Release
+from nexusform.scheduling.racks.certainty import VmReleased
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
 
@@ -241,7 +241,7 @@ def _successions(
         return
     left: dict[str, set[Address]] = {}  # machine -> whose VMs rolled away
     for operation in site.operations:
-        if not isinstance(operation, Release):
+        if not isinstance(operation, VmReleased):
             if operation.token in placed:
                 taker, machine = placed[operation.token]
                 for owner in sorted(left.get(machine, ()), key=str):

@@ -29,9 +29,9 @@ from nexusform.planning.plan import RolloutStep
 from nexusform.scheduling.fleet.bindings import (
     Abort,
     Binding,
+    BindingAction,
     BindingState,
     Cause,
-    Change,
     ClusterTerm,
     PlacementType,
     Policy,
@@ -328,7 +328,7 @@ class PlacementPlan(Struct):
             self.fulfilled = result.status.fulfilled
         for change in result.changes:
             trigger = trigger_of(change, occasion)
-            if change.change in (Change.UNSCHEDULED, Change.DROPPED):
+            if change.change in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
                 self.released[change.cluster] = trigger
                 self.picked.pop(change.cluster, None)
             else:

@@ -16,7 +16,7 @@ from nexusform.planning.fleet.world import FleetMemberState, Pods, member_of
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle
 from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member
-from nexusform.scheduling.fleet.explanation import Explanation, explain
+from nexusform.scheduling.fleet.explanation import PlacementExplanation, explain
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.watcher import MemberChange, Occasion, Trigger, queued
 
@@ -32,7 +32,7 @@ class Rounds(Struct):
     placed: set[tuple[str, str]] = field(default_factory=set)
     sharing: Sharing = Sharing()
 
-    def explanation(self, placement: PlacementPlan) -> Explanation:
+    def explanation(self, placement: PlacementPlan) -> PlacementExplanation:
         """What every rule says of every cluster after the last round."""
         return explain(
             placement.held,

@@ -40,7 +40,7 @@ _WRAPPINGS = (Parentheses, TemplateWrap)
 _PLAIN = (Literal, StringLiteral, SplatElement)
 
 
-class Part(Struct, frozen=True):
+class TracedPart(Struct, frozen=True):
     """One part of an expression.
 
     `text` is how it is written and `place` where (None: in the expression that was asked about); `reasons`
@@ -53,7 +53,7 @@ class Part(Struct, frozen=True):
     value: Value
     place: Span | None = None
     reasons: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TracedPart, ...] = ()
     omitted: int = 0
     hidden: bool = False
     repeated: bool = False
@@ -76,13 +76,13 @@ class Origins:
         self._own = own
         self._followed: set[tuple[object, ...]] = set()
 
-    def of(self, expression: Expression) -> tuple[Part, list[Diagnostic]]:
+    def of(self, expression: Expression) -> tuple[TracedPart, list[Diagnostic]]:
         """The tree of an expression in the root module."""
         root = self._evaluation.root
         trace, problems = traced(expression, self._evaluation.scope(root))
         return self._part(trace, root, hidden=False), problems
 
-    def _part(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> Part:
+    def _part(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> TracedPart:
         """What a traced expression came to, and what it is made of."""
         expression = trace.expression
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
@@ -108,7 +108,7 @@ class Origins:
                 reasons += self._reasons(expression, trace.value, instance)
         elif isinstance(expression, Call):
             reasons += _reasons_of_call(expression, trace)
-        return Part(
+        return TracedPart(
             self._text(expression.span),
             trace.value,
             None if expression.span.filename == self._own else expression.span,
@@ -132,7 +132,7 @@ class Origins:
         self._followed.add(key)
         return True
 
-    def _defined(self, definition: _Definition, *, hidden: bool) -> Part:
+    def _defined(self, definition: _Definition, *, hidden: bool) -> TracedPart:
         scope = self._evaluation.scope(definition.instance, definition.repetition)
         trace, _ = traced(definition.expression, scope)
         return self._part(trace, definition.instance, hidden=hidden)

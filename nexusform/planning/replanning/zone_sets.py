@@ -18,7 +18,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Plan
 from nexusform.planning.replanning.remedies import WayOut, moved_vms, way_document
 from nexusform.planning.request import Adjustment, PlanRequest
-from nexusform.planning.verdicts.separation import BROKEN, Member, OpenRule
+from nexusform.planning.verdicts.separation import BROKEN, GroupMember, OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -36,7 +36,7 @@ class _Side(Struct, frozen=True):
     fixed: Zones
     free: Zones
     least: int
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
 def with_zone_sets(
@@ -138,7 +138,7 @@ def _mixed(rule: OpenRule) -> bool:
 # --- what each group may take ------------------------------------------------------------------
 
 
-def _side(group: Sequence[Member], site: SitePlan, *, moving: bool) -> _Side:
+def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool) -> _Side:
     order = site.zones()
     kept = [member for member in group if _stays(member, moving=moving)]
     changed = [member for member in group if member not in kept]
@@ -155,17 +155,17 @@ def _side(group: Sequence[Member], site: SitePlan, *, moving: bool) -> _Side:
     return _Side(tuple(names), tuple(fixed_in_order), tuple(free), least_zones, tuple(changed))
 
 
-def _stays(member: Member, *, moving: bool) -> bool:
+def _stays(member: GroupMember, *, moving: bool) -> bool:
     """Whether a member keeps its zone: its argument cannot be changed, or it stands and none is to move."""
     stands = member.rank < 0
     return not _changeable(member) or (stands and not moving)
 
 
-def _name(member: Member) -> str:
+def _name(member: GroupMember) -> str:
     return member.cluster.rpartition(":")[2].rpartition("/")[2]
 
 
-def _changeable(member: Member) -> bool:
+def _changeable(member: GroupMember) -> bool:
     # Zones are written where a number of VMs is: for the pools of clusters.
     return bool(member.pool.count_path)
 

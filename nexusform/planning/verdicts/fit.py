@@ -19,7 +19,7 @@ from nexusform.planning.plan import Action, Draws
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, default_runs, repeat, replay
+from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement
 
@@ -317,7 +317,7 @@ def measure(
     how many runs were made, 0 when nothing was placed.
     """
     operations = chain.from_iterable(site.operations for site in sites.values())
-    placed = sum(1 for operation in operations if isinstance(operation, Place))
+    placed = sum(1 for operation in operations if isinstance(operation, VmPlaced))
     if placed == 0:
         return 0, {}
     run_count = default_runs(placed) if runs is None else runs
@@ -357,7 +357,7 @@ def _drawn_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
 def _places_hang_on_drawn_splits(site: SitePlan) -> bool:
     if site.base is None or not site.base.is_drawn:
         return False
-    return any(isinstance(operation, Place) for operation in site.operations)
+    return any(isinstance(operation, VmPlaced) for operation in site.operations)
 
 
 def fitting_draws(

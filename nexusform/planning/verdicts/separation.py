@@ -41,7 +41,7 @@ Location = tuple[str, str, str]
 Outcome = Mapping[str, Mapping[Token, Placement | None]]
 
 
-class Member(Struct, frozen=True):
+class GroupMember(Struct, frozen=True):
     """A VM of a group, or a pod and the VM below it. `rank` orders by arrival; VMs that stood before
     the plan have rank -1. `token` is the VM's handle when this plan placed it.
     """
@@ -62,7 +62,7 @@ class OpenRule(Struct, frozen=True):
 
     instance: Instance
     verdict: SeparationVerdict
-    groups: tuple[tuple[Member, ...], ...]
+    groups: tuple[tuple[GroupMember, ...], ...]
 
 
 class Verdicts(Struct):
@@ -137,20 +137,20 @@ class _Roll:
             for pool in demand.pools:
                 self.pools[f"{cluster_id}/{pool.pool}"] = (vms, pool)
 
-    def cluster(self, cluster_id: str) -> Iterator[Member]:
+    def cluster(self, cluster_id: str) -> Iterator[GroupMember]:
         """The VMs of a cluster, its separate pools included."""
         for vms in self.clusters.get(cluster_id, ()):
             for pool in vms.demand.pools if vms.demand is not None else ():
                 yield from self.pool(vms, pool)
 
-    def pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[Member]:
+    def pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
         """The VMs of one pool that have a place."""
         for number in pool.numbers:
             vm = vms.placed.get((pool.pool, number))
             if vm is not None:
                 yield self._member(vms, pool, vm)
 
-    def _member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
+    def _member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> GroupMember:
         """A VM as rules see it; its rank is its turn among those that this plan places, -1 for one that
         stays.
         """
@@ -158,7 +158,7 @@ class _Roll:
         key = (vm.pool, vm.number)
         token = vms.tokens.get(key)
         rank = self._ranks.get(vms.demand.site_id, {}).get(token, -1) if token is not None else -1
-        return Member(
+        return GroupMember(
             vm.name,
             (vms.instance.address, key),
             vms.demand.site_id,
@@ -170,11 +170,11 @@ class _Roll:
             vms.demand.owner,
         )
 
-    def selected(self, selector: Mapping[str, Any]) -> Iterator[Member]:
+    def selected(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
         """The pods that a workload_selector chooses, each standing where its node stands."""
         labels = (selector.get("match_labels") or {}).items()
         namespaces = set(selector.get("namespaces") or ())
-        nodes: dict[str, dict[str, Member]] = {}
+        nodes: dict[str, dict[str, GroupMember]] = {}
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
@@ -200,7 +200,7 @@ def _cluster_id(vms: VmObject, demand: VmDemand) -> str:
 # --- groups ------------------------------------------------------------------------------------
 
 
-def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], ...], list[Diagnostic]]:
+def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
     """The members of each group of a rule; it is an error when one is in two groups."""
     assert instance.config is not None
     problems: list[Problem] = []
@@ -217,7 +217,7 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
     return tuple(groups), [instance.problem(problem) for problem in problems]
 
 
-def _overlap(group: int, member: Member) -> Problem:
+def _overlap(group: int, member: GroupMember) -> Problem:
     return Problem(
         ("group", group),
         "overlapping-separation-groups",
@@ -226,7 +226,9 @@ def _overlap(group: int, member: Member) -> Problem:
     )
 
 
-def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]) -> Iterator[Member]:
+def _members(
+    values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]
+) -> Iterator[GroupMember]:
     """What a group names: clusters, pools, and pods that a selector chooses."""
     seen: set[tuple[Address, VmKey]] = set()
     for cluster_id in values.get("cluster_ids") or ():
@@ -258,7 +260,7 @@ def _unknown(kind: str, path: Path, what: str, name: str, known: Sequence[str]) 
 
 
 def _verdict(
-    instance: Instance, groups: Sequence[Sequence[Member]], outcomes: Sequence[Outcome]
+    instance: Instance, groups: Sequence[Sequence[GroupMember]], outcomes: Sequence[Outcome]
 ) -> SeparationVerdict:
     """Whether a rule holds as planned and in all repeated runs (`outcomes`), in some, or in none."""
     assert instance.config is not None
@@ -281,19 +283,19 @@ def _verdict(
     )
 
 
-def _place(member: Member, outcome: Outcome | None) -> Placement | None:
+def _place(member: GroupMember, outcome: Outcome | None) -> Placement | None:
     if outcome is None or member.token is None:
         return member.place
     return outcome.get(member.site_id, {}).get(member.token, member.place)
 
 
-def _location(member: Member, place: Placement, scope: str) -> Location:
+def _location(member: GroupMember, place: Placement, scope: str) -> Location:
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, place.rack, place.machine if scope == "machine" else ""
 
 
-def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) -> bool:
+def _shares(groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome) -> bool:
     """Whether two groups share a place in one repeated run."""
     taken: set[Location] = set()
     for group in groups:
@@ -309,10 +311,10 @@ def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) ->
 
 
 def _violations(
-    groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome | None, seed: int | None
+    groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
     """The places that groups share: as planned, or (`seed`, `outcome`) in one repeated run."""
-    members_at: dict[Location, list[tuple[int, Member]]] = {}
+    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
     for index, group in enumerate(groups):
         for member in group:
             place = _place(member, outcome)
@@ -323,12 +325,12 @@ def _violations(
     return tuple(_violation(location, members_at[location], seed) for location in shared)
 
 
-def _groups_of(members: Sequence[tuple[int, Member]]) -> int:
+def _groups_of(members: Sequence[tuple[int, GroupMember]]) -> int:
     return len({group for group, _ in members})
 
 
 def _violation(
-    location: Location, members: Sequence[tuple[int, Member]], seed: int | None
+    location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
     """Who shares a location, and who came last: the first member of another group than the first comer's."""
     arrived = sorted(members, key=lambda item: item[1].rank)

@@ -22,7 +22,7 @@ from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
-from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
+from nexusform.scheduling.racks.certainty import Operation, Stand, VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
@@ -82,7 +82,7 @@ class SitePlan(Struct):
         """A VM leaves."""
         self.scheduler.release(handle)
         if self.base is not None:
-            self.operations.append(Release(handle=handle))
+            self.operations.append(VmReleased(handle=handle))
 
     def place(self, demand: Demand, *, decided: bool = False) -> tuple[int, Placement] | Shortage:
         """Place a VM by the rule. What is `decided` here is told to the site and not left to its
@@ -92,7 +92,7 @@ class SitePlan(Struct):
         if isinstance(answer, tuple) and self.base is not None:
             handle, place = answer
             fixed = Stand(handle, demand.vm, demand.sku, place)
-            self.operations.append(fixed if decided else Place(handle, demand))
+            self.operations.append(fixed if decided else VmPlaced(handle, demand))
         elif not isinstance(answer, tuple):
             self.miss(demand)
         return answer
@@ -100,7 +100,7 @@ class SitePlan(Struct):
     def miss(self, demand: Demand) -> None:
         """A VM finds no place. In another draw of splits it may find one."""
         if self.base is not None and self.scheduler.is_drawn:
-            self.operations.append(Place(("missed", len(self.operations)), demand))
+            self.operations.append(VmPlaced(("missed", len(self.operations)), demand))
 
     def pin(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
         """Put a VM on the machine that the user names: its handle, place, and why the rule would

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.language.numbers import number_text
 from nexusform.plain_data import to_plain
-from nexusform.planning.names.origins import Part
+from nexusform.planning.names.origins import TracedPart
 from nexusform.rendering.notation.colours import harmless, wrap
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
 from nexusform.value_types import (
@@ -153,12 +153,12 @@ def _block(opening: str, inner: list[str], closing: str, indent: int) -> str:
     return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
 
 
-def tree_text(part: Part, width: int) -> str:
+def tree_text(part: TracedPart, width: int) -> str:
     """The tree, a part on a line or two, what it is made of indented below."""
     return "".join(f"{line}\n" for line in _lines(part, 0, width))
 
 
-def _lines(part: Part, indent: int, width: int) -> Iterator[str]:
+def _lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
     """A part and, further in, what it is made of."""
     margin = " " * indent
     room = max(width - indent - 4, 30)
@@ -181,14 +181,14 @@ def _lines(part: Part, indent: int, width: int) -> Iterator[str]:
         yield f"{margin}  (what it is made of stands above)"
 
 
-def _value(part: Part) -> str:
+def _value(part: TracedPart) -> str:
     if part.hidden:
         return SENSITIVE
     text = " ".join(console_value(part.value).split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
-def _type(part: Part) -> str:
+def _type(part: TracedPart) -> str:
     """The type of a part and what is not told of its value, on one line."""
     if part.hidden:
         return "sensitive"
@@ -201,7 +201,7 @@ def _type(part: Part) -> str:
     return ", ".join(words)
 
 
-def tree_document(part: Part) -> dict[str, Any]:
+def tree_document(part: TracedPart) -> dict[str, Any]:
     """The tree as JSON data; values that are sensitive or not wholly known are left out."""
     value, place = part.value, part.place
     document: dict[str, Any] = {"expression": part.text}

@@ -17,8 +17,8 @@ from nexusform.rendering.answers.outline import (
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.whatif.availability import PoolLeft, Replacement
-from nexusform.whatif.failure import Failure, NodeDeletion, PoolComeback, Scope
-from nexusform.whatif.world_view import Kind
+from nexusform.whatif.failure import Failure, FailureScope, NodeDeletion, PoolComeback
+from nexusform.whatif.world_view import OwnerKind
 from nexusform.words import counted, form, listed
 
 
@@ -45,7 +45,7 @@ def _headline(failure: Failure) -> str:
     if not failure.vms:
         return "Nothing is down: no VM stands there."
     down = f"{counted(failure.vms, 'VM')} {form(failure.vms, 'is', 'are')} down"
-    if failure.scope in {Scope.CLUSTER, Scope.SITE}:
+    if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down}, and nothing comes back elsewhere by itself."
     losses = [_loss(pool) for pool in failure.pools if pool.lost]
     losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
@@ -66,7 +66,7 @@ def _loss(pool: PoolLeft) -> str:
 
 def _facts(failure: Failure) -> Iterable[str]:
     """What happens by itself and what does not."""
-    if failure.machines and failure.scope is Scope.RACK:
+    if failure.machines and failure.scope is FailureScope.RACK:
         yield f"{counted(len(failure.machines), 'machine')}: {listed(failure.machines, 4)}."
     if failure.deletions:
         yield (
@@ -82,7 +82,7 @@ def _facts(failure: Failure) -> Iterable[str]:
 
 
 def _waits(pool: PoolLeft) -> str:
-    if pool.kind is Kind.VM:
+    if pool.kind is OwnerKind.VM:
         return f"{pool.cluster} (elsewhere by `nexusform apply -replace='{pool.address}'`)"
     names = listed((vm.name for vm in pool.down), 3)
     return f"{names} (elsewhere by `nexusform apply -replace='{pool.address}:NAME'`)"

@@ -11,7 +11,13 @@ from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.scheduling.fleet.bindings import PlacementType
-from nexusform.scheduling.fleet.explanation import ClusterExplanation, Drift, Explanation, Margin, Preference
+from nexusform.scheduling.fleet.explanation import (
+    ClusterExplanation,
+    Margin,
+    PlacementExplanation,
+    PolicyDrift,
+    Preference,
+)
 from nexusform.words import listed
 
 _WORDS = {
@@ -25,8 +31,8 @@ _WORDS = {
 def placement_outline(
     title: str,
     cluster: str,
-    explanation: Explanation,
-    drift: Drift,
+    explanation: PlacementExplanation,
+    drift: PolicyDrift,
     *,
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],
@@ -61,7 +67,7 @@ def placement_outline(
     )
 
 
-def _verdict(explanation: Explanation) -> str:
+def _verdict(explanation: PlacementExplanation) -> str:
     if explanation.abort is not None:
         at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
         return f"the scheduler stops{at}: {explanation.abort.message}"
@@ -69,7 +75,7 @@ def _verdict(explanation: Explanation) -> str:
     return f"held by {listed(holders)}" if holders else "held by no cluster"
 
 
-def _policy(explanation: Explanation) -> str:
+def _policy(explanation: PlacementExplanation) -> str:
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
         number = explanation.number
@@ -77,7 +83,7 @@ def _policy(explanation: Explanation) -> str:
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
 
-def _view(explanation: Explanation) -> Iterator[str]:
+def _view(explanation: PlacementExplanation) -> Iterator[str]:
     """In which batches clusters are picked, and what ranks are of."""
     batches = explanation.batches
     if len(batches) > 1:
@@ -104,14 +110,14 @@ def _history(
             yield f"{each.cluster} holds it since state serial {serial} ({trigger})."
 
 
-def _drift(drift: Drift) -> Iterator[str]:
+def _drift(drift: PolicyDrift) -> Iterator[str]:
     if drift.gained or drift.lost:
         gained = f"pick {listed(drift.gained)}" if drift.gained else "pick nothing else"
         lost = f" and not {listed(drift.lost)}" if drift.lost else ""
         yield f"For information: a fresh schedule would {gained}{lost}. Nothing is moved for that."
 
 
-def _table(explanation: Explanation) -> Table:
+def _table(explanation: PlacementExplanation) -> Table:
     """A row per cluster; ranks and scores where there are any, batches where there are several."""
     clusters = explanation.clusters
     if all(each.affinity_score is None for each in clusters):
@@ -128,7 +134,9 @@ def _state(each: ClusterExplanation) -> str:
     return str(each.binding.state) if each.binding is not None else ""
 
 
-def _scored_cells(each: ClusterExplanation, explanation: Explanation, *, in_batches: bool) -> tuple[str, ...]:
+def _scored_cells(
+    each: ClusterExplanation, explanation: PlacementExplanation, *, in_batches: bool
+) -> tuple[str, ...]:
     """The cells of one cluster; only of those not chosen rank and margin say something."""
     chosen = each.held or (each.batch is not None and each.batch < len(explanation.batches))
     batch = (_figure(each.batch),) if in_batches else ()
@@ -181,7 +189,7 @@ def _short_verdict(each: ClusterExplanation) -> str:
     return "outscored" if each.margin is not None else "passes"
 
 
-def _verdict_section(each: ClusterExplanation, explanation: Explanation) -> Section:
+def _verdict_section(each: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """What every rule says of one cluster, and its rank."""
     lines = [each.reported] if each.reported else []
     lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in each.refusals]
@@ -245,8 +253,8 @@ def _yaml(body: Mapping[str, Any]) -> list[str]:
 def placement_document(
     address: str,
     cluster: str,
-    explanation: Explanation,
-    drift: Drift,
+    explanation: PlacementExplanation,
+    drift: PolicyDrift,
     *,
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],

@@ -18,13 +18,13 @@ from nexusform.whatif.pods_down import PodsOutcome, WorkloadVerdict
 from nexusform.whatif.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
-    Outcome,
+    PoolOutcome,
+    PoolVerdict,
     RuntimeUpgrade,
-    Strategy,
-    Verdict,
-    Wave,
+    UpgradeStrategy,
+    UpgradeWave,
 )
-from nexusform.whatif.world_view import Kind
+from nexusform.whatif.world_view import OwnerKind
 from nexusform.words import counted, listed
 
 
@@ -55,7 +55,7 @@ def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     for upgrade in upgrades:
-        losses += [_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is Outcome.LOST]
+        losses += [_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is PodsOutcome.LOST:
@@ -71,7 +71,7 @@ def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
     return f"Availability is kept: {'; '.join([text, listed(pending, 4)] if pending else [text])}."
 
 
-def _loss(verdict: Verdict) -> str:
+def _loss(verdict: PoolVerdict) -> str:
     waves = f"wave {spans_text(verdict.lost_in)}"
     if verdict.control_plane:
         return f"{verdict.cluster} loses its control-plane quorum in {waves}"
@@ -92,7 +92,7 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
     if upgrade.unexpected_order:
         first, second = upgrade.unexpected_order
         yield f"Mind the order: {first} comes before {second}, since names are compared byte by byte."
-    if options.strategy is Strategy.PAUSE_AFTER_RACK:
+    if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         yield (
             "PauseAfterRack: it waits before the first rack and after every rack for `az networkcloud "
             "cluster continue-update-version`."
@@ -128,10 +128,10 @@ _PoolId: TypeAlias = tuple[str, str]
 _MOST_WAVES = 24  # columns of the timeline
 
 _OUTCOMES = {
-    Outcome.UNTOUCHED: "untouched",
-    Outcome.KEPT: "kept",
-    Outcome.INTERRUPTED: "interrupted",
-    Outcome.LOST: "lost",
+    PoolOutcome.UNTOUCHED: "untouched",
+    PoolOutcome.KEPT: "kept",
+    PoolOutcome.INTERRUPTED: "interrupted",
+    PoolOutcome.LOST: "lost",
 }
 
 
@@ -142,24 +142,24 @@ def _verdict_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     return Section(f"{front}Verdict by pool", table=table, bad=upgrade.bad)
 
 
-def _verdict_row(verdict: Verdict) -> Row:
+def _verdict_row(verdict: PoolVerdict) -> Row:
     fewest, waves = str(verdict.fewest), spans_text(verdict.waves) or "-"
     cells = (*_pool_front(verdict), fewest, waves, _judgement(verdict))
-    return Row(cells, verdict.outcome is Outcome.LOST)
+    return Row(cells, verdict.outcome is PoolOutcome.LOST)
 
 
-def _pool_front(verdict: Verdict) -> tuple[str, str, str]:
+def _pool_front(verdict: PoolVerdict) -> tuple[str, str, str]:
     """Cluster, pool and number of VMs."""
-    pool = verdict.pool if verdict.kind is not Kind.VM else "(plain VM)"
+    pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
     return verdict.cluster, pool, str(verdict.total)
 
 
-def _judgement(verdict: Verdict) -> str:
+def _judgement(verdict: PoolVerdict) -> str:
     """What the upgrade means for a pool."""
     word = _OUTCOMES[verdict.outcome]
     if verdict.control_plane:
         return f"quorum {word} (needs {verdict.quorum})"
-    if verdict.outcome is Outcome.LOST:
+    if verdict.outcome is PoolOutcome.LOST:
         return f"{word}: no node left"
     return word
 
@@ -174,19 +174,19 @@ def _timeline_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     return Section(f"{front}VMs up in each wave", (legend,), table=table)
 
 
-def _timeline_row(verdict: Verdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
+def _timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
     cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-    return Row((*_pool_front(verdict), *cells), verdict.outcome is Outcome.LOST)
+    return Row((*_pool_front(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
 
 
-def _up(wave: Wave) -> dict[_PoolId, str]:
+def _up(wave: UpgradeWave) -> dict[_PoolId, str]:
     """How many VMs are up of every pool that has some down."""
     return {
         (pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left) for pool in wave.pools
     }
 
 
-def _wave_section(wave: Wave, front: str) -> Section:
+def _wave_section(wave: UpgradeWave, front: str) -> Section:
     """The pools that one wave takes VMs from."""
     part = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
     title = (
@@ -201,7 +201,7 @@ def _wave_section(wave: Wave, front: str) -> Section:
     return Section(title, tuple(lines), table=table, folded=True, bad=wave.lost)
 
 
-def _pods_section(wave: Wave, front: str, *, drained: bool) -> Section:
+def _pods_section(wave: UpgradeWave, front: str, *, drained: bool) -> Section:
     table = workload_table(wave.workloads, drained=drained)
     lines = tuple(pending_lines(wave.workloads))
     bad = any(row.bad for row in table.rows)
@@ -210,7 +210,7 @@ def _pods_section(wave: Wave, front: str, *, drained: bool) -> Section:
 
 def pool_cells(pool: PoolLeft) -> tuple[str, str, str, str, str]:
     """Cluster, pool, VMs down, `2 of 3` up, and what that means."""
-    name = pool.pool if pool.kind is not Kind.VM else "(plain VM)"
+    name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
     return pool.cluster, name, str(len(pool.down)), f"{pool.left} of {pool.total}", meaning(pool)
 
 
@@ -245,7 +245,7 @@ def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
     }
 
 
-def _verdict_document(verdict: Verdict) -> dict[str, Any]:
+def _verdict_document(verdict: PoolVerdict) -> dict[str, Any]:
     return {
         "cluster_id": verdict.cluster_id,
         "pool": verdict.pool,
@@ -259,7 +259,7 @@ def _verdict_document(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _wave_document(wave: Wave, *, drained: bool) -> dict[str, Any]:
+def _wave_document(wave: UpgradeWave, *, drained: bool) -> dict[str, Any]:
     return {
         "wave": wave.number,
         "rack": wave.rack,

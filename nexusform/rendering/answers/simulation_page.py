@@ -14,13 +14,13 @@ from msgspec import Struct
 from nexusform.rendering.answers.outline import Outline, Section, Table
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.page.html_page import scripted, whole_page
-from nexusform.rendering.page.page_data import Play, Step, simulation_data
+from nexusform.rendering.page.page_data import Play, PlayStep, simulation_data
 from nexusform.rendering.page.page_parts import section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.scheduling.racks.vms import Machine, Placement
 from nexusform.whatif.failure import Failure
 from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
-from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, Wave
+from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, UpgradeWave
 from nexusform.whatif.world_view import SiteView
 from nexusform.words import counted, first_of, natural
 
@@ -49,16 +49,18 @@ def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
 
 def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
     """A runtime upgrade, wave by wave."""
-    waves = [Step(_wave_title(wave, len(upgrade.waves)), wave.machines) for wave in upgrade.waves]
-    return Play(_site_map(site, _NOTHING), (Step("Before the upgrade"), *waves, Step("After the upgrade")))
+    waves = [PlayStep(_wave_title(wave, len(upgrade.waves)), wave.machines) for wave in upgrade.waves]
+    return Play(
+        _site_map(site, _NOTHING), (PlayStep("Before the upgrade"), *waves, PlayStep("After the upgrade"))
+    )
 
 
-def _wave_title(wave: Wave, waves: int) -> str:
-    """`Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
+def _wave_title(wave: UpgradeWave, waves: int) -> str:
+    """`UpgradeWave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
     batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
     lost = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.lost]
     loss = f"; lost meanwhile: {', '.join(lost)}" if lost else ""
-    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
+    return f"UpgradeWave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
 
 
 def failure_play(site: SiteView, failure: Failure) -> Play:
@@ -73,9 +75,9 @@ def failure_play(site: SiteView, failure: Failure) -> Play:
     site_map = _site_map(site, places, frozenset(failure.machines))
     moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
     steps = (
-        Step("Before the failure"),
-        Step(f"{failure.lost} is lost: {counted(down, 'VM')} down", failure.machines),
-        Step(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moves),
+        PlayStep("Before the failure"),
+        PlayStep(f"{failure.lost} is lost: {counted(down, 'VM')} down", failure.machines),
+        PlayStep(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moves),
     )
     return Play(site_map, steps, moved="comes back elsewhere", gone="stays down")
 
@@ -92,12 +94,12 @@ def kubernetes_upgrade_play(site: SiteView, upgrade: KubernetesUpgrade) -> Play:
     site_map = _site_map(site, places)
     cluster = upgrade.cluster
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
-    steps = [Step("Before the upgrade")]
+    steps = [PlayStep("Before the upgrade")]
     for pool, batch in batches:
         moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
-        steps.append(Step(_batch_title(pool, batch), moves=moves))
+        steps.append(PlayStep(_batch_title(pool, batch), moves=moves))
     after = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
-    return Play(site_map, (*steps, Step(after)), moved="is replaced by a new VM elsewhere")
+    return Play(site_map, (*steps, PlayStep(after)), moved="is replaced by a new VM elsewhere")
 
 
 def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:

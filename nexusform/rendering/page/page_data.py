@@ -56,7 +56,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
     }
 
 
-class Step(Struct, frozen=True):
+class PlayStep(Struct, frozen=True):
     """One moment of a simulation: what it is, which machines are down, and the numbers of the site's VMs
     that leave their place in it.
     """
@@ -70,7 +70,7 @@ class Play(Struct, frozen=True):
     """What is played on the map of a site. `moved` and `gone` say what becomes of VMs that leave."""
 
     site: SiteMap
-    steps: tuple[Step, ...]
+    steps: tuple[PlayStep, ...]
     moved: str = ""
     gone: str = ""
 
@@ -83,7 +83,7 @@ def simulation_data(plays: Sequence[Play]) -> dict[str, Any]:
     return {"fields": FIELDS, "sites": sites, **empty, "marks": marks, "errored": False, "tieBreaks": 0}
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: PlayStep) -> dict[str, Any]:
     return {"title": step.title, "down": list(step.down), "moves": list(step.moves)}
 
 

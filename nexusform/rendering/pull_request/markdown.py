@@ -20,8 +20,8 @@ from nexusform.rendering.notation.colours import columns, harmless, pad
 from nexusform.rendering.pull_request.markdown_changes import change_lines, every_stanza
 from nexusform.rendering.pull_request.markdown_parts import (
     NOWHERE,
-    Origin,
-    Part,
+    CodeOrigin,
+    ReportPart,
     as_diff,
     code,
     details,
@@ -69,14 +69,14 @@ def render_markdown(
     placements: Detail = Detail.CHANGED,
     *,
     max_bytes: int = MAX_BYTES,
-    origin: Origin = NOWHERE,
+    origin: CodeOrigin = NOWHERE,
 ) -> str:
     """The whole report as GitHub-flavoured Markdown, with a newline at the end, in `max_bytes`."""
     report = build_report(plan, registries, placements)
     overview = build_overview(plan, report)
     entries = plan_entries(plan)
     title = title_line(plan, overview)
-    verdict = Part("The verdict", 100, (title, *alert(plan, report, overview, entries)), whole=True)
+    verdict = ReportPart("The verdict", 100, (title, *alert(plan, report, overview, entries)), whole=True)
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.
         return fit([verdict, *_refusal(plan, entries, sources, origin)], max_bytes)
@@ -84,47 +84,51 @@ def render_markdown(
         verdict,
         *_places(plan, report, origin),
         *_consequences(plan, entries, overview, origin),
-        Part("Changes", 60, tuple(change_lines(plan, schema_lookup(registries))), _few_open),
-        Part("The last line", 99, (last_line(report, overview, origin),), whole=True),
+        ReportPart("Changes", 60, tuple(change_lines(plan, schema_lookup(registries))), _few_open),
+        ReportPart("The last line", 99, (last_line(report, overview, origin),), whole=True),
         *_folded_parts(plan, report, overview, sources),
     ]
     return fit(parts, max_bytes)
 
 
-def _refusal(plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], origin: Origin) -> list[Part]:
+def _refusal(
+    plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], origin: CodeOrigin
+) -> list[ReportPart]:
     return [
-        Part("Errors and ways out", 95, tuple(error_lines(plan.diagnostics, origin))),
-        Part("Warnings", 60, tuple(finding_lines((*entries.caused, *entries.standing), origin))),
+        ReportPart("Errors and ways out", 95, tuple(error_lines(plan.diagnostics, origin))),
+        ReportPart("Warnings", 60, tuple(finding_lines((*entries.caused, *entries.standing), origin))),
         _source_lines(plan, sources),
     ]
 
 
-def _places(plan: Plan, report: Report, origin: Origin) -> list[Part]:
+def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
     """Where things go."""
     picture = rack_picture(changed_racks(plan.sites))
     new_pools = pool_rows(report)
     unexpected = [] if new_pools else unexpected_pools(report)
     return [
-        Part("VMs", 92, tuple(vm_rows(plan))),
-        Part("Causes", 91, tuple(causes_line(plan, origin))),
-        Part("New VMs", 88, tuple(new_pools)),
-        Part("Pools that are spread otherwise than expected", 70, tuple(unexpected)),
-        Part("Fleet bindings", 87, tuple(binding_lines(plan))),
-        Part("Rollouts", 83, tuple(rollout_lines(report)), headed("How it rolls out")),
-        Part("Pods and what leaves", 82, tuple(other_lines(report))),
-        Part("Racks", 65, tuple(picture), lambda text: fenced(text, "text"), whole=True),
-        Part("Counts", 86, tuple(kind_lines(plan, report))),
+        ReportPart("VMs", 92, tuple(vm_rows(plan))),
+        ReportPart("Causes", 91, tuple(causes_line(plan, origin))),
+        ReportPart("New VMs", 88, tuple(new_pools)),
+        ReportPart("Pools that are spread otherwise than expected", 70, tuple(unexpected)),
+        ReportPart("Fleet bindings", 87, tuple(binding_lines(plan))),
+        ReportPart("Rollouts", 83, tuple(rollout_lines(report)), headed("How it rolls out")),
+        ReportPart("Pods and what leaves", 82, tuple(other_lines(report))),
+        ReportPart("Racks", 65, tuple(picture), lambda text: fenced(text, "text"), whole=True),
+        ReportPart("Counts", 86, tuple(kind_lines(plan, report))),
     ]
 
 
-def _consequences(plan: Plan, entries: Entries, overview: Overview, origin: Origin) -> list[Part]:
+def _consequences(plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin) -> list[ReportPart]:
     """What follows for the site: room, rules, warnings."""
     rules = [_rule_line(rule) for rule in plan.separation_rules]
     return [
-        Part("Room", 85, tuple(room_lines(overview.sites, overview.room))),
-        Part("Separation rules", 75, tuple(rules), headed("Separation rules")),
-        Part("Warnings", 90, tuple(finding_lines(entries.caused, origin)), headed("Warnings and advice")),
-        Part("What held before", 50, tuple(standing_line(entries.standing))),
+        ReportPart("Room", 85, tuple(room_lines(overview.sites, overview.room))),
+        ReportPart("Separation rules", 75, tuple(rules), headed("Separation rules")),
+        ReportPart(
+            "Warnings", 90, tuple(finding_lines(entries.caused, origin)), headed("Warnings and advice")
+        ),
+        ReportPart("What held before", 50, tuple(standing_line(entries.standing))),
     ]
 
 
@@ -135,7 +139,7 @@ def _rule_line(rule: SeparationVerdict) -> str:
 
 def _folded_parts(
     plan: Plan, report: Report, overview: Overview, sources: Mapping[str, SourceFile]
-) -> list[Part]:
+) -> list[ReportPart]:
     """What a reviewer opens when in doubt."""
     outputs = "\n".join(output_lines(report.outputs))
     return [
@@ -148,14 +152,14 @@ def _folded_parts(
     ]
 
 
-def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> Part:
+def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
     ordered = sorted(plan.diagnostics, key=lambda each: each.severity is not Severity.ERROR)
     return _folded("Source lines and what to do", 50, boxes(ordered[:_BOXES], sources))
 
 
-def _folded(title: str, importance: int, body: str, language: str = "") -> Part:
+def _folded(title: str, importance: int, body: str, language: str = "") -> ReportPart:
     lines = tuple(body.split("\n")) if body else ()
-    return Part(title, importance, lines, lambda text: folded(title, text, language))
+    return ReportPart(title, importance, lines, lambda text: folded(title, text, language))
 
 
 def _few_open(text: str) -> str:
@@ -188,7 +192,7 @@ _ERRORS: Final = 10
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
-def error_lines(diagnostics: Iterable[Diagnostic], origin: Origin) -> list[str]:
+def error_lines(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list[str]:
     """The errors with what they say and offer, the first ones; the rest by their summaries."""
     errors = [each for each in diagnostics if each.severity is Severity.ERROR]
     lines: list[str] = []
@@ -199,7 +203,7 @@ def error_lines(diagnostics: Iterable[Diagnostic], origin: Origin) -> list[str]:
     return lines[1:]
 
 
-def _headed(error: Diagnostic, origin: Origin) -> str:
+def _headed(error: Diagnostic, origin: CodeOrigin) -> str:
     place = place_of(error.subject, origin)
     return f"**{plain(error.summary)}**{f' ({place})' if place else ''}"
 
@@ -222,12 +226,12 @@ def _detail_lines(detail: str) -> list[str]:
     return lines
 
 
-def finding_lines(entries: Sequence[Entry], origin: Origin) -> list[str]:
+def finding_lines(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
     """Warnings and advice that the plan causes, a line each."""
     return [_finding_line(entry, origin) for entry in entries]
 
 
-def _finding_line(entry: Entry, origin: Origin) -> str:
+def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
     mark = "**Warning**" if entry.fails else "Advice"
     places = [line_of(place, origin) for place in entry.places]
     where = f" ({first_of(places, _PLACES)})" if places else ""

@@ -106,7 +106,7 @@ def _diff_line(line: str) -> str:
 _LEAST: Final = 300
 
 
-class Part(Struct, frozen=True):
+class ReportPart(Struct, frozen=True):
     """A part of a report: its lines, and how they become text.
 
     `importance` decides what is cut first (lowest first); 0 lines of a part are never shown. A part
@@ -125,7 +125,7 @@ class Part(Struct, frozen=True):
         return self.draw("\n".join(self.lines))
 
 
-def fit(parts: Sequence[Part], most: int) -> str:
+def fit(parts: Sequence[ReportPart], most: int) -> str:
     """The parts one after the other, a blank line between, in at most `most` bytes with the newline."""
     filled = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in filled}
@@ -157,7 +157,7 @@ def _size(texts: Collection[str]) -> int:
     return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1
 
 
-def _shortened(part: Part, room: int) -> Part | None:
+def _shortened(part: ReportPart, room: int) -> ReportPart | None:
     """The part with as many of its first lines as there is room for; None where that says nothing."""
     if part.whole or room < _LEAST:
         return None
@@ -171,7 +171,7 @@ def _shortened(part: Part, room: int) -> Part | None:
     return _first(part, low) if low else None
 
 
-def _first(part: Part, count: int) -> Part:
+def _first(part: ReportPart, count: int) -> ReportPart:
     left = len(part.lines) - count
     return replace(part, lines=(*part.lines[:count], f"... {left:,} more lines were cut"))
 
@@ -191,7 +191,7 @@ _IN_ADDRESSES: Final = "/:?#@!$&'*+,;=%~"
 _COMMIT_LETTERS: Final = 12
 
 
-class Origin(Struct, frozen=True):
+class CodeOrigin(Struct, frozen=True):
     """The commit that a plan was made of, and the address of its files: `url`/`directory`/FILE.
 
     `directory` leads from there to the root module; "" = unknown, without links or commit.
@@ -202,15 +202,15 @@ class Origin(Struct, frozen=True):
     commit: str = ""
 
 
-NOWHERE: Final = Origin()
+NOWHERE: Final = CodeOrigin()
 
 
-def place_of(span: Span | None, origin: Origin) -> str:
+def place_of(span: Span | None, origin: CodeOrigin) -> str:
     """`file:line` as Markdown, a link where the address is known; "" without a place."""
     return line_of(f"{span.filename}:{span.start.line}", origin) if span is not None else ""
 
 
-def line_of(place: str, origin: Origin) -> str:
+def line_of(place: str, origin: CodeOrigin) -> str:
     """A place written as `file:line` as Markdown, a link where the address is known."""
     filename, _, line = place.rpartition(":")
     path = posixpath.normpath(posixpath.join(origin.directory, filename))
@@ -221,6 +221,6 @@ def line_of(place: str, origin: Origin) -> str:
     return f"[{plain(place)}]({address})"
 
 
-def commit_text(origin: Origin) -> str:
+def commit_text(origin: CodeOrigin) -> str:
     """`commit 0123456789ab`, "" when it is unknown."""
     return f"commit {code(origin.commit[:_COMMIT_LETTERS])}" if origin.commit else ""

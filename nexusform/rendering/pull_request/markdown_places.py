@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.places import draws_text
-from nexusform.rendering.pull_request.markdown_parts import Origin, code, place_of, plain, table
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.overview import Overview, RoomRow
 from nexusform.rendering.report.placement_rows import (
@@ -63,7 +63,7 @@ def _from_to(journey: VmJourney) -> str:
     return target if journey.trigger in ("", _NEW) else f"{target} ({plain(journey.trigger)})"
 
 
-def causes_line(plan: Plan, origin: Origin) -> list[str]:
+def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
     """Why VMs move, `Because of main.nf.hcl:26.`, and how certain their racks are."""
     moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
     if not moves:

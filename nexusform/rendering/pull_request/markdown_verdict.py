@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.pull_request.markdown_parts import Origin, code, commit_text, plain
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
@@ -146,7 +146,7 @@ def _others_sentence(report: Report) -> str:
 # --- last line ---------------------------------------------------------------------------------
 
 
-def last_line(report: Report, overview: Overview, origin: Origin) -> str:
+def last_line(report: Report, overview: Overview, origin: CodeOrigin) -> str:
     """`Plan: ...` and what it was made of: commit and inventory."""
     verdict = code(report.verdict) if report.has_changes else report.verdict
     inventory = f"inventory {plain(overview.inventory)}" if overview.inventory else ""

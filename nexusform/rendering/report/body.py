@@ -15,7 +15,7 @@ from nexusform.rendering.report.difference import (
     REPLACED,
     SAME,
     Difference,
-    Kind,
+    NodeKind,
     Walk,
 )
 from nexusform.rendering.report.sequences import paired
@@ -112,7 +112,7 @@ def _attributes(
             children.append(child)
         else:
             hidden += 1
-    return Difference(Kind.BLOCK, SAME, children=tuple(children), hidden=hidden, width=width)
+    return Difference(NodeKind.BLOCK, SAME, children=tuple(children), hidden=hidden, width=width)
 
 
 def _order_attributes(schema: BlockSchema | None) -> frozenset[str]:
@@ -161,7 +161,7 @@ def _blocks(
     """The nested blocks of one type, unchanged ones too; `marks` as seen from them."""
     old, new = old_body.get(name), new_body.get(name)
     if new is UNKNOWN:
-        return [Difference(Kind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
+        return [Difference(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
     match block.nesting:
         case Nesting.SINGLE:
             return [_block(name, "", old, new, block, marks=marks, walk=walk)] if old or new else []

@@ -30,7 +30,7 @@ CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 REPLACED: Final = "-/+"
 
 
-class Kind(StrEnum):
+class NodeKind(StrEnum):
     """How a node is drawn."""
 
     LEAF = "leaf"  # a primitive, null or unknown: `old`, `new`
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
     `note` is "sensitive" or "exposed" when the mark itself changes.
     """
 
-    kind: Kind
+    kind: NodeKind
     symbol: str
     name: str = ""
     label: str = ""
@@ -107,7 +107,7 @@ def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
     """The node of a value without its name: by the kind that both sides have."""
     symbol = _symbol(old, new, of)
     if marks.old is True or marks.new is True:
-        return Difference(Kind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
+        return Difference(NodeKind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
     classes = {side.__class__ for side in (old, new) if side is not ABSENT}
     if classes == {dict}:
         return _mapping(symbol, _present(old) or {}, _present(new) or {}, of, marks=marks, walk=walk)
@@ -118,8 +118,8 @@ def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
     if dict in classes or list in classes:
         before = _node(old, ABSENT, of, marks, walk)
         after = _node(ABSENT, new, of, marks, walk)
-        return Difference(Kind.TURNED, symbol, children=(before, after))
-    return Difference(Kind.LEAF, symbol, old=_present(old), new=_present(new))
+        return Difference(NodeKind.TURNED, symbol, children=(before, after))
+    return Difference(NodeKind.LEAF, symbol, old=_present(old), new=_present(new))
 
 
 def _present(plain: Any) -> Any:
@@ -190,7 +190,7 @@ def _mapping(
         else:
             hidden += 1
     return Difference(
-        Kind.MAP if is_map else Kind.OBJECT,
+        NodeKind.MAP if is_map else NodeKind.OBJECT,
         _with_marks(symbol, children),
         children=tuple(children),
         hidden=hidden,
@@ -243,7 +243,7 @@ def _sequence(
         after = ABSENT if j is None else new[j]
         children.append(_node(before, after, element, marks.at(i, j), walk))
     shown, hidden = _with_context(children, walk)
-    return Difference(Kind.LIST, _with_marks(symbol, children), children=shown, hidden=hidden)
+    return Difference(NodeKind.LIST, _with_marks(symbol, children), children=shown, hidden=hidden)
 
 
 def _element_type(of: Type, index: int | None) -> Type:
@@ -270,7 +270,7 @@ def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Dif
             hidden += 1
             continue
         if hidden:
-            shown.append(Difference(Kind.GAP, SAME, hidden=hidden))
+            shown.append(Difference(NodeKind.GAP, SAME, hidden=hidden))
             hidden = 0
         shown.append(child)
     return tuple(shown), hidden
@@ -284,7 +284,7 @@ def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -
         after = ABSENT if j is None else new[j]
         children.append(_node(before, after, of.element, NO_MARKS, walk))
     shown = tuple(child for child in children if is_shown(child, walk))
-    return Difference(Kind.SET, symbol, children=shown, hidden=len(children) - len(shown))
+    return Difference(NodeKind.SET, symbol, children=shown, hidden=len(children) - len(shown))
 
 
 def _set_pairs(old: list[Any], new: list[Any]) -> list[Pair]:
@@ -307,7 +307,7 @@ def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
             return node
     if any("\n" in text for text in (old, new) if text is not ABSENT):
         return _text(symbol, old, new)
-    return Difference(Kind.LEAF, symbol, old=_present(old), new=_present(new))
+    return Difference(NodeKind.LEAF, symbol, old=_present(old), new=_present(new))
 
 
 def _maybe_json(text: Any) -> bool:
@@ -329,14 +329,14 @@ def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
     if is_too_deep(before) or is_too_deep(after):
         return None
     structure = _node(before, after, DYNAMIC, NO_MARKS, Walk(walk.show_unchanged, keep_null=True))
-    return Difference(Kind.JSON, symbol, children=(structure,))
+    return Difference(NodeKind.JSON, symbol, children=(structure,))
 
 
 def _text(symbol: str, old: Any, new: Any) -> Difference:
     before = [] if old is ABSENT else old.split("\n")
     after = [] if new is ABSENT else new.split("\n")
     lines = tuple(_line(before, after, pair) for pair in paired(before, after))
-    return Difference(Kind.TEXT, symbol, children=lines)
+    return Difference(NodeKind.TEXT, symbol, children=lines)
 
 
 def _line(before: Sequence[str], after: Sequence[str], pair: Pair) -> Difference:
@@ -344,12 +344,12 @@ def _line(before: Sequence[str], after: Sequence[str], pair: Pair) -> Difference
     old = None if pair[0] is None else before[pair[0]]
     new = None if pair[1] is None else after[pair[1]]
     if old is None:
-        return Difference(Kind.LEAF, CREATED, new=new)
+        return Difference(NodeKind.LEAF, CREATED, new=new)
     if new is None:
-        return Difference(Kind.LEAF, DELETED, old=old)
-    return Difference(Kind.LEAF, SAME, old=old, new=new)
+        return Difference(NodeKind.LEAF, DELETED, old=old)
+    return Difference(NodeKind.LEAF, SAME, old=old, new=new)
 
 
 def leaf(name: str, symbol: str, text: str) -> Difference:
     """A node whose value is told by a text."""
-    return Difference(Kind.CONDENSED, symbol, name=name, new=text)
+    return Difference(NodeKind.CONDENSED, symbol, name=name, new=text)

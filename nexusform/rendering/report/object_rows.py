@@ -13,7 +13,7 @@ from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference import CREATED, DELETED, Difference, Kind
+from nexusform.rendering.report.difference import CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
 from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
@@ -290,7 +290,7 @@ def _contents(block: Difference, schema: BlockSchema | None) -> str:
     for child in block.children:
         attribute = schema.attributes.get(child.name) if schema else None
         value = child.old if child.symbol == DELETED else child.new
-        if child.kind is Kind.LEAF and (attribute is None or value != attribute.default):
+        if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
             words.append(f"{child.name} = {scalar(value)}")
     text = ", ".join(words)
     return f" ({text})" if 0 < len(text) <= _LONGEST_VALUE else ""
@@ -304,11 +304,11 @@ def _value(node: Difference) -> str:
     """`24 -> 30`, `+ 3`, `2 added, 1 removed`; what is long is counted."""
     forces = " (forces replacement)" if node.forces else ""
     match node.kind:
-        case Kind.LEAF:
+        case NodeKind.LEAF:
             return f"{_scalars(node)}{forces}"
-        case Kind.SENSITIVE:
+        case NodeKind.SENSITIVE:
             return f"{SENSITIVE}{forces}"
-        case Kind.SET | Kind.LIST | Kind.MAP | Kind.OBJECT:
+        case NodeKind.SET | NodeKind.LIST | NodeKind.MAP | NodeKind.OBJECT:
             return f"{_parts(node)}{forces}"
         case _:
             return f"changed{forces}"
@@ -341,4 +341,4 @@ def _parts(node: Difference) -> str:
 
 
 def _short(node: Difference) -> str:
-    return _leaf(node) if node.kind is Kind.LEAF else form(1, "item")
+    return _leaf(node) if node.kind is NodeKind.LEAF else form(1, "item")

@@ -17,7 +17,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
 from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.difference import Difference, Kind
+from nexusform.rendering.report.difference import Difference, NodeKind
 from nexusform.rendering.report.entries import Entry
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -283,11 +283,11 @@ def _held(output: Difference) -> str:
     verb = form(changed, "changes", "change")
     part = f", {changed} of them {verb}" if output.symbol == "~" and changed < total else ""
     match output.kind:
-        case Kind.MAP | Kind.OBJECT:
+        case NodeKind.MAP | NodeKind.OBJECT:
             return f"{{{counted(total, 'key')}{part}}}"
-        case Kind.LIST | Kind.SET:
+        case NodeKind.LIST | NodeKind.SET:
             return f"[{counted(total, 'element')}{part}]"
-        case Kind.TEXT:
+        case NodeKind.TEXT:
             return f"({counted(total, 'line')}{part})"
         case _:
             return "(a long value)"

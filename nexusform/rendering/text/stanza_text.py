@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.planning.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
 from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
-from nexusform.rendering.report.difference import REPLACED, Difference, Kind, name_width
+from nexusform.rendering.report.difference import REPLACED, Difference, NodeKind, name_width
 from nexusform.rendering.report.report import PLACEMENT_MAPS, Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.schema import order_attribute
@@ -108,7 +108,7 @@ class _Drawing:
         margin = _BLANK * level
         label = f" {quoted(node.label)}" if node.label else ""
         head = f"{margin}{self._signs[node.symbol]}{attribute_name(node.name)}{label}"
-        if node.kind is not Kind.BLOCK:
+        if node.kind is not NodeKind.BLOCK:
             return [f"{head} {self.value(node, level, nulls=False)}"]
         forces = self._forces if node.forces else ""
         inner = self.body(node, level)
@@ -137,21 +137,21 @@ class _Drawing:
         forces = self._forces if node.forces else ""
         gone = self._null if nulls and node.symbol == "-" else ""
         match node.kind:
-            case Kind.LEAF:
+            case NodeKind.LEAF:
                 return f"{self._leaf(node)}{gone}{forces}"
-            case Kind.SENSITIVE:
+            case NodeKind.SENSITIVE:
                 return f"{SENSITIVE}{gone}{forces}"
-            case Kind.CONDENSED:
+            case NodeKind.CONDENSED:
                 return f"{node.new}{forces}"
-            case Kind.TURNED:
+            case NodeKind.TURNED:
                 old, new = node.children
                 after = self.value(new, level, nulls=False)
                 return f"{self.value(old, level, nulls=False)}{self._arrow}{after}{forces}"
-            case Kind.JSON:
+            case NodeKind.JSON:
                 return self._json(node, level, forces, gone)
-            case Kind.TEXT:
+            case NodeKind.TEXT:
                 return self._text(node, level, forces, gone)
-            case Kind.LIST | Kind.SET:
+            case NodeKind.LIST | NodeKind.SET:
                 return self._enclosed("[]", self._elements(node, level), level, forces, gone)
             case _:
                 return self._enclosed("{}", self._entries(node, level), level, forces, gone)
@@ -174,7 +174,7 @@ class _Drawing:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
-            if child.kind is Kind.GAP:
+            if child.kind is NodeKind.GAP:
                 lines.append(self._hidden(child.hidden, "element", level + 1))
             else:
                 value = self.value(child, level + 1, nulls=False)
@@ -185,7 +185,7 @@ class _Drawing:
 
     def _entries(self, node: Difference, level: int) -> list[str]:
         """The lines of a map or an object."""
-        is_map = node.kind is Kind.MAP
+        is_map = node.kind is NodeKind.MAP
         margin = _BLANK * (level + 1)
         width = node.width + 2 if is_map else node.width
         lines: list[str] = []

@@ -193,7 +193,7 @@ class Abort(Struct, frozen=True):
     message: str
 
 
-class Change(StrEnum):
+class BindingAction(StrEnum):
     """What a cycle did to a binding."""
 
     CREATED = "created"
@@ -217,5 +217,5 @@ class BindingChange(Struct, frozen=True):
     """One change to one binding, in the order in which the scheduler made them."""
 
     cluster: str
-    change: Change
+    change: BindingAction
     cause: Cause

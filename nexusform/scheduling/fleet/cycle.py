@@ -18,9 +18,9 @@ from nexusform.scheduling.fleet.bindings import (
     Abort,
     Ask,
     Binding,
+    BindingAction,
     BindingChange,
     Cause,
-    Change,
     Decision,
     PlacementType,
     Policy,
@@ -348,7 +348,7 @@ def _hold(
             name = holdings.roster.members[pick.position].name
             return Abort("", name, f"failed to find the previous state of an unscheduled binding on {name}")
     created: list[Binding] = []
-    patched: dict[Change, list[Binding]] = {Change.REPOINTED: [], Change.RECOVERED: []}
+    patched: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:
         change = holdings.hold(
             pick.position, pick.affinity if scored else None, pick.topology_spread if scored else None

@@ -92,7 +92,7 @@ class ClusterExplanation(Struct, frozen=True):
         return self.refusals[0] if self.refusals else None
 
 
-class Explanation(Struct, frozen=True):
+class PlacementExplanation(Struct, frozen=True):
     """One placement over the whole fleet, clusters in name order, then names that are not in it.
 
     `number` is N (None: all that pass, or those named), `batches` the clusters that are picked, batch by
@@ -112,7 +112,7 @@ class Explanation(Struct, frozen=True):
         return self.batches[-1][-1] if self.batches else None
 
 
-class Drift(Struct, frozen=True):
+class PolicyDrift(Struct, frozen=True):
     """What a fresh schedule would choose and what the present one holds: information, never an action."""
 
     gained: tuple[str, ...]
@@ -125,12 +125,12 @@ def drift(
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
-) -> Drift:
+) -> PolicyDrift:
     """Compare the picks with those of a placement that is made anew today."""
     fresh = cycle.settle((), roster, policy, snapshot, namespace)
     now = {b.cluster for b in held if b.state is not BindingState.UNSCHEDULED and not b.deleting}
     then = {b.cluster for b in fresh.bindings}
-    return Drift(tuple(sorted(then - now)), tuple(sorted(now - then)))
+    return PolicyDrift(tuple(sorted(then - now)), tuple(sorted(now - then)))
 
 
 def explain(
@@ -139,7 +139,7 @@ def explain(
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
-) -> Explanation:
+) -> PlacementExplanation:
     """What the scheduler decides, given what the placement holds, and what every rule says of every cluster
     before its last batch.
     """
@@ -154,14 +154,14 @@ def explain(
         return _aborted(ask, holdings, snapshot, screening)
     if not _picks_n(ask):
         rows = _of_all(ask, holdings, {}, replay)
-        return Explanation(ask.policy, snapshot, None, rows, replay.batches)
+        return PlacementExplanation(ask.policy, snapshot, None, rows, replay.batches)
     ranking = rank(ask, roster, holdings.standing, screening.passing)
     if isinstance(ranking, Abort):
         return _aborted(ask, holdings, snapshot, ranking)
     ranked = list(ranking.best_first(screening.passing))
     places = _places(ranked, replay.batches[-1] if replay.ends_with_picks else (), roster, holdings.standing)
     rows = _of_all(ask, holdings, places, replay)
-    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
+    return PlacementExplanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
 
 class _Replay(Struct, frozen=True):
@@ -325,7 +325,7 @@ def _preference(term: PreferredTerm, roster: Roster, position: int) -> Preferenc
     return Preference(term.weight, points, shown, sorter.name, str(value))
 
 
-def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abort) -> Explanation:
+def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abort) -> PlacementExplanation:
     """The explanation of a cycle that stopped: only the rules are asked."""
     rows = tuple(
         ClusterExplanation(
@@ -337,10 +337,10 @@ def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abor
         )
         for position, member in enumerate(holdings.roster.members)
     )
-    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
+    return PlacementExplanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
 
 
-def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Explanation:
+def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> PlacementExplanation:
     """PickFixed: named, there and eligible, or not."""
     result = cycle.schedule(holdings.by_cluster.values(), holdings.roster, ask.policy, snapshot)
     decided = {decision.cluster: decision for decision in result.status.decisions()} if result.status else {}
@@ -359,4 +359,4 @@ def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Explana
             rule = "cluster_eligibility" if name in holdings.roster.position else "cluster_names"
             refusal = Refusal(name, rule, decision.reason)
             rows.append(ClusterExplanation(name, binding, False, (refusal,), decision.reason))
-    return Explanation(ask.policy, snapshot, len(ask.policy.cluster_names), tuple(rows))
+    return PlacementExplanation(ask.policy, snapshot, len(ask.policy.cluster_names), tuple(rows))

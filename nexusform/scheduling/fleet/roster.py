@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.bindings import Binding, BindingChange, BindingState, Cause, Change, Member
+from nexusform.scheduling.fleet.bindings import (
+    Binding,
+    BindingAction,
+    BindingChange,
+    BindingState,
+    Cause,
+    Member,
+)
 from nexusform.scheduling.matching import (
     DOES_NOT_EXIST,
     EXISTS,
@@ -154,7 +161,7 @@ class Holdings:
         """Sort a binding by its state, its snapshot and whether its cluster is still there."""
         cluster = binding.cluster
         if binding.deleting:
-            self.changes.append(BindingChange(cluster, Change.DROPPED, Cause.DELETED))
+            self.changes.append(BindingChange(cluster, BindingAction.DROPPED, Cause.DELETED))
             return
         self.by_cluster[cluster] = binding
         position = self.roster.position.get(cluster)
@@ -187,17 +194,17 @@ class Holdings:
         """Whether an unscheduled binding there cannot be recovered."""
         return bool(self.unscheduled >> position & 1) and self.at(position).previous_state is None
 
-    def hold(self, position: int, affinity: int | None, spread: int | None) -> Change:
+    def hold(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
         """Bind a picked member: keep an obsolete binding, recover an unscheduled one, or make one."""
         name = self.roster.members[position].name
         bit = 1 << position
-        change, state, resources = Change.CREATED, BindingState.SCHEDULED, None
+        change, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
         standing = self.by_cluster.get(name)
         if standing is not None and self.obsolete & bit:
-            change, state = Change.REPOINTED, standing.state
+            change, state = BindingAction.REPOINTED, standing.state
             resources = standing.resource_snapshot
         elif standing is not None and self.unscheduled & bit:
-            change, state = Change.RECOVERED, standing.previous_state or BindingState.SCHEDULED
+            change, state = BindingAction.RECOVERED, standing.previous_state or BindingState.SCHEDULED
             resources = standing.resource_snapshot
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
@@ -223,7 +230,7 @@ class Holdings:
         self.by_cluster[cluster] = replace(
             binding, state=BindingState.UNSCHEDULED, previous_state=binding.state
         )
-        self.changes.append(BindingChange(cluster, Change.UNSCHEDULED, cause))
+        self.changes.append(BindingChange(cluster, BindingAction.UNSCHEDULED, cause))
 
     def bindings(self) -> tuple[Binding, ...]:
         """All bindings that remain, in name order."""

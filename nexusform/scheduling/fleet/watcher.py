@@ -13,7 +13,14 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.fleet.bindings import Ask, BindingChange, Cause, Change, Member, PlacementType
+from nexusform.scheduling.fleet.bindings import (
+    Ask,
+    BindingAction,
+    BindingChange,
+    Cause,
+    Member,
+    PlacementType,
+)
 from nexusform.scheduling.fleet.roster import Roster, Standing
 from nexusform.scheduling.fleet.rules import cluster_affinity, cluster_eligibility, taint_toleration
 
@@ -68,11 +75,11 @@ _RELEASED = {
 
 def trigger_of(change: BindingChange, occasion: Occasion) -> Trigger:
     """The one trigger to show for a change: what concerns the cluster itself before what concerns others."""
-    if change.change in (Change.UNSCHEDULED, Change.DROPPED):
+    if change.change in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASED[change.cause]
     if occasion.created:
         return Trigger.PLACEMENT_CREATED
-    if occasion.policy_changed or change.change is Change.REPOINTED:
+    if occasion.policy_changed or change.change is BindingAction.REPOINTED:
         return Trigger.POLICY_CHANGED
     if change.cluster in occasion.evicted:
         return Trigger.EVICTED

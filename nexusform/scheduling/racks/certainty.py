@@ -20,14 +20,14 @@ Token = Hashable
 PoolId = tuple[str, str]
 
 
-class Place(Struct, frozen=True):
+class VmPlaced(Struct, frozen=True):
     """A VM was placed. `token` names it for later operations and in the answer."""
 
     token: Token
     demand: Demand
 
 
-class Release(Struct, frozen=True):
+class VmReleased(Struct, frozen=True):
     """A VM left: one placed by an earlier operation (by token), or one that stood before (by handle)."""
 
     token: Token = None
@@ -48,7 +48,7 @@ class Stand(Struct, frozen=True):
     by_rule: bool = False
 
 
-Operation = Place | Release | Stand
+Operation = VmPlaced | VmReleased | Stand
 
 
 class PoolCertainty(Struct, frozen=True):
@@ -74,7 +74,7 @@ class PoolCertainty(Struct, frozen=True):
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 
-class Repetition(Struct, frozen=True):
+class RepeatedRuns(Struct, frozen=True):
     """The outcome of `runs` repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
@@ -115,7 +115,7 @@ def replay(
     handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
-        if isinstance(operation, Place):
+        if isinstance(operation, VmPlaced):
             answer = scheduler.attempt(operation.demand)
             placed[operation.token] = None
             if answer is not None:
@@ -138,7 +138,7 @@ def _stand(scheduler: RackScheduler, operation: Stand) -> int:
 
 def repeat(
     base: RackScheduler, operations: Sequence[Operation], runs: int, *, keep_outcomes: bool = False
-) -> Repetition:
+) -> RepeatedRuns:
     """Play the operations with the seeds 0..runs-1, each of which draws ties and splits, and compare with
     those of `base`'s own seeds.
 
@@ -147,9 +147,11 @@ def repeat(
     place does not match in that run.
     """
     if runs <= 0:
-        return Repetition(0, {}, ())
+        return RepeatedRuns(0, {}, ())
     actual = replay(base, operations)
-    demands = {operation.token: operation.demand for operation in operations if isinstance(operation, Place)}
+    demands = {
+        operation.token: operation.demand for operation in operations if isinstance(operation, VmPlaced)
+    }
     tallies = _Tallies(demands, actual)
     outcomes = []
     fits: list[bool] = []
@@ -159,7 +161,7 @@ def repeat(
         tallies.compare(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
+    return RepeatedRuns(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
 
 
 class _Tallies:

@@ -14,7 +14,7 @@ from nexusform.rendering.answers.outline_formats import outline_markdown, outlin
 from nexusform.rendering.answers.runtime_upgrade_outline import runtime_upgrade_outline
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.whatif.capacity import MixPart, find_capacity
-from nexusform.whatif.failure import Scope, lose_machines
+from nexusform.whatif.failure import FailureScope, lose_machines
 from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.whatif.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
 from nexusform.whatif.world_view import SiteView
@@ -36,7 +36,7 @@ def answers(site: SiteView) -> dict[str, Outline]:
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
         "capacity": capacity_outline([find_capacity(site, mix=mix)], ORIGIN),
-        "failure": failure_outline(lose_machines(site, Scope.RACK, "lab/rack7", rack), ORIGIN),
+        "failure": failure_outline(lose_machines(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN),
         "kubernetes-upgrade": kubernetes_upgrade_outline(simulate_kubernetes_upgrade(site, d), ORIGIN),
     }
 

@@ -14,7 +14,7 @@ from nexusform.diagnostics import error
 from nexusform.planning.occupancy import MachineCount, RackCounts
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
-from nexusform.rendering.pull_request.markdown_parts import Origin
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -124,7 +124,7 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
 
 def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:
     real = examples["evacuated"]
-    origin = Origin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
+    origin = CodeOrigin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
     assert "| `cluster-a-pool1-5` | bm12 → **rack3-bm13** | 17 % |" in text
     cause = "Because of [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.pull_request.markdown_parts import Origin, Part, escaped, fit, line_of
+from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, ReportPart, escaped, fit, line_of
 
 PARTS = st.lists(
     st.builds(
-        Part,
+        ReportPart,
         st.sampled_from(["one", "two", "three"]),
         st.integers(0, 100),
         st.lists(st.text("aé\N{BOX DRAWINGS LIGHT VERTICAL}`", max_size=40), max_size=60).map(tuple),
@@ -21,19 +21,23 @@ PARTS = st.lists(
 
 
 @given(PARTS, st.integers(0, 5000))
-def test_the_limit_holds_for_any_parts(parts: list[Part], most: int) -> None:
+def test_the_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> None:
     assert len(fit(parts, most).encode()) <= max(most, 1)
 
 
 def test_everything_stays_when_there_is_room() -> None:
-    parts = [Part("a", 1, ("first",)), Part("none", 9, ()), Part("b", 2, ("second", "third"))]
+    parts = [
+        ReportPart("a", 1, ("first",)),
+        ReportPart("none", 9, ()),
+        ReportPart("b", 2, ("second", "third")),
+    ]
     assert fit(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
 def test_the_least_important_is_cut_first_and_said_so() -> None:
-    head = Part("head", 100, ("the verdict",), whole=True)
-    useful = Part("useful", 50, tuple(f"useful {n}" for n in range(50)))
-    long = Part("long", 1, tuple(f"line number {n}" for n in range(1000)))
+    head = ReportPart("head", 100, ("the verdict",), whole=True)
+    useful = ReportPart("useful", 50, tuple(f"useful {n}" for n in range(50)))
+    long = ReportPart("long", 1, tuple(f"line number {n}" for n in range(1000)))
     text = fit([head, long, useful], 3000)
     assert text.startswith("the verdict\n\nline number 0\n")
     assert "useful 49" in text
@@ -58,14 +62,14 @@ def test_entities_are_shown_as_they_were_written() -> None:
 @pytest.mark.parametrize(
     ("origin", "place", "text"),
     [
-        (Origin(), "main.nf.hcl:3", "`main.nf.hcl:3`"),
-        (Origin("https://h/o/r/blob/1", "lab"), "a b.nf.hcl:3", "[a b.nf.hcl:3](https://h/o/r/blob/1/lab/a%20b.nf.hcl#L3)"),
-        (Origin("https://h/r", "lab"), "../shared/m.nf.hcl:3", "[../shared/m.nf.hcl:3](https://h/r/shared/m.nf.hcl#L3)"),
-        (Origin("https://h/r", "lab"), "../../outside:3", "`../../outside:3`"),
-        (Origin("https://h/r"), "/etc/x:3", "`/etc/x:3`"),
-        (Origin("https://h/a) [b](c"), "m:3", "[m:3](https://h/a%29%20%5Bb%5D%28c/m#L3)"),
-        (Origin("https://h/r"), "](x) @you:3", "[\\](x) @<span></span>you:3](https://h/r/%5D%28x%29%20%40you#L3)"),
+        (CodeOrigin(), "main.nf.hcl:3", "`main.nf.hcl:3`"),
+        (CodeOrigin("https://h/o/r/blob/1", "lab"), "a b.nf.hcl:3", "[a b.nf.hcl:3](https://h/o/r/blob/1/lab/a%20b.nf.hcl#L3)"),
+        (CodeOrigin("https://h/r", "lab"), "../shared/m.nf.hcl:3", "[../shared/m.nf.hcl:3](https://h/r/shared/m.nf.hcl#L3)"),
+        (CodeOrigin("https://h/r", "lab"), "../../outside:3", "`../../outside:3`"),
+        (CodeOrigin("https://h/r"), "/etc/x:3", "`/etc/x:3`"),
+        (CodeOrigin("https://h/a) [b](c"), "m:3", "[m:3](https://h/a%29%20%5Bb%5D%28c/m#L3)"),
+        (CodeOrigin("https://h/r"), "](x) @you:3", "[\\](x) @<span></span>you:3](https://h/r/%5D%28x%29%20%40you#L3)"),
     ],
 )  # fmt: skip
-def test_a_line_is_linked_where_its_file_is_at_the_host(origin: Origin, place: str, text: str) -> None:
+def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, place: str, text: str) -> None:
     assert line_of(place, origin) == text

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.bindings import (
     Binding,
+    BindingAction,
     BindingChange,
     Cause,
-    Change,
     ClusterTerm,
     Health,
     Policy,
@@ -199,7 +199,7 @@ class TestBindings:
         assert next(b for b in back.bindings if b.cluster == "a") == Binding(
             "a", BOUND, 2, 0, 0, None, resource_snapshot=0
         )
-        assert BindingChange("a", Change.RECOVERED, Cause.PICKED) in back.changes
+        assert BindingChange("a", BindingAction.RECOVERED, Cause.PICKED) in back.changes
 
     def test_without_a_previous_state_the_cycle_stops(self) -> None:
         prior = (Binding("a", UNSCHEDULED, 0), Binding("gone", BOUND, 0))
@@ -212,7 +212,7 @@ class TestBindings:
     def test_a_policy_change_keeps_what_is_picked_again(self) -> None:
         members = fleet("a", "b", "c")
         result = place(members, pick(1, tolerations=(Toleration("k", "Exists"),)), bound("a"), index=1)
-        assert result.changes == (BindingChange("a", Change.REPOINTED, Cause.PICKED),)
+        assert result.changes == (BindingChange("a", BindingAction.REPOINTED, Cause.PICKED),)
         assert held(result) == ["a"]
 
     def test_a_better_score_moves_it_all_the_same(self) -> None:
@@ -228,13 +228,13 @@ class TestBindings:
     def test_dangling_ones_are_replaced(self, members: list) -> None:
         result = place(members, pick(1), bound("a"))
         assert [(b.cluster, b.state) for b in result.bindings] == [("a", UNSCHEDULED), ("b", SCHEDULED)]
-        assert result.changes[0] == BindingChange("a", Change.UNSCHEDULED, Cause.CLUSTER_LEFT)
+        assert result.changes[0] == BindingChange("a", BindingAction.UNSCHEDULED, Cause.CLUSTER_LEFT)
 
     def test_an_evicted_one_is_dropped_and_may_be_picked_again(self) -> None:
         evicted = replace(bound("b")[0], deleting=True)
         result = place(fleet("a", "b"), pick(1), [evicted])
         assert result.bindings == (Binding("b", SCHEDULED, 0, 0, 0),)
-        assert [c.change for c in result.changes] == [Change.DROPPED, Change.CREATED]
+        assert [c.change for c in result.changes] == [BindingAction.DROPPED, BindingAction.CREATED]
 
     def test_an_idle_placement_refreshes_its_status_with_selected_clusters_only(self) -> None:
         result = place(fleet("a", "b"), pick(1), bound("a"))

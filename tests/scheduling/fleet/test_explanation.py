@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from nexusform.scheduling.fleet.bindings import Binding, Health, Member, Policy, SpreadConstraint
-from nexusform.scheduling.fleet.explanation import ClusterExplanation, Explanation, drift, explain
+from nexusform.scheduling.fleet.explanation import ClusterExplanation, PlacementExplanation, drift, explain
 from nexusform.scheduling.fleet.roster import Roster
 from tests.scheduling.fleet.samples import (
     ALL,
@@ -29,11 +29,11 @@ from tests.scheduling.fleet.samples import (
 
 def why(
     members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), namespace: str = ""
-) -> Explanation:
+) -> PlacementExplanation:
     return explain(prior, Roster(members), policy, snapshot(policy), namespace)
 
 
-def rows(explanation: Explanation) -> dict[str, ClusterExplanation]:
+def rows(explanation: PlacementExplanation) -> dict[str, ClusterExplanation]:
     return {row.cluster: row for row in explanation.clusters}
 
 

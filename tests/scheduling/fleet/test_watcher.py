@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.bindings import (
     Ask,
+    BindingAction,
     BindingChange,
     Cause,
-    Change,
     Health,
     Member,
     Policy,
@@ -109,21 +109,21 @@ def test_observations_name_what_would_refuse_now() -> None:
 @pytest.mark.parametrize(
     ("change", "occasion", "trigger"),
     [
-        (Change.CREATED, Occasion(created=True), Trigger.PLACEMENT_CREATED),
-        (Change.CREATED, Occasion(policy_changed=True), Trigger.POLICY_CHANGED),
-        (Change.CREATED, Occasion(number_increased=True), Trigger.NUMBER_INCREASED),
-        (Change.CREATED, Occasion(members={"a": Trigger.TAINT_REMOVED}), Trigger.TAINT_REMOVED),
+        (BindingAction.CREATED, Occasion(created=True), Trigger.PLACEMENT_CREATED),
+        (BindingAction.CREATED, Occasion(policy_changed=True), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, Occasion(number_increased=True), Trigger.NUMBER_INCREASED),
+        (BindingAction.CREATED, Occasion(members={"a": Trigger.TAINT_REMOVED}), Trigger.TAINT_REMOVED),
         (
-            Change.CREATED,
+            BindingAction.CREATED,
             Occasion(members={"b": Trigger.CLUSTER_LEFT}, left=frozenset("b")),
             Trigger.CLUSTER_LEFT,
         ),
-        (Change.CREATED, Occasion(evicted=frozenset("a")), Trigger.EVICTED),
-        (Change.REPOINTED, Occasion(), Trigger.POLICY_CHANGED),
-        (Change.CREATED, Occasion(), Trigger.RESOURCES_CHANGED),
+        (BindingAction.CREATED, Occasion(evicted=frozenset("a")), Trigger.EVICTED),
+        (BindingAction.REPOINTED, Occasion(), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, Occasion(), Trigger.RESOURCES_CHANGED),
     ],
 )
-def test_triggers_of_picks(change: Change, occasion: Occasion, trigger: Trigger) -> None:
+def test_triggers_of_picks(change: BindingAction, occasion: Occasion, trigger: Trigger) -> None:
     assert trigger_of(BindingChange("a", change, Cause.PICKED), occasion) is trigger
 
 
@@ -136,4 +136,4 @@ def test_triggers_of_picks(change: Change, occasion: Occasion, trigger: Trigger)
     ],
 )
 def test_triggers_of_releases(cause: Cause, trigger: Trigger) -> None:
-    assert trigger_of(BindingChange("a", Change.UNSCHEDULED, cause), Occasion(created=True)) is trigger
+    assert trigger_of(BindingChange("a", BindingAction.UNSCHEDULED, cause), Occasion(created=True)) is trigger

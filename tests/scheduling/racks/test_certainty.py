@@ -4,7 +4,7 @@ import pytest
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import Place, Release, Stand, default_runs, repeat, replay
+from nexusform.scheduling.racks.certainty import Stand, VmPlaced, VmReleased, default_runs, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, Terms, VmName
 
@@ -25,19 +25,19 @@ def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) ->
 
 def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
     base = RackScheduler(machines(2, 8))
-    answer = repeat(base, [Place("pinned", demand(0, zones="1")), Place("free", demand(1))], 40)
+    answer = repeat(base, [VmPlaced("pinned", demand(0, zones="1")), VmPlaced("free", demand(1))], 40)
     assert answer.vms["pinned"].rack == 1.0
     assert 0 < answer.vms["pinned"].machine < 0.5
     assert answer.vms["free"].rack == 1.0
     assert list(base.vms()) == []
-    only = repeat(RackScheduler(machines(1, 1)), [Place("only", demand(0))], 40)
+    only = repeat(RackScheduler(machines(1, 1)), [VmPlaced("only", demand(0))], 40)
     assert only.vms["only"] == Certainty(1.0, 1.0)
     (pool,) = only.pools
     assert (pool.vms, pool.rack_certain, pool.machine_certain, pool.counts) == (1, 1, 1, {"r1": 1})
 
 
 def test_counts_per_rack_can_be_certain_where_no_vm_is() -> None:
-    answer = repeat(RackScheduler(machines(2, 4)), [Place(n, demand(n)) for n in range(4)], 40)
+    answer = repeat(RackScheduler(machines(2, 4)), [VmPlaced(n, demand(n)) for n in range(4)], 40)
     (pool,) = answer.pools
     assert pool.rack_certain == 0
     assert pool.counts_certain
@@ -50,9 +50,9 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     # whole or not, so that the last VM fits in some runs only.
     base = RackScheduler(machines(2, 1))
     operations = [
-        Place("small", demand(0, "NC_G2_8_v1")),
-        Place("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], Terms(frozenset("1")))),
-        Place("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
+        VmPlaced("small", demand(0, "NC_G2_8_v1")),
+        VmPlaced("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], Terms(frozenset("1")))),
+        VmPlaced("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
     ]
     fitting = [replay(base, operations, seed)["large"] is not None for seed in range(40)]
     assert 0 < sum(fitting) < 40
@@ -67,9 +67,9 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
     base = RackScheduler(machines(1, 1))
     old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
     operations = [
-        Release(handle=old),
-        Place("first", demand(0)),
-        Release("first"),
+        VmReleased(handle=old),
+        VmPlaced("first", demand(0)),
+        VmReleased("first"),
         Stand(
             "pinned",
             VmName("x", "x", "x", 0),
@@ -77,9 +77,9 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
             Placement("r1-bm01", "r1", "1", ()),
             True,
         ),
-        Place("second", demand(1)),
-        Place("third", demand(2)),
-        Release("third"),
+        VmPlaced("second", demand(1)),
+        VmPlaced("third", demand(2)),
+        VmReleased("third"),
     ]
     answer = repeat(base, operations, 10)
     assert answer.vms["second"] == Certainty(1.0, 1.0)
@@ -96,5 +96,5 @@ def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
 
 
 def test_without_runs_nothing_is_claimed() -> None:
-    answer = repeat(RackScheduler(machines(1, 1)), [Place("x", demand(0))], 0)
+    answer = repeat(RackScheduler(machines(1, 1)), [VmPlaced("x", demand(0))], 0)
     assert (answer.runs, answer.vms, answer.pools) == (0, {}, ())

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.certainty import Place, repeat
+from nexusform.scheduling.racks.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
 
@@ -155,7 +155,7 @@ def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:
     for demand in everything:
         if demand.vm.cluster in {"cluster-a", "cluster-b", "cluster-c"}:
             base.place(demand)
-    answer = repeat(base, [Place(demand.vm, demand) for demand in last], 20)
+    answer = repeat(base, [VmPlaced(demand.vm, demand) for demand in last], 20)
     pools = {pool.pool: pool for pool in answer.pools}
     assert pools[POOL1].counts == {"rack7": 12, "rack8": 12}
     assert pools[POOL1].counts_certain

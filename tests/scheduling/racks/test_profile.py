@@ -13,7 +13,7 @@ import pytest
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
-from nexusform.scheduling.racks.certainty import Place, repeat, replay
+from nexusform.scheduling.racks.certainty import VmPlaced, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
@@ -246,7 +246,7 @@ class TestAddedFilter:
 
     def test_certainty_obeys_it(self) -> None:
         base = RackScheduler(three_racks())
-        steps = [Place(number, demand(number)) for number in range(7)]
+        steps = [VmPlaced(number, demand(number)) for number in range(7)]
         answer = repeat(base, steps, 20)
         assert answer.pools[0].counts == {"r1": 2, "r2": 2, "r3": 2}
         assert answer.pools[0].counts_certain
