@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from nexusform.configuration.body_evaluation import body_face
 from nexusform.configuration.configuration import AnyBody
 from nexusform.configuration.constants import constant_text
-from nexusform.configuration.evaluation import body_face
 from nexusform.configuration.module_blocks import MODULE_FACE, PROVIDER_FACE
 from nexusform.configuration.resource_blocks import META_FACE, Home, Registered, remaining
 from nexusform.configuration.value_blocks import OUTPUT_FACE, VARIABLE_FACE

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.configuration.arguments import Argument
 from nexusform.configuration.dynamic_blocks import DynamicBlock, iterations, label_text, unknown_iteration
+from nexusform.configuration.prepared_argument import Argument
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope
 from nexusform.language.positions import describe as place_of

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
+from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import NO_NAMES
-from nexusform.configuration.evaluation import prepare_body
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors, warning
 from nexusform.importers.az_adoption import (
     AdoptedObject,

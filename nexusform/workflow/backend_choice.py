@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import Settings
 from nexusform.configuration.constants import NO_NAMES, constant
-from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.syntax import Expression

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration, Module, Settings
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.references import check_expression
+from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.functions.function import FixedProblem, Function, anything
 from nexusform.language.parser import parse_expression

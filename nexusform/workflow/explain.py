@@ -24,7 +24,7 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
-from nexusform.whatif.elsewhere import Way, find_ways
+from nexusform.whatif.other_places import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.explain_workloads import PlacementReason, explain_placements, explain_pods

@@ -12,9 +12,9 @@ from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.whereabouts import Whereabouts
+from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
-from nexusform.configuration.evaluation import prepare_body
-from nexusform.configuration.references import unknown_providers
+from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for

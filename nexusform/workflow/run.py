@@ -23,7 +23,7 @@ from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest
-from nexusform.planning.verification.standing import state_problems
+from nexusform.planning.verification.standing_state import state_problems
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.state import codec

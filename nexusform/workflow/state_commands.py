@@ -14,8 +14,8 @@ from nexusform.address import Address, AddressPattern, AddressProblem, parse_pat
 from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
 from nexusform.planning.conclusion.changes import drift_between
 from nexusform.planning.plan import Drift
-from nexusform.planning.verification.standing import dependencies_on_nothing, state_problems
 from nexusform.planning.verification.standing_rules import broken_rules
+from nexusform.planning.verification.standing_state import dependencies_on_nothing, state_problems
 from nexusform.ports import BackendProblem, Clock, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries

@@ -14,12 +14,12 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.references import check_expression
+from nexusform.configuration.reference_checks import check_expression
 from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Traversal, TraverseAttribute
-from nexusform.planning.instances.conditions import ID_OF_CONDITION, evaluate_condition, failure
+from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION, evaluate_condition, failure
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest

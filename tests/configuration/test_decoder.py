@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.evaluation import prepare_resource
+from nexusform.configuration.body_evaluation import prepare_resource
 from nexusform.configuration.loader import load
-from nexusform.configuration.references import check_references, modules
+from nexusform.configuration.reference_checks import check_references, modules
 from nexusform.diagnostics import Diagnostic
 from tests.configuration.sample import DATA, MANAGED
 

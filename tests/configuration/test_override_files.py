@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nexusform.configuration.body_evaluation import prepare_resource
 from nexusform.configuration.configuration import Configuration
-from nexusform.configuration.evaluation import prepare_resource
 from nexusform.configuration.loader import load
 from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
 

@@ -17,7 +17,7 @@ from nexusform.planning.conclusion.placements import explanations, placement_cha
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.instances.conditions import ID_OF_CONDITION
+from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation

@@ -14,7 +14,7 @@ from nexusform.diagnostics import Diagnostic, Problem, error, warning
 from nexusform.plain_data import Path
 from nexusform.planning.bounds import beyond
 from nexusform.planning.instances import arguments
-from nexusform.planning.instances.conditions import check_conditions
+from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import (

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from nexusform.address import Address
+from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.configuration import Lifecycle, ResourceBlock
-from nexusform.configuration.evaluation import PreparedBody
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.evaluation import ModuleInstance

@@ -13,7 +13,7 @@ from nexusform.address import Address
 from nexusform.address import Mode as BlockMode
 from nexusform.configuration.configuration import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
-from nexusform.planning.instances.conditions import evaluate_condition, failure, worse
+from nexusform.planning.instances.condition_verdicts import evaluate_condition, failure, worse
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope, ModuleInstance
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.plan import CheckResult, Mode

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
+from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock, Variable
-from nexusform.configuration.evaluation import PreparedBody
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.references import Node, dependencies
+from nexusform.configuration.reference_checks import Node, dependencies
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.graph import cycles, ordered, reached
 from nexusform.ports import ResourceType

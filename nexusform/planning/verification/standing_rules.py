@@ -18,7 +18,7 @@ from nexusform.planning.plan import SeparationVerdict
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verdicts.fit import broken_groups
 from nexusform.planning.verdicts.separation import BROKEN, judge, violation_text
-from nexusform.planning.verification.standing import standing_inventory, standing_machines
+from nexusform.planning.verification.standing_state import standing_inventory, standing_machines
 from nexusform.planning.vms.sites import surroundings_before
 from nexusform.planning.vms.vm_object import Moves, VmObject
 from nexusform.planning.vms.vm_world import HintTargets

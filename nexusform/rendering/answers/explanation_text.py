@@ -16,7 +16,7 @@ from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.rule import KeyPart
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
-from nexusform.whatif.elsewhere import Need, Way
+from nexusform.whatif.other_places import Need, Way
 from nexusform.words import counted, form, listed
 
 _INDENT = " " * 15

@@ -13,7 +13,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.notation.snippet import snippet_of
-from nexusform.rendering.report.difference import Difference
+from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza

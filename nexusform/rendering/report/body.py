@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.rendering.notation.hcl_text import NO_MARKS, Marks
-from nexusform.rendering.report import difference
-from nexusform.rendering.report.difference import (
+from nexusform.rendering.report import difference_tree
+from nexusform.rendering.report.difference_tree import (
     ABSENT,
     CHANGED,
     CREATED,
@@ -18,7 +18,7 @@ from nexusform.rendering.report.difference import (
     NodeKind,
     Walk,
 )
-from nexusform.rendering.report.sequences import paired
+from nexusform.rendering.report.pairing import paired
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.value_types import DYNAMIC, Type
 from nexusform.values import UNKNOWN
@@ -68,7 +68,7 @@ def _body(
     for name in names:
         if name in block_types:
             blocks += _blocks(name, old, new, block_types[name], marks=marks.at(name, name), walk=walk)
-    shown = tuple(block for block in blocks if difference.is_shown(block, walk))
+    shown = tuple(block for block in blocks if difference_tree.is_shown(block, walk))
     return attributes._replace(
         symbol=CHANGED if any(part.symbol for part in (*attributes.children, *shown)) else SAME,
         blocks=shown,
@@ -94,21 +94,21 @@ def _attributes(
     children: list[Difference] = []
     hidden = width = 0
     for name in names:
-        before, after = difference.attribute_of(old, name), difference.attribute_of(new, name)
+        before, after = difference_tree.attribute_of(old, name), difference_tree.attribute_of(new, name)
         if before is ABSENT and after is ABSENT:
             continue
         if name in order_attributes and not _reordered(before, after):
             continue
-        width = max(width, difference.name_width(name))
-        important = name in difference.IMPORTANT
+        width = max(width, difference_tree.name_width(name))
+        important = name in difference_tree.IMPORTANT
         of, own_marks = _type_of(schema, name), marks.at(name, name)
-        if not important and difference.skips(before, after, of, marks=own_marks, walk=walk):
+        if not important and difference_tree.skips(before, after, of, marks=own_marks, walk=walk):
             hidden += 1
             continue
         child = _condensed(name, before, after, condensed)
         if child is None:
-            child = difference.value_difference(name, before, after, of, marks=own_marks, walk=walk)
-        if important or difference.is_shown(child, walk):
+            child = difference_tree.value_difference(name, before, after, of, marks=own_marks, walk=walk)
+        if important or difference_tree.is_shown(child, walk):
             children.append(child)
         else:
             hidden += 1
@@ -142,8 +142,8 @@ def _condensed(name: str, old: Any, new: Any, condensed: Mapping[str, str]) -> D
         return None
     text = condensed[name]
     if old is ABSENT:
-        return difference.leaf(name, CREATED, text)
-    return difference.leaf(name, DELETED if new is ABSENT else CHANGED, text)
+        return difference_tree.leaf(name, CREATED, text)
+    return difference_tree.leaf(name, DELETED if new is ABSENT else CHANGED, text)
 
 
 # --- blocks ------------------------------------------------------------------------------------
@@ -232,4 +232,4 @@ def _block_symbol(old: Any, new: Any, body_symbol: str) -> str:
     if new is None:
         return DELETED
     # What a body leaves out, such as a null beside no attribute, may differ all the same.
-    return CHANGED if body_symbol == SAME and not difference.same(old, new) else body_symbol
+    return CHANGED if body_symbol == SAME and not difference_tree.same(old, new) else body_symbol

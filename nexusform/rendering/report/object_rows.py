@@ -13,7 +13,7 @@ from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference import CREATED, DELETED, Difference, NodeKind
+from nexusform.rendering.report.difference_tree import CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
 from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute

@@ -27,7 +27,14 @@ from nexusform.ports import Registries
 from nexusform.rendering.notation.hcl_text import Marks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference import ABSENT, CHANGED, DELETED, Difference, Walk, value_difference
+from nexusform.rendering.report.difference_tree import (
+    ABSENT,
+    CHANGED,
+    DELETED,
+    Difference,
+    Walk,
+    value_difference,
+)
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,

@@ -11,7 +11,7 @@ from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, Predict
 from nexusform.ports import Registries
 from nexusform.rendering.notation.places import draws_text, fits_text
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.difference import Difference
+from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
 from nexusform.rendering.report.folding import SitePools, names_text, site_pools
 from nexusform.rendering.report.object_rows import ObjectFold, drift_folds, object_folds

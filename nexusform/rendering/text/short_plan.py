@@ -17,7 +17,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
 from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.difference import Difference, NodeKind
+from nexusform.rendering.report.difference_tree import Difference, NodeKind
 from nexusform.rendering.report.entries import Entry
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.object_rows import ObjectFold

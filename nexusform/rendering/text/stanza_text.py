@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.planning.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
 from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
-from nexusform.rendering.report.difference import REPLACED, Difference, NodeKind, name_width
+from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, name_width
 from nexusform.rendering.report.report import PLACEMENT_MAPS, Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.schema import order_attribute

@@ -9,7 +9,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless
 from nexusform.rendering.notation.hcl_text import Marks, hcl_value
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference import Walk
+from nexusform.rendering.report.difference_tree import Walk
 from nexusform.rendering.report.report import block_header, schema_lookup
 from nexusform.rendering.text.stanza_text import body_lines
 from nexusform.schema import BlockSchema

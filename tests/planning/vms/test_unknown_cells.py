@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.applying.agreement import agree
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Draws
-from nexusform.planning.verification.standing import state_problems
+from nexusform.planning.verification.standing_state import state_problems
 from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.scheduling.racks.vms import Placement, anybodys

@@ -7,7 +7,7 @@ from nexusform.rendering.answers.explanation_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, Terms, VmName
-from nexusform.whatif.elsewhere import Need, Way, find_ways
+from nexusform.whatif.other_places import Need, Way, find_ways
 from nexusform.whatif.world_view import SiteView
 from tests.planning.harness import cluster, plan, pool
 from tests.scheduling.racks.samples import limit

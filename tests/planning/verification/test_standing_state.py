@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import Severity
-from nexusform.planning.verification.standing import dependencies_on_nothing, state_problems
+from nexusform.planning.verification.standing_state import dependencies_on_nothing, state_problems
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import RACKS, all_types, cluster, pool, state_of
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.configuration.evaluation import PreparedBody, prepare_body
+from nexusform.configuration.body_evaluation import PreparedBody, prepare_body
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.parser import parse_file
 from nexusform.schema import BlockSchema

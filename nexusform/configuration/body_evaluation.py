@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.configuration.arguments import Argument
 from nexusform.configuration.configuration import AnyBody, ResourceBlock
 from nexusform.configuration.constants import NO_NAMES, is_constant
 from nexusform.configuration.dynamic_blocks import read_dynamic
+from nexusform.configuration.prepared_argument import Argument
 from nexusform.configuration.prepared_body import (
     BlockType,
     Item,

@@ -21,7 +21,7 @@ from nexusform.rendering.notation.hcl_text import (
     is_too_deep,
     quoted,
 )
-from nexusform.rendering.report.sequences import Pair, paired
+from nexusform.rendering.report.pairing import Pair, paired
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 IMPORTANT: Final = frozenset({"id", "name"})
