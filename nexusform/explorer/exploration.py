@@ -127,23 +127,17 @@ class Exploration:
     def written(self, wish: Wish) -> Written:
         """What a wish would change in the files. Raises WishProblem."""
         texts, left_out = self._texts(wish)
-        lines: list[str] = []
-        for name, text in sorted(texts.items()):
-            before = self.configuration.files[name].text
-            lines += difflib.unified_diff(
-                before.splitlines(keepends=True), text.splitlines(keepends=True), name, name, n=1
-            )
-        difference = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-        return Written(difference, sha256(difference.encode()).hexdigest(), tuple(left_out))
+        difference = self._difference(texts)
+        return Written(difference, _digest(difference), tuple(left_out))
 
     def write(self, wish: Wish, digest: str) -> tuple[str, ...]:
         """Write the change that was shown, recognised by its digest; the names of the files.
 
         Raises WishProblem, OSError.
         """
-        if not digest or self.written(wish).digest != digest:
-            raise WishProblem("That is not the change that was shown. Look at it again.")
         texts, _ = self._texts(wish)
+        if _digest(self._difference(texts)) != digest:
+            raise WishProblem("That is not the change that was shown. Look at it again.")
         for name in texts:
             if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
                 raise WishProblem(f"{name} was changed meanwhile. Start explore again.")
@@ -212,6 +206,18 @@ class Exploration:
         changed = [edit for edit in edits if edit.before != edit.after]
         return edited(self.configuration.files, changed), left_out
 
+    def _difference(self, texts: Mapping[str, str]) -> str:
+        """The new texts as a unified diff."""
+        lines: list[str] = []
+        for name, text in sorted(texts.items()):
+            before = self.configuration.files[name].text.splitlines(keepends=True)
+            lines += difflib.unified_diff(before, text.splitlines(keepends=True), name, name, n=1)
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _digest(difference: str) -> str:
+    return sha256(difference.encode()).hexdigest()
+
 
 @contextmanager
 def explored(
@@ -223,8 +229,8 @@ def explored(
         yield None, opened.diagnostics, opened.sources
         return
     with begin(opened.project, "OperationTypePlan", Locking(enabled=False, alone=True), settles=False) as run:
-        told = (*opened.diagnostics, *run.diagnostics)
-        yield (Exploration(run) if run.ready else None), told, opened.sources
+        diagnostics = (*opened.diagnostics, *run.diagnostics)
+        yield (Exploration(run) if run.ready else None), diagnostics, opened.sources
 
 
 def _pool_paths(plan: Plan) -> Iterator[tuple[str, tuple[Address, ValuePath]]]:

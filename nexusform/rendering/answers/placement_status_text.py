@@ -20,7 +20,6 @@ from nexusform.scheduling.fleet.status import ClusterStatus, FailedObject, Place
 from nexusform.scheduling.fleet.status_2023 import status_in_words_of_2023
 
 TODAY, IN_2023 = "", "2023"
-VERSIONS: Final = (IN_2023,)
 PLACEMENTS: Final[Mapping[str, str]] = {
     "fleet_cluster_resource_placement": "ClusterResourcePlacement",
     "fleet_resource_placement": "ResourcePlacement",
