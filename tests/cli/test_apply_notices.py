@@ -41,67 +41,85 @@ locals {
 """
 
 
-def _apply(directory: Path, text: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    (directory / "main.nf.hcl").write_text(text)
-    code = run([f"-chdir={directory}", "apply", "-auto-approve", "-no-color"])
-    captured = capfd.readouterr()
-    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+class Project:
+    """A directory with one file of configuration."""
+
+    def __init__(self, directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self._capfd = capfd
+
+    def run(self, *arguments: str) -> int:
+        return run([f"-chdir={self.directory}", *arguments])
+
+    def printed(self) -> str:
+        """What was printed since, without frames, on one line."""
+        captured = self._capfd.readouterr()
+        return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+    def write(self, text: str) -> None:
+        (self.directory / "main.nf.hcl").write_text(text)
+
+    def apply(self, text: str) -> tuple[int, str]:
+        self.write(text)
+        code = self.run("apply", "-auto-approve", "-no-color")
+        return code, self.printed()
+
+    def outputs(self) -> dict[str, object]:
+        self.printed()
+        assert self.run("output", "-json") == 0
+        return {name: each["value"] for name, each in json.loads(self._capfd.readouterr().out).items()}
 
 
-def _outputs(directory: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
-    assert run([f"-chdir={directory}", "output", "-json"]) == 0
-    return {name: each["value"] for name, each in json.loads(capfd.readouterr().out).items()}
+@pytest.fixture
+def project(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Project:
+    return Project(tmp_path, capfd)
 
 
-def test_an_output_that_comes_out_otherwise_is_an_error(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code, said = _apply(tmp_path, f'output "n" {{\n  value = length({_TWO})\n}}\n', capfd)
+def test_an_output_that_comes_out_otherwise_is_an_error(project: Project) -> None:
+    code, said = project.apply(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     assert code == 1
     assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
-    assert _outputs(tmp_path, capfd) == {}
+    assert project.outputs() == {}
 
 
-def test_a_sensitive_output_is_only_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_sensitive_output_is_only_named(project: Project) -> None:
     text = f'output "n" {{\n  value     = "secret ${{length({_TWO})}}"\n  sensitive = true\n}}\n'
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert 'Output "n" was known' in said
     assert "secret " not in said
 
 
-def test_an_argument_that_comes_out_otherwise_is_an_error_before_anything_is_done(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_argument_that_comes_out_otherwise_is_an_error_before_anything_is_done(project: Project) -> None:
     text = f'resource "nexus_site" "s" {{\n  name = "s${{length({_TWO})}}"\n}}\n'
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert '"name" of nexus_site.s was known in the plan' in said
     assert 'It was planned as "s2" and is "s1".' in said
     assert "Creating" not in said
 
 
-def test_outputs_known_only_after_apply_are_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_outputs_known_only_after_apply_are_kept(project: Project) -> None:
     text = 'resource "nexus_site" "s" {\n}\noutput "at" {\n  value = timestamp()\n}\n'
-    assert _apply(tmp_path, text, capfd)[0] == 0
-    assert str(_outputs(tmp_path, capfd)["at"]).startswith("20")
+    assert project.apply(text)[0] == 0
+    assert str(project.outputs()["at"]).startswith("20")
 
 
-def test_outputs_follow_a_missed_prediction(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_outputs_follow_a_missed_prediction(project: Project) -> None:
     text = (
         _VM
         + 'output "where" {\n  value = local.place\n}\n'
         + 'output "hush" {\n  value     = local.place\n  sensitive = true\n}\n'
         + 'output "site" {\n  value = nexus_site.s.name\n}\n'
     )
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 0
     assert "1 prediction missed" in said
     assert "nexus_virtual_machine.v: machine was predicted as r0-bm02, and is r0-bm01" in said
     assert "output: where was predicted as at r0-bm02, and is at r0-bm01" in said
     assert "output: hush was predicted as (sensitive value)" in said
-    assert _outputs(tmp_path, capfd) == {"where": "at r0-bm01", "hush": "at r0-bm01", "site": "s"}
-    assert run([f"-chdir={tmp_path}", "plan", "-detailed-exitcode"]) == 0
+    assert project.outputs() == {"where": "at r0-bm01", "hush": "at r0-bm01", "site": "s"}
+    assert project.run("plan", "-detailed-exitcode") == 0
 
 
 @pytest.mark.parametrize(
@@ -111,12 +129,10 @@ def test_outputs_follow_a_missed_prediction(tmp_path: Path, capfd: pytest.Captur
         ('var.enabled ? ["a"] : jsondecode(timestamp())', ["a"]),
     ],
 )
-def test_what_is_unknown_early_is_right_after_apply(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], value: str, planned: object
-) -> None:
+def test_what_is_unknown_early_is_right_after_apply(project: Project, value: str, planned: object) -> None:
     text = f'variable "enabled" {{\n  default = true\n}}\noutput "o" {{\n  value = {value}\n}}\n'
-    assert _apply(tmp_path, text, capfd)[0] == 0
-    assert _outputs(tmp_path, capfd) == {"o": planned}
+    assert project.apply(text)[0] == 0
+    assert project.outputs() == {"o": planned}
 
 
 @pytest.mark.parametrize(
@@ -127,11 +143,10 @@ def test_what_is_unknown_early_is_right_after_apply(
         "locals {\n  name = (var.on ? var.sites : {}).a.name\n}\n",
     ],
 )
-def test_validate_does_not_guess_types(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
+def test_validate_does_not_guess_types(project: Project, text: str) -> None:
     variables = "".join(f'variable "{n}" {{\n  type = any\n}}\n' for n in ("extra", "zones", "sites"))
-    (tmp_path / "main.nf.hcl").write_text(variables + 'variable "on" {\n  type = bool\n}\n' + text)
-    assert run([f"-chdir={tmp_path}", "validate"]) == 0
-    capfd.readouterr()
+    project.write(variables + 'variable "on" {\n  type = bool\n}\n' + text)
+    assert project.run("validate") == 0
 
 
 @pytest.mark.parametrize(
@@ -143,9 +158,9 @@ def test_validate_does_not_guess_types(tmp_path: Path, capfd: pytest.CaptureFixt
     ],
 )
 def test_an_expression_that_fails_when_its_values_are_known_stops_the_apply_before_anything_is_done(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
+    project: Project, text: str
 ) -> None:
-    code, said = _apply(tmp_path, 'resource "nexus_site" "s" {\n}\n' + text, capfd)
+    code, said = project.apply('resource "nexus_site" "s" {\n}\n' + text)
     assert code == 1
     assert "Error: Invalid function argument" in said
     assert "base 10 integer" in said
@@ -153,61 +168,50 @@ def test_an_expression_that_fails_when_its_values_are_known_stops_the_apply_befo
     assert "Creating" not in said
 
 
-def test_moments_in_template_files_are_known_late_too(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "n.tftpl").write_text(f"${{length({_TWO})}}")
+def test_moments_in_template_files_are_known_late_too(project: Project) -> None:
+    (project.directory / "n.tftpl").write_text(f"${{length({_TWO})}}")
     text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
 
 
-def test_a_module_output_that_comes_out_otherwise_names_the_root_output(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "main.nf.hcl").write_text(f'output "n" {{\n  value = length({_TWO})\n}}\n')
+def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project: Project) -> None:
+    (project.directory / "m").mkdir()
+    (project.directory / "m" / "main.nf.hcl").write_text(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     text = 'module "m" {\n  source = "./m"\n}\noutput "n" {\n  value = module.m.n\n}\n'
-    (tmp_path / "main.nf.hcl").write_text(text)
-    assert run([f"-chdir={tmp_path}", "init"]) == 0
-    capfd.readouterr()
-    code, said = _apply(tmp_path, text, capfd)
+    project.write(text)
+    assert project.run("init") == 0
+    code, said = project.apply(text)
     assert code == 1
     assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
 
 
-def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(project: Project) -> None:
     text = (
         'resource "nexus_site" "s" {\n  lifecycle {\n    precondition {\n'
         '      condition     = "${path.module}${timestamp()}" == "never"\n'
         '      error_message = "It is never."\n    }\n  }\n}\n'
     )
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert "Error: Resource precondition failed" in said
     assert "It is never." in said
     assert "Creating" not in said
 
 
-def test_unknown_elements_of_a_set_may_turn_out_to_be_anything(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_elements_of_a_set_may_turn_out_to_be_anything(project: Project) -> None:
     text = (
         'output "set" {\n  value = setunion([timestamp()], ["b"])\n}\n'
         f'output "fewer" {{\n  value = toset({_TWO})\n}}\n'
     )
-    code, _ = _apply(tmp_path, text, capfd)
+    code, _ = project.apply(text)
     assert code == 0
-    outputs = _outputs(tmp_path, capfd)
+    outputs = project.outputs()
     assert outputs["set"] == [*outputs["fewer"], "b"]  # type: ignore[misc]  # a list
 
 
-def test_conditions_are_looked_at_again_where_a_prediction_was_missed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_conditions_are_looked_at_again_where_a_prediction_was_missed(project: Project) -> None:
     condition = (
         '    condition     = nexus_virtual_machine.v.machine == "r0-bm02"\n'
         '    error_message = "It must stand on the second machine."\n'
@@ -217,31 +221,29 @@ def test_conditions_are_looked_at_again_where_a_prediction_was_missed(
         + f'output "where" {{\n  value = local.place\n  precondition {{\n{condition}  }}\n}}\n'
         + f'check "place" {{\n  assert {{\n{condition}  }}\n}}\n'
     )
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert "Error: Module output value precondition failed" in said
     assert "Warning: Check block assertion failed" in said
-    assert _outputs(tmp_path, capfd) == {"where": "at r0-bm01"}
-    state = json.loads((tmp_path / "state" / "nexusform.nfstate").read_text())
+    assert project.outputs() == {"where": "at r0-bm01"}
+    state = json.loads((project.directory / "state" / "nexusform.nfstate").read_text())
     assert {each["status"] for each in state["check_results"]} == {"fail"}
 
 
-def test_a_postcondition_is_looked_at_again_where_a_prediction_was_missed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_postcondition_is_looked_at_again_where_a_prediction_was_missed(project: Project) -> None:
     text = _VM.replace(
         "  disk_gib   = 50\n",
         "  disk_gib   = 50\n  lifecycle {\n    postcondition {\n"
         '      condition     = self.machine == "r0-bm02"\n'
         '      error_message = "It must stand on the second machine."\n    }\n  }\n',
     )
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert "Error: Resource postcondition failed" in said
 
 
 def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and_the_others_theirs(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    project: Project,
 ) -> None:
     text = (
         _VM
@@ -249,21 +251,19 @@ def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and
         + 'output "place" {\n  value = local.place\n}\n'
         + 'output "site" {\n  value = nexus_site.s.name\n}\n'
     )
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 1
     assert 'in output "number"' in said
     assert 'cannot parse "x"' in said
-    assert _outputs(tmp_path, capfd) == {"place": "at r0-bm01", "site": "s"}
+    assert project.outputs() == {"place": "at r0-bm01", "site": "s"}
 
 
-def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "main.nf.hcl").write_text('output "o" {\n  value = ["a-${timestamp()}"]\n}\n')
-    path = tmp_path / "saved"
-    assert run([f"-chdir={tmp_path}", "plan", f"-out={path}"]) == 0
-    assert run([f"-chdir={tmp_path}", "show", "-json", str(path)]) == 0
-    assert '"a-' not in capfd.readouterr().out.replace('"a-${timestamp()}"', "")
+def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(project: Project) -> None:
+    project.write('output "o" {\n  value = ["a-${timestamp()}"]\n}\n')
+    path = project.directory / "saved"
+    assert project.run("plan", f"-out={path}") == 0
+    assert project.run("show", "-json", str(path)) == 0
+    assert '"a-' not in project.printed().replace('"a-${timestamp()}"', "")
     saved, _ = plan_file.read(path.read_bytes())
     assert saved is not None
     assert saved.plan.refined_outputs == {"o": (((0,), Refinement(not_null=True, prefix="a-")),)}
@@ -271,15 +271,13 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     wrong = {"o": (((0,), Refinement(not_null=True, prefix="b-")),)}
     document = plan_file.write(replace(saved.plan, refined_outputs=wrong), saved.snapshot, saved.prior_state)
     path.write_bytes(document)
-    assert run([f"-chdir={tmp_path}", "apply", "-no-color", str(path)]) == 1
-    assert 'Output "o" was known in the plan and came out otherwise.' in capfd.readouterr().err
+    assert project.run("apply", "-no-color", str(path)) == 1
+    assert 'Output "o" was known in the plan and came out otherwise.' in project.printed()
     path.write_bytes(plan_file.write(saved.plan, saved.snapshot, saved.prior_state))
-    assert run([f"-chdir={tmp_path}", "apply", str(path)]) == 0
+    assert project.run("apply", str(path)) == 0
 
 
-def test_an_arm_of_unknown_type_that_is_not_chosen_decides_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_arm_of_unknown_type_that_is_not_chosen_decides_nothing(project: Project) -> None:
     text = """
 variable "on" {
   default = true
@@ -308,15 +306,15 @@ output "mapped" {
   value = { for name in(var.on ? ["p"] : local.later) : name => 1 }
 }
 """
-    code, said = _apply(tmp_path, text, capfd)
+    code, said = project.apply(text)
     assert code == 0
     assert "Resources: 2 added" in said
-    assert _outputs(tmp_path, capfd) == {"mapped": {"p": 1}}
-    assert run([f"-chdir={tmp_path}", "plan", "-detailed-exitcode"]) == 0
+    assert project.outputs() == {"mapped": {"p": 1}}
+    assert project.run("plan", "-detailed-exitcode") == 0
     text = text.replace("default = true", "default = false").replace("var.on ? [] : local.later", "[]")
-    (tmp_path / "main.nf.hcl").write_text(text)
-    assert run([f"-chdir={tmp_path}", "validate"]) == 0
-    assert run([f"-chdir={tmp_path}", "plan", "-no-color"]) == 1
-    said = capfd.readouterr().err
+    project.write(text)
+    assert project.run("validate") == 0
+    assert project.run("plan", "-no-color") == 1
+    said = project.printed()
     assert "Error: Invalid count argument" in said
     assert "Error: Invalid for_each argument" in said
