@@ -44,9 +44,9 @@ def _type_text(symbol: Symbol) -> str:
 
 def _landed(landing: Landing, address: str) -> list[str]:
     """Where all that a block stands for lands."""
-    told = [text for (block, _), text in landing.texts.items() if block == address]
+    texts = [text for (block, _), text in landing.texts.items() if block == address]
     hint = landing.hints.get((address, ""))
-    return [*told, *([f"lands on {hint} (predicted)"] if hint else [])]
+    return [*texts, *([f"lands on {hint} (predicted)"] if hint else [])]
 
 
 def _written(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:

@@ -62,8 +62,10 @@ def landing(plan: Plan) -> Landing:
     for row in plan.placements:
         if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
             hints.setdefault((str(row.address.config), ""), []).append(_place(row))
-    told = {key: _first(each, "; ") for key, each in hints.items()}
-    return Landing(told, {key: _first(each, "\n\n") for key, each in texts.items()})
+    return Landing(
+        {key: _first(each, "; ") for key, each in hints.items()},
+        {key: _first(each, "\n\n") for key, each in texts.items()},
+    )
 
 
 def _zones(plan: Plan) -> dict[tuple[str, str], list[str]]:

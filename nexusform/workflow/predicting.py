@@ -64,8 +64,8 @@ class Scheduler(Struct, frozen=True):
     @property
     def attributes(self) -> dict[str, Any] | None:
         """The block of a site that says so; None without any."""
-        told = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
-        return told if any(value is not None for value in told.values()) else None
+        arguments = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
+        return arguments if any(value is not None for value in arguments.values()) else None
 
 
 class Prediction(Struct, frozen=True):

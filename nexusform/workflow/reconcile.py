@@ -131,8 +131,8 @@ class _Reconciling:
             if answer.attributes is None:
                 absent.append(address)
                 continue
-            told = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
-            seen = agree(str(address), kind.schema, current.attributes, {**current.attributes, **told}, ())
+            places = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
+            seen = agree(str(address), kind.schema, current.attributes, {**current.attributes, **places}, ())
             observed[address] = replace(current, attributes=seen.attributes)
         return observed, absent
 

@@ -181,8 +181,8 @@ def _goes_on(backend: StateBackend, stored: Stored, rescued: State) -> bool:
     if began is None or began.serial >= state.serial:
         return False
     under_way = {opened.intent.address for opened in stored.open_intents}
-    told = {address for address, held in state.instances.items() if began.instances.get(address) != held}
-    return all(rescued.instances.get(address) == state.instances[address] for address in told - under_way)
+    changed = {address for address, held in state.instances.items() if began.instances.get(address) != held}
+    return all(rescued.instances.get(address) == state.instances[address] for address in changed - under_way)
 
 
 def _numbered(before: State, after: State) -> State:

@@ -83,14 +83,14 @@ def refusals(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[
 
     Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
-    found: dict[int, list[tuple[int | None, str]]] = {}
+    refused: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}
     counts: Counter[str] = Counter()
     for position in sorted(range(len(overrides)), key=lambda i: overrides[i][1]):
         override, is_new = overrides[position]
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MOST_OVERRIDES:
-            found.setdefault(position, []).append((None, _LIMITS[override.kind]))
+            refused.setdefault(position, []).append((None, _LIMITS[override.kind]))
         for i, selector in enumerate(override.selectors):
             owner = owners.setdefault((override.namespace, selector), override.name)
             if owner != override.name:
@@ -98,8 +98,8 @@ def refusals(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[
                     f"invalid resource selector {selector.title}: the resource has been selected by both "
                     f"{override.name} and {owner}, which is not supported"
                 )
-                found.setdefault(position, []).append((i, text))
-    return found
+                refused.setdefault(position, []).append((i, text))
+    return refused
 
 
 def _applying_order(override: FleetOverride) -> tuple[bool, str, str]:

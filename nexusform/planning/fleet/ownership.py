@@ -94,12 +94,11 @@ def _claimed(
     placement: PlacementPlan, binding: Binding, rolled: AbstractSet[str], objects: frozenset[Identity]
 ) -> Iterator[tuple[Identity, bool]]:
     """Which of the objects a placement would have on a cluster, each with whether it had it before."""
-    there = (
-        None if binding.cluster in placement.evicted else placement.contents.on_cluster.get(binding.cluster)
-    )
-    stood = identities(there.manifests) if there is not None else frozenset()
+    evicted = binding.cluster in placement.evicted
+    there = None if evicted else placement.contents.on_cluster.get(binding.cluster)
+    before = identities(there.manifests) if there is not None else frozenset()
     for each in identities(placement.claimed(binding, rolled)) & objects:
-        yield each, each in stood
+        yield each, each in before
 
 
 def _why_not_owned(strategy: ApplyStrategy) -> str:

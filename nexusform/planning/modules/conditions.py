@@ -54,7 +54,7 @@ def check_conditions(request: PlanRequest, evaluation: Evaluation, selection: Se
     for instance in _instances(configuration, evaluation):
         for variable in instance.module.variables.values():
             evaluation.variable(instance, variable)  # of its type, also when nothing reads it
-            checked.add(_variable(variable, instance, evaluation))
+            checked.add(_of_variable(variable, instance, evaluation))
     if request.mode is Mode.DESTROY or selection.partial:
         return checked
     for instance in _instances(configuration, evaluation):
@@ -104,7 +104,7 @@ def _within(instance: ModuleInstance, name: str) -> str:
 # --- variables ---------------------------------------------------------------------------------
 
 
-def _variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation) -> Checked:
+def _of_variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation) -> Checked:
     subject = Subject(
         "input_variable", _within(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
     )
@@ -140,10 +140,10 @@ def _resources(
 ) -> Iterator[Checked]:
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            yield from _resource(block, instance, evaluation)
+            yield from _of_resource(block, instance, evaluation)
 
 
-def _resource(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
+def _of_resource(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
     """The conditions of each instance of a block that has been read or stands."""
     # What is wrong with the repetition was told when the block was read.
     expansion, _ = evaluation.reporting().expansion(block, evaluation.scope(instance))

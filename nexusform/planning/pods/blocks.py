@@ -150,7 +150,7 @@ def plan_manifests(
                 blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
         instances += expanded.instances
     _leaving(instances, blocks, pods)
-    problems = _lost(instances, pods)
+    problems = _unknown_clusters(instances, pods)
     values = _placed(instances, pods)
     for instance in instances:
         if instance.configured:
@@ -179,8 +179,8 @@ def _leaving(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> N
             pods.leave(str(instance.address), before)
 
 
-def _lost(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
-    """Clusters that nobody knows."""
+def _unknown_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
+    """An error per manifest for a cluster that nobody knows."""
     problems: list[Diagnostic] = []
     known = sorted(pods.clusters)
     for instance in instances:

@@ -117,8 +117,8 @@ def _as_it_stands_now(vms: VmObject, vm: PlacedVm) -> PlacedVm:
 
 
 def leave(vms: VmObject) -> None:
-    """Everything that leaves leaves. VMs under create_before_destroy stay until their successors stand,
-    rolling ones until their turn.
+    """Free the room of all VMs that leave or are placed anew. VMs under create_before_destroy stay until
+    their successors stand, rolling ones until their turn.
     """
     if vms.keeps_old:
         return

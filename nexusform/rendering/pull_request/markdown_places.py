@@ -172,8 +172,8 @@ def other_lines(report: Report) -> list[str]:
     lines = []
     for group in report.groups:
         for line in group.lines:
-            told = line.action in (PlacementAction.PLACE, PlacementAction.MOVE) and group.kind == "vm"
-            if group.kind != "binding" and not told:
+            in_table = group.kind == "vm" and line.action in (PlacementAction.PLACE, PlacementAction.MOVE)
+            if group.kind != "binding" and not in_table:
                 # A VM's name says whose it is, a pod's does not.
                 whose = f"{plain(group.name)}: " if group.kind == "pod" else ""
                 lines.append(f"- {whose}{_other_line(line)}")

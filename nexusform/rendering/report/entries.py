@@ -35,10 +35,16 @@ class Entries(Struct, frozen=True):
 
 def plan_entries(plan: Plan) -> Entries:
     """The warnings of a plan; its errors have boxes of their own."""
-    warnings = [each for each in plan.diagnostics if each.severity is Severity.WARNING]
-    stood = {"no-surge-room": _without_surge_room(plan), "shared-machine": sharing_as_before(plan.sites)}
-    standing = [each for each in warnings if each.address in stood.get(each.id, ())]
-    caused = [each for each in warnings if each not in standing]
+    as_before = {
+        "no-surge-room": _without_surge_room(plan),
+        "shared-machine": sharing_as_before(plan.sites),
+    }
+    caused: list[Diagnostic] = []
+    standing: list[Diagnostic] = []
+    for diagnostic in plan.diagnostics:
+        if diagnostic.severity is Severity.WARNING:
+            held_before = diagnostic.address in as_before.get(diagnostic.id, ())
+            (standing if held_before else caused).append(diagnostic)
     return Entries(_entries(caused), _entries(standing))
 
 

@@ -322,8 +322,12 @@ def _condensed(
             texts[name] = f"({len(new)} placed)"
         elif old and not after:
             texts[name] = f"({len(old)} removed)"
-    told = _conditions_text(before, after) | _statuses_text(before, after)
-    return texts | told | _machines_text(before, after)
+    return (
+        texts
+        | _conditions_text(before, after)
+        | _statuses_text(before, after)
+        | _machines_text(before, after)
+    )
 
 
 def _words_without_row(

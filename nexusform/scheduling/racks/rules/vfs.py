@@ -35,8 +35,8 @@ def _count(demand: Demand, left: Interval, before: Interval) -> str:
 
 
 def _sentence(scene: Scene) -> str:
-    wanted = scene.demand.sku.vfs_in_cell
-    return f"No NUMA cell with room on the site ({where(scene.demand)}) has {wanted} SR-IOV VFs left."
+    vfs = scene.demand.sku.vfs_in_cell
+    return f"No NUMA cell with room on the site ({where(scene.demand)}) has {vfs} SR-IOV VFs left."
 
 
 FILTER = RoomFilter(name="vfs", opens=opens, sentence=_sentence, line="1 fits", count=_count)
