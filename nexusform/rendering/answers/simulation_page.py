@@ -56,11 +56,11 @@ def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
 
 
 def _wave_title(wave: UpgradeWave, waves: int) -> str:
-    """`UpgradeWave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
+    """`Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
     batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
     lost = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.lost]
     loss = f"; lost meanwhile: {', '.join(lost)}" if lost else ""
-    return f"UpgradeWave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
+    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
 
 
 def failure_play(site: SiteView, failure: Failure) -> Play:
