@@ -7,15 +7,23 @@ lines of three parts with unit separators between: `word`, the word and what it 
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import Flag, optional, positional, switch
 from nexusform.cli.commands import Command, LazyGroup, command
+from nexusform.words import natural
+
+if TYPE_CHECKING:
+    from nexusform.address import Address
+    from nexusform.configuration.configuration import Configuration
+    from nexusform.state.objects import InstanceState
+    from nexusform.workflow.place import Place
 
 GLOBAL_FLAGS: Final = {"chdir": "Run the command in this directory", "help": "Help", "version": "Version"}
 _DIRECTORIES: Final = frozenset({"chdir"})
@@ -32,7 +40,8 @@ _BASH: Final = r"""_nexusform_completion() {
                 while IFS= read -r shown; do COMPREPLY+=("$shown"); done < <(compgen -f -- "$value") ;;
             directory) compopt -o filenames 2>/dev/null
                 while IFS= read -r shown; do COMPREPLY+=("$shown"); done < <(compgen -d -- "$value") ;;
-            word) COMPREPLY+=("$value"); case "$value" in *=) compopt -o nospace 2>/dev/null ;; esac ;;
+            word) COMPREPLY+=("$(printf %q "$value")")
+                case "$value" in *=) compopt -o nospace 2>/dev/null ;; esac ;;
         esac
     done < <(nexusform completion -answer bash -- "${COMP_LINE:0:COMP_POINT}" "$current" 2>/dev/null)
 }
@@ -108,7 +117,8 @@ def completion(arguments: CompletionArguments) -> int:
 
     words = split_line(arguments.line)
     typed = words[-1] if words else ""
-    already_said = _length_before_cut(typed, arguments.current)
+    current = arguments.current and split_line(arguments.current)[-1]
+    already_said = _length_before_cut(typed, current)
     for candidate in candidates(ROOT, words[1:-1], typed):
         cut = already_said if candidate.kind == "word" else 0
         parts = (candidate.kind, candidate.value[cut:], candidate.meaning)
@@ -152,22 +162,51 @@ def candidates(root: LazyGroup, words: Sequence[str], typed: str) -> list[Candid
     place: click.Command | None = root
     waiting: Flag | None = None
     context = click.Context(root)
+    directory = "."
+    path: list[str] = []
+    taken: list[str] = []
     for word in words:
         if waiting is not None:
             waiting = None
         elif word.startswith("-"):
             waiting = _wants_value(place, word)
+            directory = word.partition("=")[2] if place is root and "chdir=" in word else directory
         elif isinstance(place, click.Group):
             place = place.get_command(context, word)
+            path.append(word)
+        else:
+            taken.append(word)
     if place is None:
         return []
     if waiting is not None:
-        return list(_values(waiting, typed, ""))
+        return list(_values(waiting, typed, "", directory))
     if typed.startswith("-"):
-        return list(_flags(place, typed, root))
+        return list(_flags(place, typed, root, directory))
     if isinstance(place, click.Group):
         return list(_commands(place, context, typed))
-    return [Candidate("file", typed)]
+    return list(_positional(place, " ".join(path), taken, typed, directory))
+
+
+def _positional(
+    place: click.Command, path: str, taken: Sequence[str], typed: str, directory: str
+) -> Iterator[Candidate]:
+    """What a word without dash may be, after those that are `taken`; a file where nothing else is known."""
+    declared = [parameter for parameter in place.params if isinstance(parameter, click.Argument)]
+    if not declared or (len(taken) >= len(declared) and declared[-1].nargs == 1):
+        yield Candidate("file", typed)
+        return
+    argument = declared[min(len(taken), len(declared) - 1)]
+    words = WORDS.get(f"{path} {argument.name}") or WORDS.get(str(argument.name))
+    if isinstance(argument.type, click.Choice):
+        yield from _matching([str(choice) for choice in argument.type.choices], typed, "")
+    elif words is not None:
+        yield from _matching(words(directory, taken), typed, "")
+    if words is None or argument.name == "targets":
+        yield Candidate("file", typed)
+
+
+def _matching(words: Iterable[str], typed: str, front: str) -> Iterator[Candidate]:
+    yield from (Candidate("word", f"{front}{word}") for word in words if word.startswith(typed))
 
 
 def _wants_value(place: click.Command | None, word: str) -> Flag | None:
@@ -189,7 +228,7 @@ def _commands(group: click.Group, context: click.Context, typed: str) -> Iterato
             yield Candidate("word", name, summaries.get(name, ""))
 
 
-def _flags(place: click.Command, typed: str, root: LazyGroup) -> Iterator[Candidate]:
+def _flags(place: click.Command, typed: str, root: LazyGroup, directory: str) -> Iterator[Candidate]:
     dashes = "--" if typed.startswith("--") else "-"
     name, equals, value = typed[len(dashes) :].partition("=")
     if equals:
@@ -197,7 +236,7 @@ def _flags(place: click.Command, typed: str, root: LazyGroup) -> Iterator[Candid
         if place is root and name in _DIRECTORIES:
             yield Candidate("directory", value, front)
         flag = _flag(place, name)
-        yield from _values(flag, value, front) if flag is not None else ()
+        yield from _values(flag, value, front, directory) if flag is not None else ()
         return
     for known, meaning in _known_flags(place, root):
         if known.startswith(name):
@@ -217,17 +256,22 @@ def _known_flags(place: click.Command, root: LazyGroup) -> Iterator[tuple[str, s
                 yield f"{name.lstrip('-')}{'' if flag.switch else '='}", flag.help or ""
 
 
-def _values(flag: Flag, typed: str, front: str) -> Iterator[Candidate]:
+def _values(flag: Flag, typed: str, front: str, directory: str) -> Iterator[Candidate]:
     if flag.switch:
-        yield from (Candidate("word", f"{front}{v}") for v in ("true", "false") if v.startswith(typed))
+        yield from _matching(("true", "false"), typed, front)
     elif isinstance(flag.type, click.Choice):
-        for choice in flag.type.choices:
-            if str(choice).startswith(typed):
-                yield Candidate("word", f"{front}{choice}")
+        yield from _matching([str(choice) for choice in flag.type.choices], typed, front)
     elif flag.metavar in ("FILE", "DIR"):
         yield Candidate("file", typed, front)
     elif flag.metavar == "FORMAT:PATH":
         yield from _reports(typed, front)
+    elif flag.metavar in ("ADDR", "ADDR[:OBJECT]"):
+        yield from _matching(_addresses(directory, ()), typed, front)
+    elif flag.metavar == "SKU":
+        yield from _matching(_skus(), typed, front)
+    elif flag.metavar == "NxSKU,...":
+        before, times, sku = typed.rpartition("x")
+        yield from _matching(_skus(), sku, f"{front}{before}{times}") if times else ()
 
 
 def _reports(typed: str, front: str) -> Iterator[Candidate]:
@@ -238,3 +282,85 @@ def _reports(typed: str, front: str) -> Iterator[Candidate]:
         yield Candidate("file", path, f"{front}{name}:")
         return
     yield from (Candidate("word", f"{front}{name}:") for name in FORMATS if name.startswith(typed))
+
+
+# --- what stands in the configuration and its state -----------------------------------------------
+
+
+def _skus() -> list[str]:
+    from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+
+    return list(CATALOGUES[NEWEST].vm_skus)
+
+
+def _configuration(directory: str) -> tuple[Place, Configuration | None]:
+    from nexusform.workflow.place import Place, load_configuration
+
+    place = Place(environment=dict(os.environ), directory=directory)
+    return place, load_configuration(place)[0]
+
+
+def _is_near(place: Place, configuration: Configuration | None) -> bool:
+    """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
+    if configuration is None or "NF_ENCRYPTION" in place.environment:
+        return False
+    settings = configuration.settings
+    return settings.backend_type == "local" and settings.encryption is None
+
+
+def _instances(directory: str) -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
+    """The configuration, and what its state holds where that is near."""
+    from nexusform.workflow.state_commands import read_state
+
+    place, configuration = _configuration(directory)
+    state = read_state(place).state if _is_near(place, configuration) else None
+    return configuration, state.instances if state is not None else {}
+
+
+def _addresses(directory: str, _taken: Sequence[str]) -> list[str]:
+    """The resources of the root module, and all instances in state."""
+    configuration, instances = _instances(directory)
+    blocks = configuration.root.resources if configuration is not None else {}
+    written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
+    return sorted({*written, *map(str, instances)})
+
+
+def _clusters(directory: str, taken: Sequence[str]) -> list[str]:
+    return [each for each in _addresses(directory, taken) if "nexus_kubernetes_cluster." in each]
+
+
+def _objects(directory: str, taken: Sequence[str]) -> list[str]:
+    """The VMs and bindings of the instance that was named before."""
+    _, instances = _instances(directory)
+    names: list[str] = []
+    for address, instance in instances.items():
+        if str(address) == taken[0] and instance.current is not None:
+            parts = [instance.current.attributes.get(name) for name in ("nodes", "vnfcs", "bindings")]
+            names += [name for part in parts if isinstance(part, Mapping) for name in part]
+    return sorted(names, key=natural)
+
+
+def _outputs(directory: str, _taken: Sequence[str]) -> list[str]:
+    configuration = _configuration(directory)[1]
+    return list(configuration.root.outputs) if configuration is not None else []
+
+
+def _workspaces(directory: str, _taken: Sequence[str]) -> list[str]:
+    from nexusform.workflow.workspaces import list_workspaces
+
+    place, configuration = _configuration(directory)
+    return list(list_workspaces(place).names) if _is_near(place, configuration) else []
+
+
+# By what a command calls a word: the directory and the words before it, to what it may be.
+WORDS: Final[Mapping[str, Callable[[str, Sequence[str]], list[str]]]] = {
+    "address": _addresses,
+    "addresses": _addresses,
+    "source": _addresses,
+    "targets": _addresses,
+    "cluster": _clusters,
+    "explain name": _objects,
+    "output name": _outputs,
+    "workspace select name": _workspaces,
+    "workspace delete name": _workspaces,
+}

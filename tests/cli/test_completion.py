@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from nexusform.cli.completion import candidates, split_line
-from nexusform.cli.main import COMMANDS, ROOT
+from nexusform.cli.main import COMMANDS, ROOT, run
 
 
 def found(*words: str) -> list[str]:
@@ -43,6 +46,85 @@ def test_values() -> None:
     assert found("plan", "-report=html:pa") == ["file pa"]
     assert found("-chdir=en") == ["directory en"]
     assert found("show", "") == ["file "]
+
+
+SITE = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  for_each      = toset(["a", "b"])
+  site_id       = nexus_site.lab.id
+  name          = each.key
+  machine_count = 2
+}
+
+resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+
+output "rooms" {
+  value = 1
+}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration that was applied, and a workspace beside the default one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.nf.hcl").write_text(SITE)
+    assert run(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert run(["workspace", "new", "proving"]) == 0
+    assert run(["workspace", "select", "default"]) == 0
+    return tmp_path
+
+
+@pytest.mark.usefixtures("site")
+def test_addresses_of_the_configuration_and_of_its_state() -> None:
+    racks = ["nexus_rack.rack", 'nexus_rack.rack["a"]', 'nexus_rack.rack["b"]']
+    assert found("explain", "nexus_r") == racks
+    assert found("plan", "-target=nexus_r") == [f"-target={rack}" for rack in racks]
+    assert found("plan", "-exclude", "nexus_r") == racks
+    assert found("state", "rm", "nexus_site.lab", "nexus_s") == ["nexus_site.lab"]
+    assert found("show", "nexus_s") == ["nexus_site.lab", "file nexus_s"]
+    assert found("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
+    assert found("explain", "nexus_kubernetes_cluster.web", "web-") == ["web-control-plane-0"]
+    assert found("output", "") == ["rooms"]
+
+
+@pytest.mark.usefixtures("site")
+def test_workspaces_and_skus() -> None:
+    assert found("workspace", "select", "p") == ["proving"]
+    assert found("workspace", "delete", "") == ["default", "proving"]
+    assert found("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
+    assert found("simulate", "capacity", "-mix=2xNC_G6_28_v1,3xNC_P4_") == [
+        "-mix=2xNC_G6_28_v1,3xNC_P4_28_v1"
+    ]
+
+
+def test_nothing_is_read_from_afar(site: Path) -> None:
+    (site / "main.nf.hcl").write_text(SITE + 'nexusform {\n  backend "http" {}\n}\n')
+    assert found("explain", "nexus_r") == ["nexus_rack.rack"]
+    assert found("workspace", "select", "") == []
+
+
+def test_a_directory_named_before_the_command_counts(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "empty").mkdir()
+    monkeypatch.chdir(site / "empty")
+    assert found("explain", "nexus_s") == []
+    assert found("-chdir=..", "explain", "nexus_s") == ["nexus_site.lab"]
+
+
+def test_beside_broken_configuration_state_counts(site: Path) -> None:
+    (site / "main.nf.hcl").write_text("resource {")
+    assert found("explain", "nexus_s") == ["nexus_site.lab"]
+    (site / "state" / "nexusform.nfstate").write_text("{")
+    assert found("explain", "nexus_s") == []
 
 
 def test_words_of_a_line() -> None:
@@ -106,6 +188,55 @@ def test_bash(home: Path) -> None:
         "saved.plan",
         "-no-color",
     ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_at_a_terminal(home: Path, site: Path) -> None:
+    """Keys are pressed in an interactive bash; `echo` tells what the line became."""
+    assert home == site
+    master, slave = pty.openpty()
+    environment = {
+        **os.environ,
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "TERM": "dumb",
+    }
+    words = ["bash", "--norc", "--noprofile", "-i"]
+    shell = subprocess.Popen(words, cwd=home, env=environment, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    keys = [
+        'eval "$(nexusform completion bash)"; echo read""y\n',
+        "nexusform state show nexus_si\t\x01echo \n",
+        "nexusform workspace select pro\t\x01echo \n",
+        'nexusform explain nexus_rack.rack[\\"a\t\x01echo \n',
+        "nexusform plan -target=nexus_s\t\x01echo \n",
+        "nexusform simulate capacity -format=ma\t\x01echo \n",
+    ]
+    expected = [
+        "ready",
+        "nexusform state show nexus_site.lab",
+        "nexusform workspace select proving",
+        'nexusform explain nexus_rack.rack["a"]',
+        "nexusform plan -target=nexus_site.lab",
+        "nexusform simulate capacity -format=markdown",
+    ]
+    try:
+        for strokes, line in zip(keys, expected, strict=True):
+            os.write(master, strokes.encode())
+            assert line in heard(master, line)
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+
+
+def heard(terminal: int, line: str) -> list[str]:
+    """The lines that come from a terminal until one of them is `line`, or for half a minute."""
+    said, until = "", time.monotonic() + 30
+    while line not in said.splitlines() and time.monotonic() < until:
+        if select.select([terminal], [], [], 0.2)[0]:
+            said += os.read(terminal, 4096).decode().replace("\r", "")
+    return said.splitlines()
 
 
 FISH = """
