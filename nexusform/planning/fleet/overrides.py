@@ -77,6 +77,29 @@ def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[Flee
     return tuple(sorted(chosen, key=_applying_order))
 
 
+def picked(
+    overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
+) -> tuple[FleetOverride, ...]:
+    """Those that are about any of the objects and have a rule for a cluster with these labels.
+
+    Source: KubeFleet pkg/utils/overrider/overrider.go.
+    """
+    objects = tuple(opened(manifests))
+    return tuple(
+        override
+        for override in overrides
+        if any(_for_cluster(rule, labels) for rule in override.rules) and _is_about(override, objects)
+    )
+
+
+def _is_about(override: FleetOverride, objects: Iterable[Manifest]) -> bool:
+    return any(
+        _selects(selector, manifest, override.namespace)
+        for manifest in objects
+        for selector in override.selectors
+    )
+
+
 def refusals(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
     """What the webhooks refuse of overrides (new or not) because of others: by position in the list, with
     that of the selector that is meant. Those that stand are asked first.

@@ -68,8 +68,9 @@ class PlacementPlan(Struct):
     rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
     plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
     are the numbers of selectors that select nothing; `reserved` is the one that names a reserved namespace,
-    and that name: such a placement is left as it is. `decided` is what the last chain of cycles that picked
-    any cluster started from.
+    and that name: such a placement is left as it is. `fixed` is what a staged run brings to each cluster (the
+    number of the snapshot, with the overrides of when it began). `decided` is what the last chain of cycles
+    that picked any cluster started from.
     """
 
     instance: Instance
@@ -90,6 +91,7 @@ class PlacementPlan(Struct):
     contents: Contents = Contents()
     snapshots: tuple[ResourceSnapshot, ...] = ()
     renders: dict[int, Renders] = field(default_factory=dict)
+    fixed: dict[str, tuple[int, Renders]] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
     rolled: set[str] = field(default_factory=set)
     lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
@@ -238,6 +240,8 @@ class PlacementPlan(Struct):
         """What a cluster gets of a snapshot; None when there is no such snapshot or member."""
         if index is None:
             return None
+        if self.fixed.get(cluster, (None,))[0] == index:
+            return self.fixed[cluster][1].get(cluster)
         if index not in self.renders:
             snapshot = self.snapshot_of(index)
             if snapshot is None:

@@ -5,14 +5,16 @@ A run waits for approvals across plans; what it fixed when it began is kept in i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, json
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.importers.fleet_model import FleetRun
+from nexusform.importers.fleet_model import ApplyStrategy, FleetOverride, FleetRun
+from nexusform.planning.fleet.contents import ResourceSnapshot
 from nexusform.planning.fleet.hub import Hub
+from nexusform.planning.fleet.overrides import Renders, picked
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.timeline import run_timeline
 from nexusform.planning.instances.instance import Instance
@@ -22,11 +24,13 @@ from nexusform.scheduling.fleet.staged import (
     RunPlan,
     RunProblem,
     RunState,
+    Stage,
     StepKind,
     execute,
     initialize,
     steps_of,
 )
+from nexusform.words import listed
 
 
 def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
@@ -43,19 +47,34 @@ class _Refused(Struct, frozen=True):
     text: str
 
 
+class _Fixed(Struct, frozen=True):
+    """What a run fixed when it began, as state notes it. `overrides` are by position those that each cluster
+    of `picked` gets. What older versions did not note is None.
+
+    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    """
+
+    policy_snapshot: int | None = None
+    cluster_count: int | None = None
+    resource_snapshot: int | None = None
+    strategy: tuple[Stage, ...] | None = None
+    stages: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    apply: ApplyStrategy | None = None
+    overrides: tuple[FleetOverride, ...] | None = None
+    picked: dict[str, tuple[int, ...]] | None = None
+
+    def note(self) -> dict[str, Any]:
+        """As plain data."""
+        fields: dict[str, Any] = json.decode(json.encode(self))
+        return {name: value for name, value in fields.items() if value is not None}
+
+
 class _Terms(Struct, frozen=True):
-    """What a run fixes when it begins, and the stages that follow from it."""
+    """What a run goes by: what it fixed, and the stages that follow from it."""
 
     plan: RunPlan
     resource_snapshot: int
-
-    def note(self) -> dict[str, Any]:
-        """As state notes it."""
-        return {
-            "policy_snapshot": self.plan.policy_snapshot,
-            "cluster_count": self.plan.cluster_count,
-            "resource_snapshot": self.resource_snapshot,
-        }
+    fixed: _Fixed
 
 
 def _run(
@@ -68,14 +87,15 @@ def _run(
         what = "no such placement" if placement is None else "its strategy is not External"
         yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {what}.")
         return
-    begun = (None if instance.replaced or instance.prior is None else instance.prior.private) or {}
-    terms = _terms(run, placement, hub, roster, begun)
+    noted = (None if instance.replaced or instance.prior is None else instance.prior.private) or {}
+    terms = _terms(run, placement, hub, roster, convert(noted, _Fixed))
     if isinstance(terms, _Refused):
         yield warned(terms.kind, terms.text)
         return
-    instance.private = terms.note()
+    instance.private = terms.fixed.note()
     if run.state is not RunState.RUN:
         return
+    _fix_overrides(placement, terms)
     failures = _override_failures(placement, terms)
     outcome = execute(
         terms.plan,
@@ -85,20 +105,18 @@ def _run(
         approved=run.approvals,
         failing=frozenset(failures),
     )
-    steps = steps_of(terms.plan, run.name)
-    timeline = run_timeline(
-        placement, run.name, terms.resource_snapshot, steps, outcome.waits_for or outcome.stopped_by
-    )
+    steps = steps_of(terms.plan, run.name, frozenset(failures))
+    timeline = run_timeline(placement, run.name, terms.resource_snapshot, steps, outcome)
     placement.rollouts.append(timeline)
     placement.held = outcome.bindings
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
             placement.rolled |= {*step.clusters}
-    if outcome.stopped_by:
+    if outcome.stuck:
         yield warned(
             "staged-run-is-stuck",
-            f"The run goes no further than {outcome.stopped_by}: {failures[outcome.stopped_by]}. Mend the "
-            "override, and make another run.",
+            f"The run goes no further than {listed(outcome.stuck, 4)}: {failures[outcome.stuck[0]]}. Mend "
+            "the override, and make another run.",
         )
     if outcome.waits_for:
         yield warned(
@@ -120,36 +138,100 @@ def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str
 
 
 def _terms(
-    run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: Mapping[str, Any]
+    run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: _Fixed
 ) -> _Terms | _Refused:
     """What a run fixes when it begins; `begun` is what it fixed before, where it began in an earlier plan."""
     strategy = hub.strategies.get(run.key_of(run.strategy))
-    if strategy is None:
+    if strategy is None and begun.strategy is None:
         text = f'There is no staged update strategy "{run.strategy}".'
         return _Refused("staged-run-has-no-strategy", text)
+    stages = begun.strategy if strategy is None or begun.strategy is not None else strategy.stages
     plan = initialize(
         placement.held,
         placement.snapshot,
         _cluster_count(placement),
         placement.fulfilled,
         roster.members,
-        strategy.stages,
+        stages or (),
     )
     if isinstance(plan, RunProblem):
         return _Refused("staged-run-cannot-begin", f"{plan.message}.")
-    was = begun.get("policy_snapshot", plan.policy_snapshot), begun.get("cluster_count", plan.cluster_count)
-    if was != (plan.policy_snapshot, plan.cluster_count):
-        text = (
-            f"{run.name} began under policy snapshot {was[0]} with {was[1]} cluster(s); now it is "
-            f"{plan.policy_snapshot} with {plan.cluster_count}. Make another run, or "
-            "replace it with -replace."
+    outdated = _outdated(run, placement, plan, begun)
+    if outdated:
+        return _Refused(
+            "staged-run-is-aborted", f"{outdated}. Make another run, or replace it with -replace."
         )
-        return _Refused("staged-run-is-aborted", text)
     index = _resource_snapshot(run, placement, begun)
-    if placement.snapshot_of(index) is None:
+    snapshot = placement.snapshot_of(index)
+    if snapshot is None:
         text = f"no resourceSnapshots with index `{index}` found for placement `{placement.written.key}`"
         return _Refused("staged-run-cannot-begin", f"{text}.{_there_are(placement)}")
-    return _Terms(plan, index)
+    overrides, per_cluster = begun.overrides, begun.picked
+    if overrides is None or per_cluster is None:
+        overrides, per_cluster = _overrides_of(placement, plan, snapshot)
+    fixed = _Fixed(
+        plan.policy_snapshot,
+        plan.cluster_count,
+        index,
+        stages,
+        tuple((stage.name, stage.clusters) for stage in plan.stages),
+        placement.written.apply,
+        overrides,
+        per_cluster,
+    )
+    return _Terms(plan, index, fixed)
+
+
+def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: _Fixed) -> str:
+    """Why a run that began earlier goes no further, "" when it does."""
+    was = (
+        plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot,
+        plan.cluster_count if begun.cluster_count is None else begun.cluster_count,
+    )
+    if was != (plan.policy_snapshot, plan.cluster_count):
+        return (
+            f"{run.name} began under policy snapshot {was[0]} with {was[1]} cluster(s); now it is "
+            f"{plan.policy_snapshot} with {plan.cluster_count}"
+        )
+    if begun.apply is not None and begun.apply != placement.written.apply:
+        return f"The applyStrategy in the updateRun is outdated: {run.name} began with another"
+    for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, begun.stages or (), strict=False)):
+        if stage.clusters != clusters:
+            listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
+            return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"
+    return ""
+
+
+def _overrides_of(
+    placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
+) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
+    """The overrides that a run takes along, and which of them its clusters get."""
+    taken: dict[int, FleetOverride] = {}
+    per_cluster: dict[str, list[int]] = {}
+    for cluster in (name for stage in plan.stages for name in stage.clusters):
+        own = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
+        taken |= {id(override): override for override in own}
+        if own:
+            per_cluster[cluster] = [id(override) for override in own]
+    in_order = [id(override) for override in placement.overrides if id(override) in taken]
+    position = {identity: at for at, identity in enumerate(in_order)}
+    return (
+        tuple(taken[identity] for identity in in_order),
+        {cluster: tuple(position[each] for each in own) for cluster, own in per_cluster.items()},
+    )
+
+
+def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:
+    """From now on its clusters get what the run brings, with the overrides that it took along."""
+    overrides, snapshot = terms.fixed.overrides or (), placement.snapshot_of(terms.resource_snapshot)
+    assert snapshot is not None, "a run of a missing snapshot does not begin"
+    renders: dict[tuple[int, ...], Renders] = {}
+    for cluster in (name for stage in terms.plan.stages for name in stage.clusters):
+        positions = (terms.fixed.picked or {}).get(cluster, ())
+        if positions not in renders:
+            own = tuple(overrides[at] for at in positions)
+            renders[positions] = Renders(snapshot.objects, own, placement.labels)
+        placement.fixed[cluster] = terms.resource_snapshot, renders[positions]
 
 
 def _cluster_count(placement: PlacementPlan) -> int | None:
@@ -161,12 +243,12 @@ def _cluster_count(placement: PlacementPlan) -> int | None:
     return None
 
 
-def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: Mapping[str, Any]) -> int:
+def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: _Fixed) -> int:
     """The number of the snapshot that a run brings: the one it names, or the one it took when it began."""
     if run.resource_index is not None:
         return run.resource_index
-    if "resource_snapshot" in begun:
-        return int(begun["resource_snapshot"])
+    if begun.resource_snapshot is not None:
+        return begun.resource_snapshot
     return placement.take_snapshot().index
 
 

@@ -9,7 +9,7 @@ from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import Rollout, RolloutStep
 from nexusform.scheduling.fleet.bindings import BindingState
 from nexusform.scheduling.fleet.rollout import Wave
-from nexusform.scheduling.fleet.staged import RunStep, StepKind
+from nexusform.scheduling.fleet.staged import RunOutcome, RunStep, StepKind
 from nexusform.words import duration
 
 DONE, PLANNED, WAITING, STUCK, LATER = "done", "planned", "waiting", "stuck", "later"
@@ -43,31 +43,32 @@ def _wave_steps(waves: Sequence[Wave]) -> Iterator[RolloutStep]:
 
 
 def run_timeline(
-    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], stops_at: str
+    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: RunOutcome
 ) -> Rollout:
-    """All steps of a staged run; `stops_at` is the approval, or the cluster, before which it stops in this
-    plan. To be called while the placement holds what it held before the run.
+    """All steps of a staged run, of which `outcome` says how far it gets in this plan. To be called while the
+    placement holds what it held before the run.
     """
     up = {
         binding.cluster
         for binding in placement.held
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
     }
-    listed = tuple(_run_steps(steps, frozenset(up), stops_at))
+    listed = tuple(_run_steps(steps, frozenset(up), outcome))
     return Rollout(placement.instance.address, f"staged run {run}", resource_snapshot, listed)
 
 
-def _run_steps(steps: Sequence[RunStep], up: frozenset[str], stops_at: str) -> Iterator[RolloutStep]:
+def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome) -> Iterator[RolloutStep]:
     begins: float = 0
     pending: float = 0  # the tasks of a stage are waited for side by side
     stage, group, stopped = "", 0, False
     waited: list[str] = []
-    for step in steps:
+    for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
+        stopped = stopped or number >= len(outcome.steps)
         status = LATER if stopped else PLANNED
         if step.kind is StepKind.APPROVAL:
-            waiting = not stopped and step.task == stops_at
+            waiting = bool(outcome.waits_for) and number == len(outcome.steps)
             stopped = stopped or waiting
             waited.append(step.task)
             status = WAITING if waiting else status
@@ -79,8 +80,8 @@ def _run_steps(steps: Sequence[RunStep], up: frozenset[str], stops_at: str) -> I
             begins, pending = begins + pending, 0
             if step.kind is StepKind.UPDATE and not stopped and up.issuperset(step.clusters):
                 status = DONE
-            if stops_at in step.clusters:
-                stopped, status = True, STUCK
+            if not stopped and not set(step.clusters).isdisjoint(outcome.stuck):
+                status = STUCK
         tells = step.clusters and waited
         yield RolloutStep(
             str(step.kind),

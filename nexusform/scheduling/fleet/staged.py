@@ -7,7 +7,7 @@ updates the clusters of a stage, at most max_concurrency at a time, and deletes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -180,46 +180,64 @@ class StepKind(StrEnum):
 
 
 class RunStep(Struct, frozen=True):
-    """One step: the clusters it updates or deletes, or the task it waits for (an approval's name)."""
+    """One step: the clusters it updates or deletes, or the task it waits for (an approval's name). `closed`:
+    clusters that keep failing leave no room to begin these.
+    """
 
     kind: StepKind
     stage: str
     clusters: tuple[str, ...] = ()
     task: str = ""
     wait_seconds: float = 0
+    closed: bool = False
 
 
 class RunOutcome(Struct, frozen=True):
-    """The steps taken, the bindings after them, and what the run waits for or stopped on ("" = done)."""
+    """The steps taken, the bindings after them, the approval that the run waits for ("" = none), and the
+    clusters on which it is stuck.
+    """
 
     steps: tuple[RunStep, ...]
     bindings: tuple[Binding, ...]
     waits_for: str = ""
-    stopped_by: str = ""
+    stuck: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether the run went through all its stages."""
-        return not self.waits_for and not self.stopped_by
+        return not self.waits_for and not self.stuck
 
 
-def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
-    """Every step of a run in order: tasks before a stage, its clusters in batches, tasks after it; the
+def steps_of(plan: RunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
+    """Every step of a run in order: tasks before a stage, its clusters group by group, tasks after it; the
     deletions last. Tasks of one stage are waited for side by side. A stage without clusters is skipped with
     its tasks.
+
+    A run begins the next cluster as soon as one is ready, so that at most so many are under way; the groups
+    are those of clusters that all take the same time. One in `failing` is never ready and keeps its place.
     """
     steps: list[RunStep] = []
     for stage in plan.stages:
         if not stage.clusters:
             continue
         steps += _tasks(stage.before, stage.name, f"{run}-before-{stage.name}")
-        for start in range(0, len(stage.clusters), stage.at_a_time):
-            batch = stage.clusters[start : start + stage.at_a_time]
-            steps.append(RunStep(StepKind.UPDATE, stage.name, batch))
+        steps += _groups(stage, failing)
         steps += _tasks(stage.after, stage.name, f"{run}-after-{stage.name}")
     if plan.deletes:
         steps.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
     return tuple(steps)
+
+
+def _groups(stage: StagePlan, failing: frozenset[str]) -> Iterator[RunStep]:
+    """The clusters of a stage as they are begun; last those for which there is no room."""
+    begun, room = 0, stage.at_a_time
+    while room and begun < len(stage.clusters):
+        group = stage.clusters[begun : begun + room]
+        yield RunStep(StepKind.UPDATE, stage.name, group)
+        begun += len(group)
+        room -= sum(name in failing for name in group)
+    if begun < len(stage.clusters):
+        yield RunStep(StepKind.UPDATE, stage.name, stage.clusters[begun:], closed=True)
 
 
 def _tasks(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
@@ -244,11 +262,15 @@ def execute(
 ) -> RunOutcome:
     """Carry out a run as far as it gets. `approved` None: every approval is given; else those named.
 
-    A cluster in `failing` gets the resources and never has them ready: the run is stuck at its batch.
+    A cluster in `failing` gets the resources and never has them ready: its stage goes on as far as there is
+    room beside it, and does not end.
     """
     held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
     done: list[RunStep] = []
-    for step in steps_of(plan, run):
+    stuck: tuple[str, ...] = ()
+    for step in steps_of(plan, run, failing):
+        if step.closed or (stuck and (step.kind is not StepKind.UPDATE or step.stage != done[-1].stage)):
+            break
         if step.kind is StepKind.APPROVAL and approved is not None and step.task not in approved:
             return RunOutcome(tuple(done), tuple(held.values()), waits_for=step.task)
         done.append(step)
@@ -259,10 +281,8 @@ def execute(
             continue
         for name in (name for name in step.clusters if name in held):
             held[name] = replace(held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
-        broken = next((name for name in step.clusters if name in failing), None)
-        if broken is not None:
-            return RunOutcome(tuple(done), tuple(held.values()), stopped_by=broken)
-    return RunOutcome(tuple(done), tuple(held.values()))
+        stuck = (*stuck, *(name for name in step.clusters if name in failing))
+    return RunOutcome(tuple(done), tuple(held.values()), stuck=stuck)
 
 
 _FORBIDDEN = {

@@ -140,9 +140,33 @@ def test_a_run_waits_for_its_approval() -> None:
 
 def test_a_failing_cluster_stops_the_run() -> None:
     outcome = execute(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
-    assert outcome.stopped_by == "d"
+    assert outcome.stuck == ("d",)
     assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
     assert not outcome.complete
+
+
+def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
+    run = good([Stage("all", LabelSelector(), max_concurrency=Amount(2)), Stage("none")])
+    groups = {
+        "": [("a", "b"), ("c", "d")],
+        "a": [("a", "b"), ("c",), ("d",)],
+        "ac": [("a", "b"), ("c",), ("d",)],
+        "ab": [("a", "b"), ("c", "d")],
+        "d": [("a", "b"), ("c", "d")],
+    }
+    for failing, expected in groups.items():
+        steps = steps_of(run, "r1", frozenset(failing))
+        assert [step.clusters for step in steps] == expected, failing
+    bound_in = {
+        failing: "".join(
+            b.cluster
+            for b in execute(run, "r1", HELD, 7, failing=frozenset(failing)).bindings
+            if b.state is BOUND
+        )
+        for failing in groups
+    }
+    assert bound_in == {"": "abcd", "a": "abcd", "ac": "abc", "ab": "ab", "d": "abcd"}
+    assert execute(run, "r1", HELD, 7, failing=frozenset("ac")).stuck == ("a", "c")
 
 
 def test_forbidden_transitions() -> None:
