@@ -23,6 +23,9 @@ from nexusform.scheduling.pods.workloads import Cluster, PodSpec, PodState, Stan
 
 OVERRIDE_CHANGED: Final = "override_changed"
 
+# Of these kinds no other pod is made in place of one that failed: a Job gives up after some.
+_FAILED_FOR_GOOD: Final = ("Pod", "Job")
+
 PodMap = dict[str, dict[str, Any]]
 PodKey = tuple[str, int]
 # What another look may say of a pod whose way an earlier look of the same plan has begun.
@@ -39,22 +42,28 @@ class PriorPods(Struct, frozen=True):
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
     manifests: tuple[Manifest, ...] = ()
 
-    def specs(self) -> dict[str, PodSpec]:
-        """What the pods of each workload (key) were made from."""
-        return {workload.key: workload.pod for workload in workloads_of(self.manifests).workloads}
-
-    def pods(self) -> Iterator[tuple[str, str, PodNote]]:
-        """Workload, name and note of each."""
+    def standing(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodNote, StandingPod]]:
+        """The pods as they stand, with what is remembered of each. `specs` are those of workloads (keys)."""
         for key, pods in self.workloads.items():
+            spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
-                yield key, name, read_note(values)
+                note = read_note(values)
+                over = note.state == PodState.FAILED and key.split("/")[1] in _FAILED_FOR_GOOD
+                refused = note.reason or "" if over else ""
+                yield note, StandingPod(key, pod_number(key, name), note.node, spec, refused=refused)
 
-    def standing(self) -> Iterator[StandingPod]:
-        """The pods as they stand for everybody else."""
-        specs = self.specs()
-        for key, name, note in self.pods():
-            spec = specs.get(key, nameless_spec(key))
-            yield StandingPod(key, pod_number(key, name), note.node, spec)
+
+def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:
+    """By cluster id and workload, what the pods of state were made from."""
+    manifests: dict[str, list[Manifest]] = {}
+    for each in objects:
+        manifests.setdefault(each.cluster_id, []).extend(each.manifests)
+    # Read together: one object's PriorityClass or LimitRange is there for the pods of all.
+    readings = {cluster_id: workloads_of(of_cluster) for cluster_id, of_cluster in manifests.items()}
+    return {
+        cluster_id: {workload.key: workload.pod for workload in reading.workloads}
+        for cluster_id, reading in readings.items()
+    }
 
 
 class Scene(Struct, frozen=True):
@@ -107,16 +116,25 @@ class Brought(Struct):
         """What state remembers of a pod."""
         return self.notes.get((outcome.workload, outcome.name))
 
+    def is_at_rest(self) -> bool:
+        """Whether all its pods run, and none is of an older template."""
+        for workload in self.workloads:
+            pods = self.of(workload.key)
+            running = sum(bool(pod.node) for pod in pods)
+            current = all(pod.spec is not None and pod.spec.template == workload.pod.template for pod in pods)
+            if running < max(len(pods), workload.replicas * (workload.kind != "DaemonSet")) or not current:
+                return False
+        return True
+
     # --- what stands ----------------------------------------------------------------------------
 
-    def stand(self, prior: PriorPods) -> Iterator[StandingPod]:
+    def stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> Iterator[StandingPod]:
         """Take over what state holds; the pods as they stand."""
-        specs = prior.specs()
-        self.prior_templates = {key: spec.template for key, spec in specs.items()}
-        for key, name, note in prior.pods():
+        self.prior_templates = {key: specs[key].template for key in prior.workloads if key in specs}
+        for note, standing in prior.standing(specs):
+            key, name = standing.workload, standing.name
             self.notes[key, name] = note
-            spec = self._as_made(specs.get(key, nameless_spec(key)), key, name)
-            pod = StandingPod(key, pod_number(key, name), note.node, spec)
+            pod = replace(standing, spec=self._as_made(standing.spec, key, name))
             self.before.setdefault(key, {})[name] = pod
             yield pod
 
@@ -172,16 +190,7 @@ class Brought(Struct):
         displaced = self.displaced.get((outcome.workload, outcome.number))
         earlier = by_number.get(outcome.number, displaced)
         if earlier is not None and earlier.trigger and outcome.trigger in _GOES_ON:
-            if earlier.node == outcome.node and not outcome.trigger:
-                outcome = earlier
-            else:
-                outcome = replace(
-                    outcome,
-                    action=forecast.MOVE if earlier.previous else forecast.PLACE,
-                    previous=earlier.previous,
-                    trigger=earlier.trigger,
-                    preempted_by=earlier.preempted_by,
-                )
+            outcome = _on_its_way(earlier, outcome)
         elif outcome.trigger == forecast.TEMPLATE_CHANGED and self.overridden:
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         by_number[outcome.number] = outcome
@@ -196,9 +205,17 @@ class Brought(Struct):
             }
 
 
-def nameless_spec(workload: str) -> PodSpec:
-    """What is known of the pods of a workload (key) whose manifest nobody has."""
-    return PodSpec(namespace=workload.partition("/")[0])
+def _on_its_way(earlier: PodOutcome, outcome: PodOutcome) -> PodOutcome:
+    """A pod after another look at it in the same plan, as one step from where it was before the plan."""
+    if earlier.node and earlier.node == outcome.node and not outcome.trigger:
+        return earlier
+    return replace(
+        outcome,
+        action=forecast.MOVE if earlier.previous else forecast.PLACE,
+        previous=earlier.previous,
+        trigger=earlier.trigger,
+        preempted_by=earlier.preempted_by,
+    )
 
 
 def pod_number(workload: str, pod: str) -> int:

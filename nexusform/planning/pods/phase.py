@@ -19,7 +19,7 @@ from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene
+from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
 from nexusform.planning.pods.rows import pod_row
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
@@ -29,6 +29,8 @@ from nexusform.scheduling.pods.warnings import PodWarning, warnings_of
 from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Workload
 
 BINDING_REMOVED: Final = "binding_removed"
+# Pods that evict each other in turns would never come to rest.
+_MOST_LOOKS: Final = 20
 
 # Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
 Key = tuple[str, str]
@@ -73,26 +75,29 @@ class PodPhase:
         self._brought: dict[Key, Brought] = {}
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         # Objects whose pods were evicted for those of others, since they were looked at.
-        self._disturbed: dict[Key, None] = {}
-        for prior_pods in prior:
-            self._stand(prior_pods)
-        self._stand_beside(others)
+        self._disturbed: set[Key] = set()
+        objects = list(prior)
+        specs = prior_specs(objects)
+        for each in objects:
+            self._stand(each, specs[each.cluster_id])
+        self._stand_beside(list(others))
         # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
         self._facts = {
             cluster_id: self._stand_there(cluster_id, pods) for cluster_id, pods in (facts or {}).items()
         }
 
-    def _stand(self, prior: PriorPods) -> None:
+    def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
         brought = self._brought.setdefault((prior.address, prior.cluster_id), Brought())
         standing = self._standing.setdefault(prior.cluster_id, {})
-        for pod in brought.stand(prior):
+        for pod in brought.stand(prior, specs):
             standing[pod.workload, pod.number] = pod
 
-    def _stand_beside(self, others: Iterable[PriorPods]) -> None:
+    def _stand_beside(self, others: Sequence[PriorPods]) -> None:
         """Let pods of other states stand: they take room, and only pods that evict them move them."""
+        specs = prior_specs(others)
         for each in others:
             standing = self._standing.setdefault(each.cluster_id, {})
-            for pod in each.standing():
+            for _, pod in each.standing(specs[each.cluster_id]):
                 standing.setdefault((pod.workload, pod.number), pod)
 
     def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
@@ -148,8 +153,9 @@ class PodPhase:
             return {}
         key = (placement_address, cluster_id)
         if prior_workloads and key not in self._brought:
-            made_from = unwrapped(before or manifests).manifests
-            self._stand(PriorPods(placement_address, cluster_id, prior_workloads, made_from))
+            objects = (*self._manifests_on(cluster_id), *others)
+            specs = _specs(unwrapped(before or manifests).manifests, objects)
+            self._stand(PriorPods(placement_address, cluster_id, prior_workloads), specs)
         brought = self._brought.setdefault(key, Brought())
         if brought.before and not prior_workloads and not brought.outcomes:
             self.leave(placement_address, cluster_id)
@@ -164,7 +170,6 @@ class PodPhase:
             self._made_from(brought, cluster_id, unwrapped(before).manifests)
             self._know_templates(brought, cluster_id)
         self._predict([key], cluster)
-        self._retry(cluster, except_for=placement_address)
         self._look_again(cluster)
         return brought.shown
 
@@ -225,7 +230,7 @@ class PodPhase:
 
     def _made_from(self, brought: Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
         """Give the pods of state the spec that these manifests gave them."""
-        specs = {workload.key: workload.pod for workload in workloads_of(manifests).workloads}
+        specs = _specs(manifests, self._manifests_on(cluster_id))
         for key in brought.before:
             if key in specs:
                 brought.prior_templates[key] = specs[key].template
@@ -271,16 +276,28 @@ class PodPhase:
         for key, brought in self._brought.items():
             if key[1] == cluster_id and outcome.workload in (brought.before.keys() | brought.outcomes.keys()):
                 brought.displace(outcome)
-                self._disturbed[key] = None
+                self._disturbed.add(key)
                 return
 
     def _look_again(self, cluster: NodeCluster) -> None:
-        """Predict the pods of objects once more that lost some to others."""
-        while self._disturbed:
-            key = next(iter(self._disturbed))
-            del self._disturbed[key]
-            if self._brought[key].outcomes:
-                self._predict([key], cluster)
+        """Predict once more what has not come to rest, until nothing changes: what came later may be the
+        company that earlier pods wait for, take their place, or be what a rollout waited for.
+        """
+        for _ in range(_MOST_LOOKS):
+            keys = [key for key in self._brought if key[1] == cluster.id and self._is_restless(key)]
+            self._disturbed.clear()
+            before = self._nodes(cluster.id)
+            if keys:
+                self._predict(keys, cluster)
+            if self._nodes(cluster.id) == before:
+                return
+
+    def _is_restless(self, key: Key) -> bool:
+        brought = self._brought[key]
+        return bool(brought.outcomes) and (key in self._disturbed or not brought.is_at_rest())
+
+    def _nodes(self, cluster_id: str) -> dict[PodKey, str]:
+        return {key: pod.node for key, pod in self._standing.get(cluster_id, {}).items()}
 
     def _drop_former_workloads(self, brought: Brought, cluster_id: str) -> None:
         """The workloads that an object no longer brings go."""
@@ -288,14 +305,6 @@ class PodPhase:
         for key, pods in list(brought.before.items()):
             if key not in own:
                 self._drop(brought, cluster_id, key, pods, forecast.WORKLOAD_REMOVED)
-
-    def _retry(self, cluster: NodeCluster, except_for: str) -> None:
-        """What came later may be the company that earlier Pending pods wait for."""
-        for key, brought in list(self._brought.items()):
-            if key[1] != cluster.id or key[0] == except_for:
-                continue
-            if any(outcome.pending for outcome in brought.everything()):
-                self._predict([key], cluster)
 
     def _model(self, cluster: NodeCluster) -> Cluster:
         manifests = self._manifests_on(cluster.id)
@@ -385,6 +394,10 @@ def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> li
             numbers[at] = number
     free = (number for number in count() if number not in numbers.values())
     return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
+
+
+def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:
+    return {workload.key: workload.pod for workload in workloads_of(manifests, others).workloads}
 
 
 def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> PlannedPod:

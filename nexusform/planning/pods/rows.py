@@ -17,6 +17,7 @@ from nexusform.scheduling.pods.workloads import Workload
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"
+REJECTED: Final = "rejected"
 _NAMELESS: Final = "overridden"
 REASONS: Final[Mapping[str, str]] = {
     "new": "new",
@@ -26,7 +27,7 @@ REASONS: Final[Mapping[str, str]] = {
     "template_changed": "the pod template changed",
     "override_changed": "an override changed the pod template",
     "workload_removed": "its workload is gone",
-    "rejected": "kubelet refuses it",
+    REJECTED: "kubelet refuses it",
     "preempted": "a pod of higher priority takes its place",
     "binding_removed": "the cluster no longer holds the placement",
 }
@@ -101,7 +102,7 @@ def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | No
 def _former_template(workload: Workload, outcome: PodOutcome) -> str:
     """The template of a pod that an update has not reached: it hangs, or leaves the pod as it is."""
     spec = outcome.spec
-    if spec is None or outcome.action != forecast.KEEP or not outcome.node:
+    if spec is None or not outcome.node:
         return ""
     return "" if spec.template == workload.pod.template else spec.template or _NAMELESS
 
@@ -125,7 +126,7 @@ def pod_row(
         _ACTIONS[outcome.action],
         _former_place(cluster, name, outcome, note) if was_there else None,
         None if leaves else _place(cluster, name, outcome.node, str(outcome.state)),
-        outcome.trigger,
+        REJECTED if outcome.trigger and outcome.failed else outcome.trigger,
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,

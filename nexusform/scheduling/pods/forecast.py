@@ -18,7 +18,7 @@ from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
 from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
-from nexusform.scheduling.pods.workloads import Node, PodSpec, PodState, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import Node, PodSpec, PodState, StandingPod, Workload, is_made_anew
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 
@@ -28,7 +28,6 @@ SCALE_IN = "scale_in"
 NODE_REMOVED = "node_removed"
 TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
-REJECTED = "rejected"
 PREEMPTED = "preempted"
 
 
@@ -120,7 +119,7 @@ class Prediction(Struct, frozen=True):
     def standing(self) -> tuple[StandingPod, ...]:
         """Every pod that exists afterwards, Pending ones too: what a next prediction starts from."""
         mine = tuple(
-            StandingPod(o.workload, o.number, o.node, o.spec, o.age)
+            StandingPod(o.workload, o.number, o.node, o.spec, o.age, _refused_for_good(o))
             for o in (*self.outcomes, *self.displaced)
             if o.action != REMOVE and o.spec is not None
         )
@@ -133,6 +132,10 @@ class Prediction(Struct, frozen=True):
     def of(self, workload: str) -> tuple[PodOutcome, ...]:
         """The outcomes of one workload (key), by number; removed pods too."""
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+
+
+def _refused_for_good(outcome: PodOutcome) -> str:
+    return outcome.reason if outcome.failed and not is_made_anew(outcome.workload) else ""
 
 
 def reach(run: Run, further: int) -> Reach:

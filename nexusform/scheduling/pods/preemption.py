@@ -25,7 +25,8 @@ _LEAST: Final = 100
 # Added to each victim's priority before they are summed, so that more victims always weigh more.
 _OFFSET: Final = 1 << 31
 
-Residents = Mapping[object, StandingPod]
+# The pods of one node, by what tells them apart.
+Residents = Mapping[tuple[str, int, str], StandingPod]
 # Which of several equal nodes kube-scheduler would draw.
 Lot = Callable[[Sequence[int]], int]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -31,11 +30,9 @@ from nexusform.scheduling.pods.workloads import (
     StandingPod,
     Strategy,
     Workload,
+    is_made_anew,
     pod_name,
 )
-
-# Kinds whose pods nobody makes again, unless their manifests are part of the question.
-NOT_MADE_ANEW: Final = ("Pod", "Terminating")
 
 
 def predict(
@@ -73,12 +70,14 @@ class _Asked(Struct, frozen=True, order=True):
 
 
 class _Work(Struct):
-    # One workload on its way: pods that stay, pods to place, what was decided. `begun`: its turn has come.
+    # One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
+    # has refused for good. `begun`: its turn has come.
     workload: Workload
     had_pods: bool
     begun: bool = False
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
+    over: list[StandingPod] = field(default_factory=list)
     asked: list[_Asked] = field(default_factory=list)
     gone: list[tuple[StandingPod, str]] = field(default_factory=list)
     made: dict[int, PodOutcome] = field(default_factory=dict)
@@ -175,6 +174,8 @@ class Predictor:
             if self._stands(pod):
                 current = pod.spec.template == workload.pod.template
                 (work.keeps if current else work.outdated).append(pod)
+            elif pod.refused and pod.spec.template == workload.pod.template:
+                work.over.append(pod)
             elif pod.node:
                 work.asked.append(_Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
             else:
@@ -203,22 +204,30 @@ class Predictor:
         return [pod for pod in pods if pod.number not in numbers]
 
     def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
-        """One pod per node that permits it; a pod whose node is gone goes with it."""
+        """One pod per node that permits it; a pod whose node is gone goes with it. Those that have no node
+        yet wait for one of those that have no pod.
+        """
         eligible = self._permitting(work.workload.pod)
+        waiting = [pod for pod in pods if not pod.node]
         have: set[str] = set()
         for pod in pods:
-            if not self._stands(pod):
-                work.gone.append((pod, forecast.NODE_REMOVED))
-            elif pod.node in eligible:
+            if self._stands(pod) and pod.node in eligible:
                 have.add(pod.node)
                 work.keeps.append(pod)
-            else:
+            elif self._stands(pod):
                 self.session.remove(pod)
                 work.gone.append((pod, forecast.SCALE_IN))
+            elif pod.node:
+                work.gone.append((pod, forecast.NODE_REMOVED))
         missing = [name for name in sorted(eligible) if name not in have]
-        numbers = _free_numbers([pod.number for pod in pods], 0, len(missing))
-        work.asked = [
-            _Asked(number, node, trigger=work.growth) for number, node in zip(numbers, missing, strict=True)
+        for pod, node in zip(waiting, missing, strict=False):
+            work.asked.append(_Asked(pod.number, node, waited=True, age=pod.age))
+        work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(missing) :]]
+        open_nodes = missing[len(waiting) :]
+        numbers = _free_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        work.asked += [
+            _Asked(number, node, trigger=work.growth)
+            for number, node in zip(numbers, open_nodes, strict=True)
         ]
 
     def _permitting(self, spec: PodSpec) -> set[str]:
@@ -357,7 +366,7 @@ class Predictor:
             work = self.strangers[pod.workload] = _Work(workload, had_pods=True, begun=True)
         if pod in self.bystanders:
             self.bystanders = tuple(each for each in self.bystanders if each != pod)
-            if kind in NOT_MADE_ANEW:
+            if not is_made_anew(pod.workload):
                 work.gone.append((pod, forecast.PREEMPTED))
             else:
                 self._ask_again(work, eviction)
@@ -387,8 +396,6 @@ class Predictor:
         still_pending = asked.waited and not verdict.node
         if still_pending:
             action, trigger = forecast.KEEP, ""
-        elif verdict.reason and verdict.without is PodState.FAILED:
-            trigger = forecast.REJECTED
         return PodOutcome(
             workload=workload.key,
             number=asked.number,
@@ -403,17 +410,20 @@ class Predictor:
             reason=verdict.reason,
             refusals=verdict.refusals,
             spec=workload.pod,
-            age=asked.age or self.session.age,
+            age=asked.age,
             without=verdict.without,
             victims=verdict.victims,
             preempted_by=asked.preempted_by,
         )
 
     def _retry(self, works: list[_Work]) -> None:
-        # Later pods may have brought the company that an earlier one waits for, or have been evicted.
+        # Later pods may have brought the company that an earlier one waits for, or have been evicted; and in
+        # place of Failed ones others are made, until what stands is such that they fail for good.
         changed = True
         while changed:
             changed = False
+            if any(outcome.failed for work in works for outcome in work.made.values()):
+                self.session.seat()
             for work in (*works, *self.strangers.values()):
                 changed = self._retry_one(work) or changed
                 self._bring_back()
@@ -422,8 +432,9 @@ class Predictor:
         workload = work.workload
         changed = False
         asked = {pod.number: pod for pod in work.asked}
-        pending = sorted(number for number, outcome in work.made.items() if outcome.pending)
-        for number in pending:
+        anew = is_made_anew(workload.key)
+        waiting = [n for n, outcome in work.made.items() if outcome.pending or (outcome.failed and anew)]
+        for number in sorted(waiting):
             pin = asked[number].pin
             if pin:
                 verdict = self.session.pin(workload.pod, workload.key, number, pin)
@@ -445,14 +456,16 @@ class Predictor:
             PodOutcome(
                 workload=workload.key,
                 number=pod.number,
-                name=workload.pod_name(pod.number),
+                name=pod.name,
                 action=forecast.KEEP,
                 node=pod.node,
                 previous=pod.node,
+                reason=pod.refused,
                 spec=pod.spec,
                 age=pod.age,
+                without=PodState.FAILED if pod.refused else PodState.PENDING,
             )
-            for pod in (*work.keeps, *work.outdated)
+            for pod in (*work.keeps, *work.outdated, *work.over)
         ]
         return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
 

@@ -31,10 +31,13 @@ from nexusform.scheduling.pods.workloads import (
     StandingPod,
     Strategy,
     Workload,
+    is_made_anew,
 )
 
 _MOST_VALUES = 5
 _ABOVE_ALL = 1 << 31
+
+Identity = tuple[str, int, str]
 
 
 class Verdict(Struct, frozen=True):
@@ -83,8 +86,8 @@ class Session:
         # Nodes whose load depends on a lot that was drawn, as bits.
         self._blurred = 0
         self._failures: dict[int, tuple[int, Verdict]] = {}
-        self._cells = {at: Cells(node) for at, node in enumerate(cluster.nodes) if node.cells}
-        self._residents: list[dict[object, StandingPod]] = [{} for _ in cluster.nodes]
+        self._cells: dict[int, Cells] = {}
+        self._residents: list[dict[Identity, StandingPod]] = [{} for _ in cluster.nodes]
         self._lowest = _ABOVE_ALL  # no pod here has a lower priority
         for pod in standing:
             at = self.board.index.get(pod.node)
@@ -93,8 +96,17 @@ class Session:
             self.age = max(self.age, pod.age + 1)
             self.board.place(self.board.group(pod.spec), at)
             self._settle(pod, at)
-            if at in self._cells:
-                self._cells[at].occupy(pod.spec)
+        self.seat()
+
+    def seat(self) -> None:
+        """Give the pods that run their NUMA cells anew, by name: what is left depends on who runs, not on
+        who came first, which nobody remembers.
+        """
+        for at, node in enumerate(self.cluster.nodes):
+            if node.cells:
+                cells = self._cells[at] = Cells(node)
+                for _, pod in sorted(self._residents[at].items()):
+                    cells.occupy(pod.spec)
 
     def _settle(self, pod: StandingPod, at: int) -> None:
         self._residents[at][_identity(pod)] = pod
@@ -135,14 +147,26 @@ class Session:
         choice = run.choose()
         if choice is None:
             return self._refused(run, pod)
-        node = tie_break.lowest(self._lot(pod), self._names, choice.tied)
         certain = self._certain(run, choice)
         if not certain:
             self._blur(run, choice)
-        refused = self._run_on(run, node, pod)
-        if refused:
-            return _failed(self._names[node], refused, certain, choice.feasible)
-        return Verdict(self._names[node], certain, choice.feasible, choice.total)
+        return self._try(run, pod, choice, certain)
+
+    def _try(self, run: Run, pod: StandingPod, choice: Choice, certain: bool) -> Verdict:
+        """Let kubelet run a pod on the node that is drawn. In place of one that is refused its controller
+        makes another, for which lots are drawn again: it fails for good where all these nodes refuse it.
+        """
+        tied, first = list(choice.tied), ""
+        while tied:
+            node = tie_break.lowest(self._lot(pod), self._names, tied)
+            refused = self._run_on(run, node, pod)
+            if not refused:
+                return Verdict(self._names[node], certain, choice.feasible, choice.total)
+            first = first or f"on {self._names[node]}: {refused}."
+            tied.remove(node)
+            if not is_made_anew(pod.workload):
+                break
+        return Verdict("", certain, choice.feasible, None, first, (), PodState.FAILED)
 
     def _lot(self, pod: StandingPod) -> str:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
@@ -224,10 +248,16 @@ class Session:
                 self._blurred |= 1 << node
         for victim in choice.victims:
             self.remove(victim)
-            self.evicted.append(Eviction(victim, (pod.workload, pod.number)))
         name, refused = self._names[choice.node], self._run_on(self.run_of(pod.spec), choice.node, pod)
         if refused:
-            return replace(_failed(name, refused, certain, 0), victims=choice.victims)
+            # Victims and preemptors would drive each other out for ever: nobody is said to leave.
+            for victim in choice.victims:
+                self.board.place(self.board.group(victim.spec), choice.node)
+                self._settle(victim, choice.node)
+            self.seat()
+            return _failed(name, refused, certain, 0)
+        by = (pod.workload, pod.number)
+        self.evicted += [Eviction(victim, by) for victim in choice.victims]
         return Verdict(name, certain, 0, victims=choice.victims)
 
     def _certain(self, run: Run, choice: Choice) -> bool:
@@ -251,7 +281,7 @@ class Session:
                 self._blurred |= 1 << node
 
 
-def _identity(pod: StandingPod) -> object:
+def _identity(pod: StandingPod) -> Identity:
     # Old and new pods of one number stand side by side while a template changes.
     return (pod.workload, pod.number, pod.spec.template)
 

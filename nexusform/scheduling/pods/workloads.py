@@ -221,10 +221,16 @@ def pod_name(workload: str, number: int) -> str:
     return name if kind == "Pod" else f"{name}-{number}"
 
 
+def is_made_anew(workload: str) -> bool:
+    """Whether somebody makes another pod in place of one of this workload (key) that is lost or Failed."""
+    return workload.split("/", 2)[1] not in ("Pod", "Terminating")
+
+
 class StandingPod(Struct, frozen=True):
-    """A pod that exists: of which workload (key), its number, its node ("" = Pending).
+    """A pod that exists: of which workload (key), its number, its node ("" = none).
 
     `spec` is what it was made from; `age` orders pods by creation (larger is newer), equal ages by number.
+    `refused`: why kubelet has refused it for good, "" where it runs or waits.
     """
 
     workload: str
@@ -232,6 +238,7 @@ class StandingPod(Struct, frozen=True):
     node: str
     spec: PodSpec
     age: int = 0
+    refused: str = ""
 
     @property
     def name(self) -> str:
