@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
@@ -131,6 +131,7 @@ def _settle(
     changes: tuple[MemberChange, ...],
     members: Mapping[str, FleetMemberState],
 ) -> bool:
+    """Run the chain of cycles of one placement; whether its bindings change."""
     leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving |= {member.name for member in roster.members if member.leaving}
     held_clusters = [binding.cluster for binding in placement.held]
@@ -163,23 +164,27 @@ def place_pods(
     """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
     have left before.
     """
-    rollouts = [_rollout(placement) for placement in placements]
-    holdings = [(placement, *rollout) for placement, rollout in zip(placements, rollouts, strict=True)]
+    holdings = [(placement, *_rollout(placement)) for placement in placements]
     settle_owners(holdings, rounds.sharing)
-    placed = rounds.placed
-    for placement, (bindings, rolled) in zip(placements, rollouts, strict=True):
+    for placement, bindings, rolled in holdings:
         with_objects = {b.cluster for b in bindings if placement.content(b, rolled) is not None}
-        for cluster in (placement.instance.before or {}).get("workloads") or {}:
-            anew = placement.created or cluster in placement.evicted
-            if cluster not in with_objects or (anew and (placement.address, cluster) not in placed):
-                pods.leave(placement.address, cluster)
-                placement.workloads.pop(cluster, None)
-    for placement, (bindings, rolled) in zip(placements, rollouts, strict=True):
+        for cluster in _clusters_left(placement, with_objects, rounds):
+            pods.leave(placement.address, cluster)
+            placement.workloads.pop(cluster, None)
+    for placement, bindings, rolled in holdings:
         for binding in bindings:
             state = members.get(binding.cluster)
             key = (placement.address, binding.cluster)
-            if state is not None and state.cluster is not None and key not in placed:
-                _place(placement, binding, rolled, state.cluster.id, pods, placed)
+            if state is not None and state.cluster is not None and key not in rounds.placed:
+                _place(placement, binding, rolled, state.cluster.id, pods, rounds.placed)
+
+
+def _clusters_left(placement: PlacementPlan, with_objects: AbstractSet[str], rounds: Rounds) -> Iterator[str]:
+    """The clusters that the placement had pods on and leaves, or comes to anew in this plan."""
+    for cluster in (placement.instance.before or {}).get("workloads") or {}:
+        anew = placement.created or cluster in placement.evicted
+        if cluster not in with_objects or (anew and (placement.address, cluster) not in rounds.placed):
+            yield cluster
 
 
 def _rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:

@@ -63,9 +63,12 @@ def prior_pods(
             noted = objects_on_clusters(current.attributes, current.private)
             if noted is None and on_hub is None:
                 on_hub = _prior_hub_objects(instances, registries)
-            for member, brought in workloads.items():
-                made_from = (on_hub or ()) if noted is None else unwrapped(noted.get(member, ())).manifests
-                yield PriorPods(str(address), members.get(member, member), brought or {}, made_from)
+            for member, pods in workloads.items():
+                # An older state does not note what each member has: it is what stood on the hub.
+                made_from = on_hub or ()
+                if noted is not None:
+                    made_from = unwrapped(noted.get(member, ())).manifests
+                yield PriorPods(str(address), members.get(member, member), pods or {}, made_from)
 
 
 def _prior_hub_objects(
@@ -207,11 +210,16 @@ def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]
         by_cluster.setdefault(target, []).append((instance, objects_in(body)))
     values: dict[Address, Any] = {}
     for cluster_id, brought in by_cluster.items():
-        brought.sort(key=lambda item: item[0].prior.creation if item[0].prior is not None else 10**12)
+        brought.sort(key=lambda pair: _age(pair[0]))
         objects = [(str(instance.address), manifests) for instance, manifests in brought]
         shown = pods.place_together(cluster_id, objects)
         values |= {instance.address: shown[str(instance.address)] for instance, _ in brought}
     return values
+
+
+def _age(instance: Instance) -> tuple[bool, int]:
+    """Sorts what stands by its creation, and what is new after it."""
+    return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
 
 
 def _batches(order: Order, manifests: AbstractSet[ConfigAddress]) -> list[list[ResourceBlock]]:
