@@ -49,9 +49,7 @@ class Occupied(Struct, frozen=True):
 
 
 class MachineOffer(Struct, frozen=True):
-    """A machine described on its own: it replaces the one its rack makes in that slot, or adds
-    one.
-    """
+    """A machine described on its own: it replaces the one its rack makes in that slot, or adds one."""
 
     rack_id: str
     machine: Machine

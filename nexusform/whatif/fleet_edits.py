@@ -127,6 +127,7 @@ def _read_join(verb: Verb, text: str) -> Edit | None:
 
 
 def _read_setting(verb: Verb, text: str) -> Edit | None:
+    """`MEMBER:KEY=VALUE` sets, `MEMBER:KEY-` takes away; None when it is neither."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None

@@ -290,9 +290,7 @@ class PlanSurroundings(Struct):
 
 
 def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """All VM SKUs: the catalogue's of the plan's version, and
-    the user's own.
-    """
+    """All VM SKUs: the catalogue's of the plan's version, and the user's own."""
     version = catalogue_version(request)
     listed = catalogue(version)
     problems = []

@@ -233,9 +233,9 @@ class Front:
         """Nothing of the group is in the front any more: what did not go was skipped."""
         gone = self._gone
         if len(gone) < self._start - self._first:
-            left = set(gone)
+            gone_ones = set(gone)
             group = self._entries[self._first : self._start]
-            self._skipped += [entry for entry in group if entry & INDEX_MASK not in left]
+            self._skipped += [entry for entry in group if entry & INDEX_MASK not in gone_ones]
         if gone:
             self._gone = []
         self._first = self._start
