@@ -138,6 +138,7 @@ def _read_setting(verb: Verb, text: str) -> Edit | None:
 
 
 def _read_taint(verb: Verb, text: str) -> Edit | None:
+    """`MEMBER:KEY=VALUE` or `MEMBER:KEY` sets, `MEMBER:KEY-` takes away; the effect may be left out."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None

@@ -129,29 +129,40 @@ def _place(vm: PlacedVm) -> list[Any]:
 
 
 def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
+    """Where a row does not say of its VM what the change does with it."""
     where = f'the VM "{row.object}" of {row.address}'
-    before, after = vms.before.get(row.object), vms.after.get(row.object)
-    has_source = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
-    has_target = row.action is not _GOES
     if row.action is PlacementAction.UPDATE:
         yield f"What happens to {where} is not what happens to VMs."
         return
+    yield from _misplaced(vms, row, where)
+    goes = row.action is _GOES
+    vm = vms.before.get(row.object) if goes else vms.after.get(row.object)
+    if vm is not None and (row.pool, row.number) != (vm.pool, vm.number):
+        yield f"It shows {where} in another pool or under another number."
+    if row.site_id != (vms.site_before if goes else vms.site_after):
+        yield f"It shows {where} on another site."
+    has_trigger = row.action is not PlacementAction.KEEP or _tells_elsewhere(row)
+    if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) != has_trigger:
+        yield f"It gives another reason for {where} than its trigger."
+
+
+def _misplaced(vms: ChangedVms, row: PlacementChange, where: str) -> Iterator[str]:
+    """Where a row shows its VM coming from, or going to, another place than it does."""
+    before, after = vms.before.get(row.object), vms.after.get(row.object)
+    has_source = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
+    has_target = row.action is not _GOES
     source = before.placement if before is not None and has_source else None
     target = after.placement if after is not None and has_target else None
-    # Where state had it need not be where it stands: that is what this row tells.
-    elsewhere = row.action is PlacementAction.KEEP and row.trigger == OBSERVED_ELSEWHERE
-    if (row.source != source and not elsewhere) or (has_source and source is None):
+    source_differs = row.source != source and not _tells_elsewhere(row)
+    if source_differs or (has_source and source is None):
         yield f"It says of {where} that it stood elsewhere."
     if row.target != target or (has_target and target is None):
         yield f"It shows {where} elsewhere than it is placed."
-    vm = after if has_target else before
-    if vm is not None and (row.pool, row.number) != (vm.pool, vm.number):
-        yield f"It shows {where} in another pool or under another number."
-    if row.site_id != (vms.site_after if has_target else vms.site_before):
-        yield f"It shows {where} on another site."
-    has_trigger = row.action is not PlacementAction.KEEP or elsewhere
-    if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) != has_trigger:
-        yield f"It gives another reason for {where} than its trigger."
+
+
+def _tells_elsewhere(row: PlacementChange) -> bool:
+    """Whether it tells that a VM stands elsewhere than state has it."""
+    return row.action is PlacementAction.KEEP and row.trigger == OBSERVED_ELSEWHERE
 
 
 def _missing_rows(vms: ChangedVms) -> Iterator[str]:

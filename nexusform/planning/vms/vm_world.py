@@ -85,18 +85,18 @@ class HintTargets:
         return hints
 
     def of_itself(self, vms: VmObject) -> list[HardHint]:
-        """The hard hints of an object of one VM."""
+        """The hard hints that an object of one VM has itself, each with its place among those written."""
         if vms.demand is None or vms.instance.config is None:
             return []
-        (pool, *_), address = vms.demand.pools, vms.instance.address
-        hints = {(hint.target, hint.affinity, str(hint.scope)): hint for hint in pool.hints if hint.hard}
-        bearing = []
+        pool = vms.demand.pools[0]
+        by_words = {(hint.target, hint.affinity, str(hint.scope)): hint for hint in pool.hints if hint.hard}
+        hints = []
         for index, written in _hard_hints(vms.instance.config):
             affinity = written["hint_type"] == "Affinity"
-            hint = hints.get((str(written["resource_id"]), affinity, written["scope"]))
+            hint = by_words.get((str(written["resource_id"]), affinity, written["scope"]))
             if hint is not None:
-                bearing.append(HardHint(address, pool.names[0], index, hint, stands=False))
-        return bearing
+                hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, stands=False))
+        return hints
 
     def __call__(self, resource_id: str) -> Targets | None:
         """Names of machines and racks, or None when nothing has this id."""

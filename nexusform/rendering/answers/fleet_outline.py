@@ -94,6 +94,7 @@ def _placement_row(placement: PlacementOutcome) -> Row:
 
 
 def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
+    """Why clusters come and go, and why a policy is not fulfilled."""
     lines = []
     for placement in simulation.placements:
         for row in placement.rows:
