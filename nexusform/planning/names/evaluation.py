@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -359,6 +359,10 @@ def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock) -> Diag
     )
 
 
+# The value that the first steps of a traversal name, how many steps these are, and what is wrong with it.
+Lookup: TypeAlias = tuple[Value, int, list[Diagnostic]]
+
+
 class InstanceScope(Struct, frozen=True):
     """The names visible in one block instance (a Scope of the evaluator)."""
 
@@ -372,7 +376,7 @@ class InstanceScope(Struct, frozen=True):
         """Every function."""
         return self.evaluation.setting.functions()
 
-    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def lookup(self, traversal: Traversal) -> Lookup:
         """The value that the first steps of a traversal name, and how many were used."""
         name = traversal.root.name
         reader = _READERS.get(name)
@@ -380,22 +384,19 @@ class InstanceScope(Struct, frozen=True):
             return reader(self, traversal)
         return self._resource("managed", name, traversal, 0)
 
-    def _resource(
-        self, mode: Mode, kind: str, traversal: Traversal, used: int
-    ) -> tuple[Value, int, list[Diagnostic]]:
+    def _resource(self, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
         """A resource as far as a reference leads into it, and how many of the steps are used up."""
         steps = traversal.steps
-        in_error: tuple[Value, int, list[Diagnostic]] = unknown(DYNAMIC), len(steps), []
         named = steps[used] if used < len(steps) else None
         if not isinstance(named, TraverseAttribute):
-            return in_error
+            return _leads_nowhere(traversal)
         used += 1
         block = self.instance.module.resources.get((mode, kind, named.name))
         if block is None:
-            return in_error
+            return _leads_nowhere(traversal)
         view = self.evaluation.resource(self.instance, block)
         if not view.shape:
-            return in_error
+            return _leads_nowhere(traversal)
         key: Key = None
         if view.shape != SINGLE:
             if used >= len(steps):
@@ -406,35 +407,35 @@ class InstanceScope(Struct, frozen=True):
             used += 1
         item = view.items.get(key)
         if item is None:
-            return in_error
+            return _leads_nowhere(traversal)
         if used < len(steps) and isinstance(steps[used], TraverseAttribute):
             part = item.attribute(steps[used].name)  # type: ignore[union-attr]
             if part is not None:
                 return part, used + 1, []
         return item.value(), used, []
 
-    def _variable(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _variable(self, traversal: Traversal) -> Lookup:
         declared = self.instance.module.variables.get(_first(traversal))
         if declared is None:
-            return unknown(DYNAMIC), len(traversal.steps), []
+            return _leads_nowhere(traversal)
         return self.evaluation.variable(self.instance, declared), 1, []
 
-    def _local(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _local(self, traversal: Traversal) -> Lookup:
         name = _first(traversal)
         if name not in self.instance.module.locals:
-            return unknown(DYNAMIC), len(traversal.steps), []
+            return _leads_nowhere(traversal)
         return self.evaluation.local(self.instance, name), 1, []
 
-    def _data(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _data(self, traversal: Traversal) -> Lookup:
         return self._resource("data", _first(traversal), traversal, 1)
 
-    def _module(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _module(self, traversal: Traversal) -> Lookup:
         """A module, or one of its outputs, as far as a reference leads, and how many of the steps are used
         up.
         """
         call = self.instance.module.calls.get(_first(traversal))
         if call is None:
-            return unknown(DYNAMIC), len(traversal.steps), []
+            return _leads_nowhere(traversal)
         shape = self.evaluation.module_shape(self.instance, call).shape
         used, key = 1, None
         if shape != SINGLE and len(traversal.steps) > 1:
@@ -447,7 +448,7 @@ class InstanceScope(Struct, frozen=True):
                 return self.evaluation.output(called, output.name), used + 1, []
         return self.evaluation.module_value(self.instance, call), 1, []
 
-    def _path(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _path(self, traversal: Traversal) -> Lookup:
         setting = self.evaluation.setting
         texts = {
             "module": self.instance.module.directory,
@@ -456,32 +457,32 @@ class InstanceScope(Struct, frozen=True):
         }
         return _named(texts.get(_first(traversal)), traversal)
 
-    def _product(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _product(self, traversal: Traversal) -> Lookup:
         setting = self.evaluation.setting
         if _first(traversal) == "applying":
             return boolean(setting.applying), 1, []
         return _named(setting.workspace if _first(traversal) == "workspace" else None, traversal)
 
-    def _count(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _count(self, traversal: Traversal) -> Lookup:
         key = self.repetition.key
-        return (number(key), 1, []) if isinstance(key, int) else (unknown(DYNAMIC), len(traversal.steps), [])
+        return (number(key), 1, []) if isinstance(key, int) else _leads_nowhere(traversal)
 
-    def _each(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _each(self, traversal: Traversal) -> Lookup:
         name, each = _first(traversal), self.repetition
         if name == "key" and isinstance(each.key, str):
             return string(each.key), 1, []
         if name == "value" and each.value is not None:
             return each.value, 1, []
-        return unknown(DYNAMIC), len(traversal.steps), []
+        return _leads_nowhere(traversal)
 
-    def _self(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def _self(self, traversal: Traversal) -> Lookup:
         if self.this is None:
-            return unknown(DYNAMIC), len(traversal.steps), []
+            return _leads_nowhere(traversal)
         part = self.this.attribute(_first(traversal)) if traversal.steps else None
         return (part, 1, []) if part is not None else (self.this.value(), 0, [])
 
 
-_READERS: dict[str, Callable[[InstanceScope, Traversal], tuple[Value, int, list[Diagnostic]]]] = {
+_READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
     "var": InstanceScope._variable,  # noqa: SLF001 - the table of this class
     "local": InstanceScope._local,  # noqa: SLF001 - as above
     "data": InstanceScope._data,  # noqa: SLF001 - as above
@@ -494,13 +495,19 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], tuple[Value, int, list[
 }
 
 
+def _leads_nowhere(traversal: Traversal) -> Lookup:
+    """Of a reference that is in error, which has been complained about elsewhere: all of it is unknown."""
+    return unknown(DYNAMIC), len(traversal.steps), []
+
+
 def _first(traversal: Traversal) -> str:
+    """The name in the first step after the root, "" where none stands there."""
     step = traversal.steps[0] if traversal.steps else None
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 
-def _named(text: str | None, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-    return (string(text), 1, []) if text is not None else (unknown(DYNAMIC), len(traversal.steps), [])
+def _named(text: str | None, traversal: Traversal) -> Lookup:
+    return (string(text), 1, []) if text is not None else _leads_nowhere(traversal)
 
 
 def _literal_key(step: Any, shape: str) -> Key:
