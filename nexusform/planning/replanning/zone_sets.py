@@ -139,12 +139,16 @@ def _mixed(rule: OpenRule) -> bool:
 
 
 def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool) -> _Side:
+    """A group of a rule with the zones that it keeps, those that are free to it, and how many it needs."""
     order = site.zones()
-    kept = [member for member in group if _stays(member, moving=moving)]
-    changed = [member for member in group if member not in kept]
-    fixed = {member.place.availability_zone for member in kept}
-    for member in changed:
-        fixed |= member.pool.zones or frozenset()
+    changed: list[GroupMember] = []
+    fixed: set[str] = set()
+    for member in group:
+        if _stays(member, moving=moving):
+            fixed.add(member.place.availability_zone)
+        else:
+            changed.append(member)
+            fixed |= member.pool.zones or frozenset()
     # Zones in which members stand already come first: fewer of them move then.
     standing_in = Counter(member.place.availability_zone for member in group if member.rank < 0)
     free = [zone for zone in order if zone not in fixed]

@@ -58,7 +58,7 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
     unplaced = []
     for vms in objects:
         diagnostics += [_crowded(vms, reason) for reason in vms.crowded]
-        for pool in vms.demand.pools if vms.demand is not None else ():
+        for pool in vms.pools:
             shortage = _shortage(vms, pool)
             if shortage is not None:
                 diagnostics.append(_error(vms, pool, shortage, left_out))
@@ -135,9 +135,9 @@ def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     stood there before.
     """
     for vms in objects:
-        if vms.demand is None or vms.going or not vms.moves.stay:
+        if vms.going or not vms.moves.stay:
             continue
-        rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.demand.pools))
+        rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools))
         for rule in rules:
             if rule.affinity or not rule.hard:
                 continue
@@ -254,10 +254,10 @@ def too_many_vfs(objects: Iterable[VmObject]) -> list[Diagnostic]:
     """A warning per pool whose `sriov_vfs` this plan raises, where a cell has fewer than its VMs take."""
     diagnostics: list[Diagnostic] = []
     for vms in objects:
-        before = {pool.pool: pool.sku.vfs for pool in vms.prior_demand.pools} if vms.prior_demand else {}
-        if vms.site is None or vms.demand is None:
+        if vms.site is None:
             continue
-        for pool in vms.demand.pools:
+        before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+        for pool in vms.pools:
             if pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
                 continue
             machines = {vm.placement.machine for vm in vms.placed.values() if vm.pool == pool.pool}

@@ -140,7 +140,7 @@ class _Roll:
     def cluster(self, cluster_id: str) -> Iterator[GroupMember]:
         """The VMs of a cluster, its separate pools included."""
         for vms in self.clusters.get(cluster_id, ()):
-            for pool in vms.demand.pools if vms.demand is not None else ():
+            for pool in vms.pools:
                 yield from self.pool(vms, pool)
 
     def pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:

@@ -45,7 +45,7 @@ def broken_rules(state: State, registries: Registries) -> list[Diagnostic]:
     }
     diagnostics: list[Diagnostic] = []
     for vms in objects.values():
-        for pool in vms.demand.pools if vms.demand is not None else ():
+        for pool in vms.pools:
             placed = [vm for vm in vms.placed.values() if vm.pool == pool.pool]
             diagnostics += _hints(vms, pool, placed)
             diagnostics += _zones(vms, pool, placed, zones)
@@ -147,8 +147,7 @@ def _zones(
 
 def _scattered(vms: VmObject) -> Iterator[Diagnostic]:
     """Hard affinity groups whose VMs stand in several places. Too many in one are told of elsewhere."""
-    pools = vms.demand.pools if vms.demand is not None else ()
-    for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in pools)):
+    for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
         places = _places(vms, group) if group.affinity and group.hard else set()
         if len(places) > 1:
             name, where = group.name.removeprefix("the others of "), first_of(sorted(places), _MOST_NAMED)
@@ -176,12 +175,9 @@ def _separations(
     rules = {each.address: each for each in instances if each.type.kind is Kind.SEPARATION_RULE}
     if not rules:
         return
-    selecting = any(
-        group.get("workload_selector")
-        for rule in rules.values()
-        for group in (rule.config or {}).get("group") or ()
-    )
-    pods = _standing_pods(state, registries) if selecting else []
+    groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())
+    selects_pods = any(group.get("workload_selector") for group in groups)
+    pods = _standing_pods(state, registries) if selects_pods else []
     verdicts = judge(rules.values(), objects, {}, {}, pods)
     for problem in verdicts.diagnostics:
         if problem.id != BROKEN:

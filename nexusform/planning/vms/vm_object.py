@@ -91,6 +91,16 @@ class VmObject(Struct):
     renamed_around: bool = False
 
     @property
+    def pools(self) -> tuple[PoolDemand, ...]:
+        """The pools that are asked for now; none while that cannot be told."""
+        return self.demand.pools if self.demand is not None else ()
+
+    @property
+    def prior_pools(self) -> tuple[PoolDemand, ...]:
+        """The pools that the prior arguments asked for; none of what is new."""
+        return self.prior_demand.pools if self.prior_demand is not None else ()
+
+    @property
     def waiting(self) -> Unplaced:
         """The VMs without a machine that are there after the plan."""
         return {key: self.unplaced[key] for key in self.moves.wait}
@@ -143,9 +153,8 @@ class VmObject(Struct):
 
     def names_failed(self) -> list[str]:
         """The VMs that found no place."""
-        pools = self.demand.pools if self.demand is not None and self.failed else ()
         names: list[str] = []
-        for pool in pools:
+        for pool in self.pools if self.failed else ():
             numbered = zip(pool.numbers, pool.names, strict=True)
             names += [name for number, name in numbered if (pool.pool, number) in self.failed]
         return names
@@ -162,7 +171,7 @@ class VmObject(Struct):
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
         vms: list[PlacedVm] = []
-        for pool in self.demand.pools if self.demand is not None else ():
+        for pool in self.pools:
             keys = [(pool.pool, number) for number in pool.numbers]
             vms += [self.placed[key] for key in keys if key in self.placed]
         return vms

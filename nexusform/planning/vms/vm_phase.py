@@ -82,12 +82,10 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
 
 def _hold_new_vfs(vms: VmObject) -> None:
     """What VMs that stay take of a machine's VFs is as their pool says now."""
-    if vms.demand is None or vms.prior_demand is None:
+    if vms.demand is None:
         return
-    before = {pool.pool: pool.sku for pool in vms.prior_demand.pools}
-    changed = {
-        pool.pool: pool for pool in vms.demand.pools if pool.sku.vfs != before.get(pool.pool, pool.sku).vfs
-    }
+    before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+    changed = {pool.pool: pool for pool in vms.pools if pool.sku.vfs != before.get(pool.pool, pool.sku.vfs)}
     held_before = [(key, vms.held[key]) for key in vms.moves.stay if key[0] in changed and key in vms.held]
     for key, (site, _) in held_before:
         pool = changed[key[0]]
@@ -176,9 +174,7 @@ def place_new(vms: VmObject, world: VmWorld) -> None:
 
 def _of_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
     """The numbers and names of these VMs, pool by pool, in the order of the demand."""
-    if vms.demand is None or not keys:
-        return
-    for pool in vms.demand.pools:
+    for pool in vms.pools if keys else ():
         vm_names = zip(pool.numbers, pool.names, strict=True)
         names = {number: name for number, name in vm_names if (pool.pool, number) in keys}
         if names:

@@ -205,7 +205,8 @@ def demand_of(vms: VmObject, world: VmWorld) -> tuple[VmDemand | None, list[Diag
     if demand is not None and instance.block is not None:
         refusals = list(_refusals(demand, vms, world))
         problems = [*problems, *refusals]
-        demand = None if any(problem.severity is Severity.ERROR for problem in refusals) else demand
+        if any(problem.severity is Severity.ERROR for problem in refusals):
+            demand = None
     instance.broken |= demand is None
     return demand, [instance.problem(problem) for problem in problems]
 
@@ -230,8 +231,7 @@ def _stands_so(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
     """Whether a pool had these zones before, and all of its VMs stay: a real site may show a pool whose zones
     no rack has any more.
     """
-    pools_before = vms.prior_demand.pools if vms.prior_demand is not None else ()
-    if not any(before.pool == pool.pool and before.zones == pool.zones for before in pools_before):
+    if not any(before.pool == pool.pool and before.zones == pool.zones for before in vms.prior_pools):
         return False
     machines = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
     return all(machine in site.machines for machine in machines)
