@@ -48,6 +48,8 @@ __all__ = [
     "StateBackend",
     "StateQuery",
     "StateReader",
+    "StepNews",
+    "StepWaits",
     "Surroundings",
     "Unplaced",
     "VmFamily",
@@ -227,32 +229,67 @@ class ObjectKey(Struct, frozen=True):
 
 class ReadRequest(Struct, frozen=True):
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
-    fault drills.
+    fault drills. `planned` is what it was to become by a step that may have made it: a provider that finds it
+    there takes from it what it cannot see.
     """
 
     key: ObjectKey
     attributes: Mapping[str, Any]
     address: str = ""
+    planned: Mapping[str, Any] | None = None
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """What is known of the object, if it is there."""
+        return self.attributes or self.planned or {}
 
 
 class ReadAnswer(Struct, frozen=True):
     """What stands: attributes, or None when the object is gone. `observed` says that the
-    provider looked at a reality rather than echoing what it was asked.
+    provider looked at a reality rather than echoing what it was asked. `settled` is False while a
+    change of the object still goes on: a step that began it is not done.
     """
 
     attributes: Mapping[str, Any] | None
     observed: bool = False
+    settled: bool = True
+
+
+class StepNews(Struct, frozen=True):
+    """What a provider tells of a step while it works on it. `operation`: something outside goes on for it
+    from now on, in the provider's own words (a URL); it comes back with the step (`ChangeRequest.begun`)
+    when this run ends before the step does. `words` are for people.
+    """
+
+    operation: str | None = None
+    words: str = ""
+
+
+def _nobody_listens(_news: StepNews) -> None:
+    return
 
 
 class ChangeRequest(Struct, frozen=True):
     """Create, update or delete one object. `address` is for messages and fault drills; `prior`
-    is None on create, `planned` None on delete. Creates are idempotent by the key.
+    is None on create, `planned` None on delete. Creates are idempotent by the key. With `releases`
+    this update only gives up VMs, as far as they make room for others; `aim` is what the object is to be
+    after all of its steps.
+
+    `begun` is None unless an earlier run began this step: then the operation that it told last, "" when it
+    told none. `tell` takes news of the step and returns once they are recorded. `waits_for_people`:
+    somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
     """
 
     key: ObjectKey
     address: str
     prior: Mapping[str, Any] | None
     planned: Mapping[str, Any] | None
+    releases: bool = False
+    aim: Mapping[str, Any] | None = None
+    begun: str | None = None
+    tell: Callable[[StepNews], None] = _nobody_listens
+    waits_for_people: bool = False
+    stopping: Callable[[], bool] = lambda: False
 
 
 class ProviderAnswer(Struct, frozen=True):
@@ -275,6 +312,12 @@ class ProviderProblem(Exception):
         super().__init__(message)
         self.exists = exists
         self.attributes = attributes
+
+
+class StepWaits(ProviderProblem):
+    """A step has begun and is not over: the next run looks it up and goes on with it. The message says what
+    is waited for.
+    """
 
 
 class Provider(Protocol):

@@ -20,7 +20,8 @@ class Outcome(StrEnum):
 
 class StepEvent(Struct, frozen=True):
     """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
-    message of a failure, or why it was skipped.
+    message of a failure, or why it was skipped. `news` is what the provider told of it, "" when it only goes
+    on. `waits`: it failed for now, and goes on with the next run.
     """
 
     address: str
@@ -30,6 +31,8 @@ class StepEvent(Struct, frozen=True):
     outcome: Outcome | None = None
     error: str = ""
     deposed: str = ""
+    news: str = ""
+    waits: bool = False
 
 
 class Listener(Protocol):
@@ -40,7 +43,7 @@ class Listener(Protocol):
         ...
 
     def progressed(self, event: StepEvent) -> None:
-        """Ten more seconds have passed."""
+        """Ten more seconds have passed, or its provider told something (`news`)."""
         ...
 
     def ended(self, event: StepEvent) -> None:

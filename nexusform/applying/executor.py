@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome, StepEvent
@@ -19,6 +20,7 @@ from nexusform.applying.outcomes import after_answer, after_problem
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import (
     ProviderCall,
+    RunTerms,
     call_for,
     carry_out,
     deposed_of,
@@ -28,10 +30,19 @@ from nexusform.applying.standing import (
     without_deposed,
 )
 from nexusform.applying.whereabouts import Whereabouts
-from nexusform.applying.workers import EndedCall, Workers
+from nexusform.applying.workers import CallNews, EndedCall, Workers
 from nexusform.log import log
 from nexusform.planning.plan import Plan, Step, StepKind
-from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
+from nexusform.ports import (
+    BackendProblem,
+    Clock,
+    Provider,
+    ProviderAnswer,
+    ProviderProblem,
+    ResourceType,
+    StepNews,
+    StepWaits,
+)
 from nexusform.state.journal import Done
 from nexusform.state.objects import State
 
@@ -43,12 +54,14 @@ class Options(Struct, frozen=True):
     """How to apply.
 
     `parallelism` steps at a time; `fail_fast`: the first failure stops the rest; `stopping` is
-    asked before every step whether somebody wants to stop.
+    asked before every step whether somebody wants to stop; `waits_for_people`: somebody watches who can do
+    what a provider cannot.
     """
 
     parallelism: int = 10
     fail_fast: bool = False
     stopping: Callable[[], bool] = lambda: False
+    waits_for_people: bool = False
 
 
 class Applied(Struct, frozen=True):
@@ -182,12 +195,15 @@ class _Run:
         self._options = options
         self._graph = _Graph.of(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._workers: Workers[ProviderCall, ProviderAnswer | None] = Workers(
+        self._terms = RunTerms(options.waits_for_people, options.stopping)
+        self._begun = recorder.begun()
+        self._workers: Workers[ProviderCall, ProviderAnswer | None, StepNews] = Workers(
             max(options.parallelism, 1), carry_out
         )
         self._timings: dict[int, _Timing] = {}
         self._ends: dict[int, StepEvent] = {}
         self._untold: list[StepEvent] = []
+        self._unheard: list[CallNews[ProviderCall, StepNews]] = []
         self._counts = _Counts()
         self._hits = 0
         self._misses: list[Miss] = []
@@ -206,8 +222,11 @@ class _Run:
                     self._start(call)
             if not self._workers.running:
                 break
-            for finished in self._workers.collect(self._patience()):
-                self._take_back(finished)
+            for told in self._workers.collect(self._patience()):
+                if isinstance(told, CallNews):
+                    self._take_news(told)
+                else:
+                    self._take_back(told)
             self._tell_progress()
         self._workers.close()
         self._skip_the_rest()
@@ -232,7 +251,7 @@ class _Run:
             elif provider is None:
                 self._end(step, Outcome.FAILED, f'There is no provider "{provider_of(change)}".')
             else:
-                call = call_for(step, change, provider)
+                call = call_for(step, change, provider, self._begun.get(step.id), self._terms)
                 self._recorder.intend(call)
                 calls.append(call)
         return calls
@@ -272,8 +291,21 @@ class _Run:
 
     # --- taking back ---------------------------------------------------------------------------
 
+    def _take_news(self, told: CallNews[ProviderCall, StepNews]) -> None:
+        """The provider goes on once its operation is in the journal."""
+        self._unheard.append(told)
+        if told.news.operation is not None:
+            self._recorder.goes_on(told.task, told.news.operation)
+        if told.news.words:
+            event = replace(self._event(told.task.step), news=told.news.words)
+            self._listener.progressed(event)
+
     def _take_back(self, finished: EndedCall[ProviderCall, ProviderAnswer | None]) -> None:
         call = finished.task
+        if isinstance(finished.problem, StepWaits):
+            # Its intent stays without an outcome: the next run looks it up, as after a crash.
+            self._end(call.step, Outcome.FAILED, str(finished.problem), waits=True)
+            return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.instance(call.change.address)
         if finished.problem is None:
@@ -287,8 +319,8 @@ class _Run:
         self._misses.extend(result.misses)
         self._end(call.step, Outcome.FAILED if result.error else Outcome.DONE, result.error)
 
-    def _end(self, step: Step, outcome: Outcome, error: str) -> None:
-        event = self._event(step, outcome, error)
+    def _end(self, step: Step, outcome: Outcome, error: str, *, waits: bool = False) -> None:
+        event = replace(self._event(step, outcome, error), waits=waits)
         log("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._ends[step.id] = event
         self._timings.pop(step.id, None)
@@ -325,8 +357,10 @@ class _Run:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
-            return False
-        return True
+        for told in self._unheard:
+            told.heard.put(ProviderProblem(self._problem) if self._problem else None)
+        self._unheard.clear()
+        return not self._problem
 
     def _tell(self) -> None:
         """Tell of the steps that ended; called once their outcomes are durable."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nexusform.address import Address
 from nexusform.applying.outcomes import known_parts
 from nexusform.applying.standing import ProviderCall, deposed_key, remembered
@@ -9,7 +11,7 @@ from nexusform.planning.plan import StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
 from nexusform.state import codec
 from nexusform.state.draft import StateDraft
-from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Record, encode
+from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Record, UnderWay, encode
 from nexusform.state.objects import InstanceState, State
 from nexusform.state.remaining import Remaining
 
@@ -68,6 +70,19 @@ class Recorder:
             )
         )
 
+    def goes_on(self, call: ProviderCall, operation: str) -> None:
+        """A step goes on at its provider, and this is what it will be known by when this run ends first."""
+        self.note(UnderWay(call.step.id, operation))
+
+    def unsettled(self) -> list[Record]:
+        """What a journal must still hold of steps without an outcome."""
+        return [each.intent for each in self._draft.open_intents()]
+
+    def begun(self) -> Mapping[int, str]:
+        """The operations of the steps that an earlier run began and that are not over, by their ids."""
+        remaining = self._draft.remaining()
+        return remaining.under_way if remaining else {}
+
     def conclude(self, call: ProviderCall, instance: InstanceState | None, error: str) -> None:
         """A step ended, leaving this at its address.
 
@@ -101,7 +116,7 @@ class Recorder:
         """
         state = self.state()
         remaining = self._draft.remaining()
-        kept: list[Record] = [each.intent for each in self._draft.open_intents()]
+        kept = self.unsettled()
         kept += remaining.under(state.serial + 1).records() if remaining else []
         backend.checkpoint(codec.encode(state), [encode(record) for record in kept])
         next_serial = Begun(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)

@@ -17,15 +17,21 @@ from nexusform.address import Address
 from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
-from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent
+from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent, UnderWay
 from nexusform.state.objects import InstanceState, ObjectState
 
 
-def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> list[Done]:
+def settle(
+    intents: Sequence[OpenIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] | None = None,
+) -> list[Done | UnderWay]:
     """An outcome for every open intent, in their order.
 
-    `providers` are by the name that the objects carry. Raises ProviderProblem when a provider
-    cannot be asked: then nothing is known, and nothing may be planned.
+    `providers` are by the name that the objects carry. `operations` are those that providers told of steps
+    before the run ended. Whoever does a step once more, because it did not take effect or goes on still, is
+    told that it was begun, and of its operation. Raises ProviderProblem when a provider cannot be asked: then
+    nothing is known, and nothing may be planned.
     """
     answers: dict[int, ReadAnswer] = {}
     for name, numbers in _by_provider(intents).items():
@@ -35,7 +41,7 @@ def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> 
         requests = [_request(intents[number]) for number in numbers]
         answers.update(zip(numbers, provider.read(requests), strict=True))
     instances: dict[Address, InstanceState | None] = {}
-    outcomes: list[Done] = []
+    outcomes: list[Done | UnderWay] = []
     for number, opened in enumerate(intents):
         intent = opened.intent
         # Two intents of one address can be open (a replaced deposed object and its successor): the
@@ -43,16 +49,18 @@ def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> 
         before = instances.get(intent.address, opened.prior)
         after = _after(intent, before, answers[number].attributes)
         instances[intent.address] = after
-        step = intent.number if _took_effect(intent, answers[number].attributes) else NO_STEP
+        step = intent.number if _took_effect(intent, answers[number]) else NO_STEP
         outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted.", step))
+        if step == NO_STEP and intent.number != NO_STEP:
+            outcomes.append(UnderWay(intent.number, (operations or {}).get(intent.number, "")))
     return outcomes
 
 
-def _took_effect(intent: Intent, attributes: Mapping[str, Any] | None) -> bool:
+def _took_effect(intent: Intent, answer: ReadAnswer) -> bool:
     """Whether the step need not be done again. An update that may be half done is: it says what is to be."""
     if intent.kind == StepKind.CREATE:
-        return attributes is not None
-    return intent.kind == StepKind.DELETE and attributes is None
+        return answer.attributes is not None and answer.settled
+    return intent.kind == StepKind.DELETE and answer.attributes is None
 
 
 def _by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
@@ -78,11 +86,15 @@ def _request(opened: OpenIntent) -> ReadRequest:
     # same id under create_before_destroy): a provider that only echoes what it is told would find that one
     # and call the create done.
     remembered: Mapping[str, Any] = {}
+    planned = intent.planned.attributes if intent.planned else None
     if intent.kind != StepKind.CREATE:
         acted_on = _leaving(opened)
         remembered = acted_on.attributes if acted_on else {}
     return ReadRequest(
-        ObjectKey(intent.key_type, intent.key_id, intent.creation), remembered, str(intent.address)
+        ObjectKey(intent.key_type, intent.key_id, intent.creation),
+        remembered,
+        str(intent.address),
+        planned,
     )
 
 

@@ -4,14 +4,14 @@ pure functions on InstanceState.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.planning.plan import Action, Change, Step, StepKind
-from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer
+from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, StepNews
 from nexusform.state.objects import InstanceState, ObjectState
 
 NOTHING = InstanceState(None)
@@ -34,7 +34,8 @@ def with_current(instance: InstanceState | None, current: ObjectState | None) ->
 def with_successor(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
     """A new current object; the one before it is kept as deposed."""
     before = instance or NOTHING
-    if before.current is None:
+    if before.current is None or before.current.creation == new.creation:
+        # The same object once more: an earlier run found it while it was still being made.
         return InstanceState(new, before.deposed)
     old = before.current
     key = deposed_key(ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation))
@@ -66,10 +67,20 @@ def remembered(change: Change, attributes: Mapping[str, Any], *, tainted: bool =
     )
 
 
+class RunTerms(Struct, frozen=True):
+    """What providers may know of the run: whether somebody watches who can do what they cannot, and whether
+    it is to end soon.
+    """
+
+    waits_for_people: bool = False
+    stopping: Callable[[], bool] = lambda: False
+
+
 class ProviderCall(Struct, frozen=True):
     """A step with everything that carrying it out takes.
 
-    `deposed` is the key of the deposed object that a delete removes, "" for the current one.
+    `deposed` is the key of the deposed object that a delete removes, "" for the current one. `begun`: see
+    ChangeRequest. `terms` are those of the run.
     """
 
     step: Step
@@ -77,6 +88,8 @@ class ProviderCall(Struct, frozen=True):
     provider: Provider
     key: ObjectKey
     deposed: str = ""
+    begun: str | None = None
+    terms: RunTerms = field(default_factory=RunTerms)
 
     @property
     def keeps_old(self) -> bool:
@@ -84,9 +97,19 @@ class ProviderCall(Struct, frozen=True):
         return self.step.kind is StepKind.CREATE and self.change.action is Action.REPLACE_CREATE_FIRST
 
 
-def call_for(step: Step, change: Change, provider: Provider) -> ProviderCall:
+def call_for(
+    step: Step, change: Change, provider: Provider, begun: str | None = None, terms: RunTerms | None = None
+) -> ProviderCall:
     """The call of a step."""
-    return ProviderCall(step, change, provider, object_of(step, change), deposed_of(step, change))
+    return ProviderCall(
+        step,
+        change,
+        provider,
+        object_of(step, change),
+        deposed_of(step, change),
+        begun,
+        terms or RunTerms(),
+    )
 
 
 def object_of(step: Step, change: Change) -> ObjectKey:
@@ -104,9 +127,20 @@ def deposed_of(step: Step, change: Change) -> str:
     return change.deposed
 
 
-def carry_out(call: ProviderCall) -> ProviderAnswer | None:
-    """Ask the provider; None after a delete. Raises ProviderProblem."""
-    request = ChangeRequest(call.key, str(call.change.address), call.step.prior, call.step.planned)
+def carry_out(call: ProviderCall, tell: Callable[[StepNews], None]) -> ProviderAnswer | None:
+    """Ask the provider, who tells what happens meanwhile; None after a delete. Raises ProviderProblem."""
+    request = ChangeRequest(
+        call.key,
+        str(call.change.address),
+        call.step.prior,
+        call.step.planned,
+        call.step.kind is StepKind.RELEASE,
+        call.change.after,
+        call.begun,
+        tell,
+        call.terms.waits_for_people,
+        call.terms.stopping,
+    )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)
     if call.step.kind is StepKind.DELETE:

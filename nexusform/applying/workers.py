@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from nexusform.ports import ProviderProblem
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+News = TypeVar("News")
 
 
 class EndedCall(Struct, Generic[Task, Answer], frozen=True):
@@ -23,19 +24,31 @@ class EndedCall(Struct, Generic[Task, Answer], frozen=True):
     problem: ProviderProblem | None
 
 
-class Workers(Generic[Task, Answer]):
+class CallNews(Struct, Generic[Task, News], frozen=True):
+    """What is told of a call that goes on; whoever takes it says so to `heard`, for the call waits for it."""
+
+    task: Task
+    news: News
+    heard: SimpleQueue[ProviderProblem | None]
+
+
+class Workers(Generic[Task, Answer, News]):
     """At most `count` calls at once, others wait in line; threads start as they are needed.
 
-    The threads are daemons: a run that must stop at once does not wait for a provider that hangs.
+    `call` does a task, and tells news of it by its second argument, which returns once they were heard (or
+    raises what stands against going on). The threads are daemons: a run that must stop at once does not wait
+    for a provider that hangs.
     """
 
-    def __init__(self, count: int, call: Callable[[Task], Answer]) -> None:
+    def __init__(self, count: int, call: Callable[[Task, Callable[[News], None]], Answer]) -> None:
         self._count = count
         self._call = call
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[EndedCall[Task, Answer]] = SimpleQueue()
+        self._outbox: SimpleQueue[EndedCall[Task, Answer] | CallNews[Task, News]] = SimpleQueue()
         self._threads: list[Thread] = []
         self._running = 0
+        self._ended = 0  # of those running
+        self._counting = Lock()
 
     @property
     def running(self) -> int:
@@ -45,7 +58,7 @@ class Workers(Generic[Task, Answer]):
     @property
     def all_ended(self) -> bool:
         """Whether every call that was handed out has ended and only waits to be collected."""
-        return self._outbox.qsize() == self._running
+        return self._ended == self._running
 
     def submit(self, task: Task) -> None:
         """Hand out one call."""
@@ -56,16 +69,21 @@ class Workers(Generic[Task, Answer]):
             self._threads.append(thread)
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[EndedCall[Task, Answer]]:
-        """Wait for at least one call to end, at most `seconds`; everything that ended meanwhile."""
-        ended: list[EndedCall[Task, Answer]] = []
+    def collect(self, seconds: float) -> list[EndedCall[Task, Answer] | CallNews[Task, News]]:
+        """Wait for at least one call to end or to tell something, at most `seconds`; all that came meanwhile,
+        in order.
+        """
+        collected: list[EndedCall[Task, Answer] | CallNews[Task, News]] = []
         try:
-            ended.append(self._outbox.get(timeout=seconds))
+            collected.append(self._outbox.get(timeout=seconds))
             while True:
-                ended.append(self._outbox.get_nowait())
+                collected.append(self._outbox.get_nowait())
         except Empty:
-            self._running -= len(ended)
-            return ended
+            ended = sum(isinstance(each, EndedCall) for each in collected)
+            self._running -= ended
+            with self._counting:
+                self._ended -= ended
+            return collected
 
     def close(self) -> None:
         """Let the idle threads go."""
@@ -74,11 +92,21 @@ class Workers(Generic[Task, Answer]):
 
     def _work(self) -> None:
         while (task := self._inbox.get()) is not None:
-            self._outbox.put(self._attempt(task))
+            ended = self._attempt(task)
+            with self._counting:
+                self._ended += 1
+            self._outbox.put(ended)
 
     def _attempt(self, task: Task) -> EndedCall[Task, Answer]:
+        def tell(news: News) -> None:
+            heard: SimpleQueue[ProviderProblem | None] = SimpleQueue()
+            self._outbox.put(CallNews(task, news, heard))
+            problem = heard.get()
+            if problem is not None:
+                raise problem
+
         try:
-            return EndedCall(task, self._call(task), None)
+            return EndedCall(task, self._call(task, tell), None)
         except ProviderProblem as problem:
             return EndedCall(task, None, problem)
         except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply

@@ -295,7 +295,13 @@ def _watched(
     voice, flags = job.voice, job.flags
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
     with graceful_interrupts(voice.notice) as interrupts, voice.applying(steps):
-        options = ApplyOptions(flags.parallelism, flags.fail_fast, interrupts.stopping, plan_digest=digest)
+        options = ApplyOptions(
+            flags.parallelism,
+            flags.fail_fast,
+            interrupts.stopping,
+            plan_digest=digest,
+            waits_for_people=job.may_ask(),
+        )
         return carry_out(_WhileSomebodyReads(voice, interrupts), options)
 
 

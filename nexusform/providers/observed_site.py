@@ -6,12 +6,15 @@ it there and takes it over. Until then the step fails and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from nexusform.diagnostics import Problem, Severity
+from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -49,13 +52,17 @@ class ObservedSites:
         self._pools_apart: set[str] = set()
 
     def remember(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        """Take the attributes of all objects that state has of this provider: the sites keep their names."""
+        """Take the attributes of all objects that state has of this provider: the sites keep their names, and
+        pools of their own are no parts of their clusters.
+        """
         self._known = tuple(objects)
+        pools = [str(known["id"]) for known in self._known if "kubernetes_cluster_id" in known]
+        self._set_apart(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands; nodes keep the numbers that state gave them. Raises ProviderProblem."""
         self._set_apart(request.key for request in requests)
-        objects = self._objects([request.attributes for request in requests])
+        objects = self._objects([request.known for request in requests])
         shown = _machines_by_rack(objects.values())
         return [_read(request, objects, shown) for request in requests]
 
@@ -86,10 +93,15 @@ class ObservedSites:
 
         adopted = adopt_sites(self._read_sites(), known_nodes(standing))
         shown = chain.from_iterable(site.objects for site in adopted)
-        return {(one.type, one.id): one for one in with_pools_apart(shown, frozenset(self._pools_apart))}
+        return {(one.type, one.id): one for one in with_pools_apart(shown, self._apart())}
 
     def _set_apart(self, keys: Iterable[ObjectKey]) -> None:
-        self._pools_apart.update(key.id for key in keys if key.type == _POOL)
+        with self._lock:
+            self._pools_apart.update(key.id for key in keys if key.type == _POOL)
+
+    def _apart(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(self._pools_apart)
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         from nexusform.importers.az_sites import named_as_known
@@ -109,18 +121,12 @@ class ObservedSites:
         if key.type in _OF_OURS:
             return ProviderAnswer(planned)
         self._set_apart([key])
-        objects = self._objects([planned])
-        one = objects.get((key.type, key.id))
-        if one is None:
+        shown = shown_of(request, self._objects([planned]))
+        if shown is None:
             raise ProviderProblem(self._not_yet(request, word))
-        if key.type == _CLUSTER:
-            one = _of_this_resource(one, planned, request.prior or {})
-        seen = _with_own_machines(_with_told(planned, one), one, _machines_by_rack(objects.values()))
-        asked = (*_ASKED.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
-        differing = [name for name in asked if seen[name] != planned.get(name)]
-        if differing:
-            raise ProviderProblem(self._not_yet(request, word, differing))
-        return ProviderAnswer(seen, tuple((name,) for name in _SEEN.get(key.type, ())))
+        if shown.differing:
+            raise ProviderProblem(self._not_yet(request, word, shown.differing))
+        return shown.answer
 
     def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
         where = f" ({', '.join(differing)} differ)" if differing else ""
@@ -133,6 +139,36 @@ class ObservedSites:
             f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}. "
             f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
         )
+
+
+class Shown(Struct, frozen=True):
+    """What a site shows of an object that is to be as a plan has it, and the arguments that differ."""
+
+    answer: ProviderAnswer
+    differing: tuple[str, ...]
+
+
+def shown_of(request: ChangeRequest, objects: Mapping[tuple[str, str], AdoptedObject]) -> Shown | None:
+    """What the objects of a site say of what a request asks for, None when it is not among them."""
+    key, planned = request.key, request.planned or {}
+    one = objects.get((key.type, key.id))
+    if one is None:
+        return None
+    if key.type == _CLUSTER:
+        one = _of_this_resource(one, planned, request.prior or {})
+    seen = _with_own_machines(_with_told(planned, one), one, _machines_by_rack(objects.values()))
+    asked = (*_ASKED.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
+    differing = tuple(name for name in asked if seen[name] != planned.get(name))
+    return Shown(ProviderAnswer(seen, tuple(_observed(key.type, seen))), differing)
+
+
+def _observed(kind: str, seen: Mapping[str, Any]) -> Iterator[Path]:
+    """The paths of what a site tells by itself: every node is one."""
+    for name in _SEEN.get(kind, ()):
+        if name == "nodes":
+            yield from (("nodes", node) for node in seen["nodes"])
+        else:
+            yield (name,)
 
 
 def _of_this_resource(
@@ -202,7 +238,7 @@ def _read(
     one = objects.get((request.key.type, request.key.id))
     if one is None:
         return ReadAnswer(None, observed=True)
-    attributes = _with_own_machines(_with_told(request.attributes, one), one, shown)
+    attributes = _with_own_machines(_with_told(request.known, one), one, shown)
     return ReadAnswer(attributes, observed=True)
 
 

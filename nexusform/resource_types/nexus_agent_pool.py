@@ -17,6 +17,7 @@ from nexusform.resource_types.arguments import (
     unknown_skus,
     whole_number_problems,
 )
+from nexusform.resource_types.azure_block import azure_problems
 from nexusform.resource_types.kubelet import NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
@@ -24,6 +25,7 @@ from nexusform.resource_types.nks_pools import (
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
+    POOL_SAYS,
     node_reader,
     nodes_of,
     pool_demand,
@@ -68,6 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = whole_number_problems(attributes, ("node_count", "sriov_vfs"))
     problems += upgrade_problems(attributes, ())
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
+    problems += azure_problems(attributes, POOL_SAYS, ())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
             Problem(

@@ -20,12 +20,14 @@ from nexusform.resource_types.arguments import (
     unknown_skus,
     whole_number_problems,
 )
+from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
+    POOL_SAYS,
     SKU,
     ZONES,
     capacity,
@@ -108,8 +110,15 @@ _SCHEMA: Final = BlockSchema(
             label="name",
         ),
         "kubelet": KUBELET_BLOCK,
+        "azure": AZURE_BLOCK,
     },
     "An NKS cluster whose nodes are VMs on the site's machines.",
+)
+
+
+# What of a cluster's body its arguments say.
+_SAYS: Final = frozenset(
+    {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
 
 
@@ -130,12 +139,14 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(plane, dict):
         problems += whole_number_problems(plane, ("count",), ("control_plane",))
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
+    problems += azure_problems(attributes, _SAYS, ())
     pools = attributes.get("agent_pool")
     for name, pool in pools.items() if isinstance(pools, dict) else ():
         path = ("agent_pool", name)
         problems += whole_number_problems(pool, ("count", "sriov_vfs"), path)
         problems += upgrade_problems(pool, path)
         problems += kubelet_problems(pool.get("kubelet"), (*path, "kubelet"))
+        problems += azure_problems(pool, POOL_SAYS, path)
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
             problems.append(
                 Problem(

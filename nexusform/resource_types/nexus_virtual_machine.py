@@ -18,6 +18,7 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     whole_number_problems,
 )
+from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType
@@ -91,10 +92,15 @@ _SCHEMA: Final = BlockSchema(
             Nesting.LIST,
             "Where the VM wants to be, seen from another resource.",
             on_change=_FIXED,
-        )
+        ),
+        "azure": AZURE_BLOCK,
     },
     "A virtual machine outside of NKS.",
 )
+
+
+# What of a VM's body its arguments say.
+_SAYS: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
@@ -103,8 +109,9 @@ def identify(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Sizes are whole numbers."""
-    return whole_number_problems(attributes, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"))
+    """Sizes are whole numbers, and the azure block does not say them again."""
+    sizes = ("cpu_cores", "memory_gib", "disk_gib", "numa_cells")
+    return [*whole_number_problems(attributes, sizes), *azure_problems(attributes, _SAYS, ())]
 
 
 def demand(

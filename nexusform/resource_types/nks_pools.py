@@ -12,6 +12,7 @@ from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings, Unplaced
 from nexusform.resource_types.arguments import unknown_sku
+from nexusform.resource_types.azure_block import POOL_AZURE_BLOCK
 from nexusform.resource_types.hardware import VFS, with_vfs
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
@@ -57,6 +58,10 @@ POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
     ),
     "sriov_vfs": VFS,
 }
+# What of a pool's body its arguments say.
+POOL_SAYS: Final = frozenset(
+    {"count", "vmSkuName", "availabilityZones", "mode", "labels", "taints", "upgradeSettings"}
+)
 _DRAIN_SECONDS: Final = 1800
 POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "taint": NestedBlock(
@@ -112,6 +117,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
         "How the pool's VMs are replaced during an upgrade.",
     ),
     "kubelet": KUBELET_BLOCK,
+    "azure": POOL_AZURE_BLOCK,
 }
 NODE: Final = ObjectType.of(
     {

@@ -19,6 +19,7 @@ from nexusform.state.journal import (
     Planned,
     Progress,
     Record,
+    UnderWay,
 )
 from nexusform.state.objects import InstanceState, OutputState, State
 from nexusform.state.remaining import Following, Remaining
@@ -72,7 +73,9 @@ class StateDraft:
             self._open[record.address, record.creation] = opened
         elif isinstance(record, Done):
             self._put(record.address, record.instance)
-            self._open.pop((record.address, record.creation), None)
+            closed = self._open.pop((record.address, record.creation), None)
+            if closed is not None:
+                self._following.is_over(closed.intent.number)
             if record.number != NO_STEP:
                 self._following.did([record.number])
         elif isinstance(record, Moved):
@@ -84,6 +87,8 @@ class StateDraft:
             self._following.begin(record)
         elif isinstance(record, Progress):
             self._following.reached(record)
+        elif isinstance(record, UnderWay):
+            self._following.goes_on(record.number, record.operation)
         else:
             self._finish(record)
 

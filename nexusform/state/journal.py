@@ -110,14 +110,25 @@ class Progress(Struct, frozen=True):
     """How far the plan before it was followed: ids of the steps that are done.
 
     Written when a journal is begun anew while steps are left. `ended`: the apply came to its end by
-    itself, with failed steps.
+    itself, with failed steps. `under_way` are the steps that were begun and are not over: id and
+    operation, as in UnderWay.
     """
 
     done: tuple[int, ...]
     ended: bool
+    under_way: tuple[tuple[int, str], ...] = ()
 
 
-Record: TypeAlias = Begun | Intent | Done | Moved | Finished | Planned | Progress
+class UnderWay(Struct, frozen=True):
+    """Step `number` was begun and is not over, and this is the operation that its provider follows, in its
+    own words ("": not known). What settles the step (a Done that closes its intent) ends that.
+    """
+
+    number: int
+    operation: str
+
+
+Record: TypeAlias = Begun | Intent | Done | Moved | Finished | Planned | Progress | UnderWay
 
 
 class OpenIntent(Struct, frozen=True):
@@ -191,10 +202,23 @@ class _PlannedLine(_Line, frozen=True, tag="planned"):
 class _ProgressLine(_Line, frozen=True, tag="progress"):
     done: list[_Count]
     ended: bool
+    under_way: list[tuple[_Count, str]] = field(default_factory=list)
+
+
+class _UnderWayLine(_Line, frozen=True, tag="under_way"):
+    number: _Count
+    operation: str
 
 
 _AnyLine: TypeAlias = (
-    _BegunLine | _IntentLine | _DoneLine | _MovedLine | _FinishedLine | _PlannedLine | _ProgressLine
+    _BegunLine
+    | _IntentLine
+    | _DoneLine
+    | _MovedLine
+    | _FinishedLine
+    | _PlannedLine
+    | _ProgressLine
+    | _UnderWayLine
 )
 
 
@@ -235,7 +259,9 @@ def _line_of(record: Record) -> _AnyLine:
     if isinstance(record, Planned):
         return _PlannedLine(**asdict(record))
     if isinstance(record, Progress):
-        return _ProgressLine(list(record.done), record.ended)
+        return _ProgressLine(list(record.done), record.ended, list(record.under_way))
+    if isinstance(record, UnderWay):
+        return _UnderWayLine(**asdict(record))
     outputs = {name: output_members(output) for name, output in record.outputs.items()}
     return _FinishedLine(outputs, [dict(check) for check in record.check_results])
 
@@ -317,7 +343,9 @@ def _record_of(line: _AnyLine) -> Record:
         case _PlannedLine():
             return Planned(**asdict(line))
         case _ProgressLine():
-            return Progress(tuple(line.done), line.ended)
+            return Progress(tuple(line.done), line.ended, tuple(line.under_way))
+        case _UnderWayLine():
+            return UnderWay(**asdict(line))
         case _FinishedLine():
             outputs = {name: _output_of(members) for name, members in line.outputs.items()}
             return Finished(outputs, tuple(line.check_results))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.state.journal import Planned, Progress, Record
@@ -25,12 +25,14 @@ class Remaining(Struct, frozen=True):
     """An apply that was begun.
 
     `records` hold it in a journal. `done` are the ids of the steps that are done; `ended`: it came to
-    its end by itself, with failed steps.
+    its end by itself, with failed steps. `under_way` are the operations of steps that were begun and are
+    not over, by their ids.
     """
 
     parts: tuple[Planned, ...]
     done: frozenset[int]
     ended: bool
+    under_way: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def plan_digest(self) -> str:
@@ -68,7 +70,8 @@ class Remaining(Struct, frozen=True):
 
     def records(self) -> list[Record]:
         """What a journal must hold so that the same is left to do."""
-        return [*self.parts, Progress(tuple(sorted(self.done)), self.ended)]
+        under_way = tuple(sorted(self.under_way.items()))
+        return [*self.parts, Progress(tuple(sorted(self.done)), self.ended, under_way)]
 
 
 def planned_records(
@@ -87,6 +90,7 @@ class Following:
     def __init__(self, remaining: Remaining | None = None) -> None:
         self._parts: list[Planned] = list(remaining.parts) if remaining else []
         self._done: set[int] = set(remaining.done) if remaining else set()
+        self._under_way: dict[int, str] = dict(remaining.under_way) if remaining else {}
         self._ended = remaining.ended if remaining else False
         self._known_to_count = remaining is not None  # what it has done says that it was begun
         self._serial = 0  # of the last apply that began
@@ -99,18 +103,30 @@ class Following:
         """A part of a plan; the first one takes the place of what was followed before."""
         if part.part == 0:
             self._parts, self._done, self._ended = [], set(), False
+            self._under_way = {}
             self._known_to_count = False
         self._parts.append(part)
 
     def reached(self, progress: Progress) -> None:
         """How far it was followed before this journal began."""
         self._done, self._ended = set(progress.done), progress.ended
+        self._under_way = dict(progress.under_way)
         self._known_to_count = True
 
     def did(self, steps: Sequence[int]) -> None:
         """These steps are done. The apply goes on, whatever became of it before."""
         self._done.update(steps)
+        for step in steps:
+            self.is_over(step)
         self._ended = False
+
+    def goes_on(self, step: int, operation: str) -> None:
+        """This step was begun, and this goes on for it."""
+        self._under_way[step] = operation
+
+    def is_over(self, step: int) -> None:
+        """Nothing goes on for this step any more."""
+        self._under_way.pop(step, None)
 
     def end(self) -> None:
         """The apply came to its end."""
@@ -124,4 +140,4 @@ class Following:
             return None  # cut off before its first change: the plan stands for itself still
         if self._ended and len(self._done) == self._parts[0].steps:
             return None
-        return Remaining(tuple(self._parts), frozenset(self._done), self._ended)
+        return Remaining(tuple(self._parts), frozenset(self._done), self._ended, dict(self._under_way))

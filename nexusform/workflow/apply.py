@@ -47,6 +47,7 @@ class ApplyOptions(Struct, frozen=True):
     fail_fast: bool = False
     stopping: Callable[[], bool] = lambda: False
     plan_digest: str = ""
+    waits_for_people: bool = False
 
 
 class ApplyOutcome(Struct, frozen=True):
@@ -128,7 +129,7 @@ def _follow(
         run.project.registries.resource_types,
         clock=run.clock,
         listener=listener,
-        options=Options(options.parallelism, options.fail_fast, options.stopping),
+        options=Options(options.parallelism, options.fail_fast, options.stopping, options.waits_for_people),
     )
     ending = _settled(run, plan, applied)
     checks = tuple(_check_document(check) for check in ending.checks)
@@ -150,6 +151,8 @@ def _follow(
 
 def _unfinished(applied: Applied) -> list[Diagnostic]:
     """An error for an apply that did not do all of its steps."""
+    if any(end.waits for end in applied.ends):
+        return [_waiting(applied)]
     counts = Counter(end.outcome for end in applied.ends)
     failed, skipped = counts[Outcome.FAILED], counts[Outcome.SKIPPED]
     if applied.problem or not (failed or skipped):
@@ -163,6 +166,20 @@ def _unfinished(applied: Applied) -> list[Diagnostic]:
             "planned; a new plan starts from what stands.",
         )
     ]
+
+
+def _waiting(applied: Applied) -> Diagnostic:
+    """An error of its own for an apply that goes on later: nothing went wrong with the steps that wait."""
+    waiting = sum(end.waits for end in applied.ends)
+    failed = sum(end.outcome is Outcome.FAILED and not end.waits for end in applied.ends)
+    skipped = sum(end.outcome is Outcome.SKIPPED for end in applied.ends)
+    others = f", {counted(failed, 'step')} failed" if failed else ""
+    others += f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
+    return error(
+        "the-apply-waits",
+        f"{counted(waiting, 'step')} {'waits' if waiting == 1 else 'wait'}{others}; the table says for what. "
+        "What was done is saved. `nexusform apply -resume` goes on from here.",
+    )
 
 
 def _same_request(run: Run, plan: Plan) -> PlanRequest:
@@ -228,7 +245,7 @@ def _save(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list
     try:
         recorder.flush()
         remaining = None if complete else recorder.remaining()
-        kept = [journal.encode(record) for record in remaining.records()] if remaining else []
+        kept = [journal.encode(record) for record in (*recorder.unsettled(), *_rest(remaining))]
         run.project.backend.compact(document, kept)
     except BackendProblem as problem:
         if not recorder.has_written:
@@ -237,6 +254,10 @@ def _save(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list
             return [error("the-state-cannot-be-written", detail)]
         return [_rescue(run, document, str(problem))]
     return []
+
+
+def _rest(remaining: Remaining | None) -> list[Record]:
+    return remaining.records() if remaining else []
 
 
 def _encrypted_anew(run: Run) -> list[Diagnostic]:

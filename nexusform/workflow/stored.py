@@ -123,7 +123,8 @@ def settle_stored(
     settled = Stored(stored.state, digest=stored.digest, remaining=stored.remaining)
     try:
         if stored.open_intents:
-            outcomes = settle(stored.open_intents, providers)
+            under_way = stored.remaining.under_way if stored.remaining else {}
+            outcomes = settle(stored.open_intents, providers, under_way)
             if write:
                 for outcome in outcomes:
                     backend.append(journal.encode(outcome))

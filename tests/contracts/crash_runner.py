@@ -9,9 +9,10 @@ import errno
 import http.client
 import json
 import os
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ def carry_out(task: dict[str, Any]) -> None:
     from nexusform.cli.main import run
 
     os.chdir(task["where"])
+    Path(task["said"] + ".pid").write_text(str(os.getpid()))
     said = os.open(task["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
@@ -118,6 +120,65 @@ def carry_out(task: dict[str, Any]) -> None:
     sys.stderr.flush()
     Path(task["said"] + ".calls").write_text(str(crash.calls))
     os._exit(code)
+
+
+class Runner:
+    """Commands in processes of their own (see the module's text)."""
+
+    def __init__(self, template: Path, variables: Mapping[str, str]) -> None:
+        """`template` is a project that loads what its commands need; `variables` are added to the
+        environment.
+        """
+        reading, writing = os.pipe()
+        command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
+        root = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": root,
+            "NF_IN_AUTOMATION": "1",
+            **variables,
+        }
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=root,
+            env=environment,
+            pass_fds=[writing],
+            text=True,
+        )
+        os.close(writing)
+        self.answers = os.fdopen(reading)
+
+    def run(
+        self, where: Path, *words: str, kind: str = "", call: int = 0, places: Sequence[str] = ()
+    ) -> tuple[int, str]:
+        """The exit code, and all that was said."""
+        said = where.parent / "said"
+        task = {
+            "where": str(where),
+            "words": list(words),
+            "said": str(said),
+            "kind": kind,
+            "call": call,
+            "places": list(places),
+        }
+        assert self.process.stdin is not None
+        print(json.dumps(task), file=self.process.stdin, flush=True)
+        code = int(self.answers.readline())
+        return code, " ".join(said.read_text().replace("│", " ").split())
+
+    def calls(self, where: Path, places: Sequence[str], *words: str) -> int:
+        """How many durable calls a command makes."""
+        code, told = self.run(where, *words, places=places)
+        assert code == 0, told
+        return int((where.parent / "said.calls").read_text())
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+        self.answers.close()
 
 
 def main() -> None:

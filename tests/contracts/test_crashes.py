@@ -8,8 +8,6 @@ the others), `all` tries every one.
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,7 @@ from msgspec import Struct
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.ports import KeepsHistory, StateBackend
-from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS
+from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
 
 POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "40")
@@ -63,62 +61,6 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-class Runner:
-    """Commands in processes of their own (see crash_runner)."""
-
-    def __init__(self, template: Path) -> None:
-        reading, writing = os.pipe()
-        command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
-        root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": root,
-            "NF_LEASE_SECONDS": str(LEASE),
-            "NF_IN_AUTOMATION": "1",
-        }
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            cwd=root,
-            env=environment,
-            pass_fds=[writing],
-            text=True,
-        )
-        os.close(writing)
-        self.answers = os.fdopen(reading)
-
-    def run(
-        self, where: Path, *words: str, kind: str = "", call: int = 0, places: Sequence[str] = ()
-    ) -> tuple[int, str]:
-        """The exit code, and all that was said."""
-        said = where.parent / "said"
-        task = {
-            "where": str(where),
-            "words": list(words),
-            "said": str(said),
-            "kind": kind,
-            "call": call,
-            "places": list(places),
-        }
-        assert self.process.stdin is not None
-        print(json.dumps(task), file=self.process.stdin, flush=True)
-        code = int(self.answers.readline())
-        return code, " ".join(said.read_text().replace("│", " ").split())
-
-    def calls(self, where: Path, places: Sequence[str], *words: str) -> int:
-        """How many durable calls a command makes."""
-        code, told = self.run(where, *words, places=places)
-        assert code == 0, told
-        return int((where.parent / "said.calls").read_text())
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
-        self.answers.close()
-
-
 class Story:
     """A reviewed plan for one kind of backend, and places of their own to apply it at."""
 
@@ -131,7 +73,7 @@ class Story:
         plain = folder / "plain" / "work"
         plain.mkdir(parents=True)
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
-        self.runner = Runner(plain)
+        self.runner = Runner(plain, {"NF_LEASE_SECONDS": str(LEASE)})
         self.template = self.fresh("template", planned=False)
         self.good(self.template, "plan", "-out=p")
         self.good(self.template, "show", "-report=json:p.json", "p")

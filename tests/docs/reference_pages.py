@@ -137,6 +137,8 @@ ENVIRONMENT = {
     "NF_ENCRYPTION_COMMAND": "the program of the key provider `external`",
     "NF_HTTP_USERNAME": "the user name of the backend `http`; with `NF_HTTP_PASSWORD`",
     "NF_HTTP_PASSWORD": "the password of the backend `http`",
+    "NF_AZURE_ENDPOINT": "where provider `azure` finds Azure Resource Manager, in place of the public cloud",
+    "NF_AZURE_POLL_SECONDS": "how often provider `azure` looks at what goes on where Azure does not say; 10",
     "NF_LEASE_SECONDS": "how long a claim on a remote state lasts without being renewed, 15 to 60",
     "NO_COLOR": "no colours",
     "CLICOLOR_FORCE": "colours, also where stdout is no terminal",

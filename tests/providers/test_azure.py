@@ -12,7 +12,7 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.ports import ProviderProblem
-from nexusform.providers import azure
+from nexusform.providers import azure, azure_subscription
 
 CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
 pytest.importorskip("azure.mgmt.networkcloud")
@@ -77,7 +77,7 @@ def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
     def client(subscription_id: str) -> Any:
         return NetworkCloudMgmtClient(Somebody(), subscription_id, transport=transport, retry_total=0)
 
-    monkeypatch.setattr(azure, "_client", client)
+    monkeypatch.setattr(azure_subscription, "connect", client)
     return transport
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.importers.az_bodies import cluster_properties, pool_properties, vm_properties
 from nexusform.planning.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
@@ -175,11 +176,11 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
     if do is Do.DELETE:
         yield one
     elif kind == VM:
-        yield replace(one, properties=vm_properties(values))
+        yield replace(one, properties=_new_vm(values))
     elif do is Do.UPDATE:
         yield from _changed_cluster(one, change.before or {}, values)
     else:
-        yield replace(one, properties=cluster_properties(values))
+        yield replace(one, properties=_new_cluster(values))
 
 
 def _changed_cluster(
@@ -192,7 +193,7 @@ def _changed_cluster(
     if before["control_plane"]["count"] != after["control_plane"]["count"]:
         changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
     if changed:
-        yield replace(one, properties=cluster_properties(after), changed=changed)
+        yield replace(one, properties=_new_cluster(after), changed=changed)
     olds, news = before.get("agent_pool") or {}, after.get("agent_pool") or {}
     order = after.get("agent_pool_order") or list(news)
     for name in [*order, *(old for old in olds if old not in news)]:
@@ -225,22 +226,12 @@ def _pool(
 # --- bodies ------------------------------------------------------------------------------------
 
 
-def cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+def _new_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a new cluster; Inputs stand where somebody has to fill in."""
-    plane = values["control_plane"]
-    pools = values.get("agent_pool") or {}
-    order = values.get("agent_pool_order") or sorted(pools)
     networks = "Ids of the CNI networks, by cluster."
     return {
-        "kubernetesVersion": values.get("kubernetes_version") or KUBERNETES_VERSION,
-        "controlPlaneNodeConfiguration": {
-            "count": plane["count"],
-            "vmSkuName": plane["vm_sku_name"],
-            **_zones(plane),
-        },
-        "initialAgentPoolConfigurations": [
-            {"name": name, **pool_properties(pools[name])} for name in order if name in pools
-        ],
+        "kubernetesVersion": KUBERNETES_VERSION,
+        **cluster_properties(values),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
             "cniNetworkId": Input(("cni", "network", "ids"), str(values["name"]), networks),
@@ -248,34 +239,7 @@ def cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an agent pool."""
-    labels, taints = values.get("labels") or {}, values.get("taint") or []
-    settings = values.get("upgrade_settings") or {}
-    upgrade = {
-        "maxSurge": settings.get("max_surge"),
-        "maxUnavailable": settings.get("max_unavailable"),
-        "drainTimeout": settings.get("drain_timeout"),
-    }
-    body: dict[str, Any] = {
-        "count": values["count"],
-        "mode": values.get("mode") or "User",
-        "vmSkuName": values["vm_sku_name"],
-        **_zones(values),
-    }
-    if labels:
-        body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
-    if taints:
-        body["taints"] = [
-            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"}
-            for taint in taints
-        ]
-    if settings:
-        body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
-    return body
-
-
-def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a VM."""
     targets = "Ids in Azure of what placement hints name, by the id here."
     hints = [
@@ -288,21 +252,13 @@ def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         for hint in values.get("placement_hint") or []
     ]
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
-    disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
     return {
         "adminUsername": ADMIN_USERNAME,
         "cloudServicesNetworkAttachment": attachment,
-        "cpuCores": values["cpu_cores"],
-        "memorySizeGB": values["memory_gib"],
-        "storageProfile": {"osDisk": disk},
+        **vm_properties(values),
         "vmImage": VM_IMAGE,
         **({"placementHints": hints} if hints else {}),
     }
-
-
-def _zones(values: Mapping[str, Any]) -> dict[str, Any]:
-    zones = values.get("availability_zones")
-    return {"availabilityZones": sorted(zones)} if zones else {}
 
 
 def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:

@@ -44,7 +44,9 @@ def started_line(step: StepEvent, paint: Painter = PLAIN) -> str:
 
 
 def progress_line(step: StepEvent, paint: Painter = PLAIN) -> str:
-    """`ADDR: Still creating... [id=X, 10s elapsed]`."""
+    """`ADDR: Still creating... [id=X, 10s elapsed]`, or what the provider told."""
+    if step.news:
+        return f"{paint(f'{_name(step)}:', 'bold')} {harmless(step.news)}"
     known = f"id={harmless(step.id)}, " if step.id and step.kind is not StepKind.CREATE else ""
     word = _WORDS[step.kind][0].lower()
     text = paint(f"{_name(step)}: Still {word}...", "bold")

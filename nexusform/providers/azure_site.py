@@ -1,0 +1,265 @@
+"""Sites as Azure shows them, and what is done there: clusters, agent pools and VMs are made, changed and
+deleted; whatever else a plan asks for (racks, machines) is found done.
+
+After a change the resource is read back: where its VMs landed is what Azure says, not what was foretold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.providers.azure_changes import CLUSTER, POOL, VM, Surroundings, changes_of
+from nexusform.providers.azure_requests import RESTING, SHOWN_WITHIN, Arm, Target, state_of
+from nexusform.providers.azure_subscription import (
+    CLUSTERS,
+    MACHINES,
+    POOLS,
+    VMS,
+    Body,
+    Documents,
+    Subscription,
+    asking,
+    group_of,
+)
+from nexusform.providers.observed_site import ObservedSites, Shown, shown_of
+
+if TYPE_CHECKING:  # the importers are loaded where a site is read
+    from nexusform.importers.az_adoption import AdoptedObject
+    from nexusform.importers.az_model import AzSite
+
+_ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
+
+
+class AzureSites(ObservedSites):
+    """The sites of a subscription. See the module's text."""
+
+    sends = True
+
+    def __init__(self, name: str, source: str, subscription: Subscription) -> None:
+        super().__init__(name, source, "wait until it is done", subscription.read)
+        self._subscription = subscription
+        self._made: dict[str, str] = {}  # resource groups of what this run made, by id
+        self._looking_up = Lock()
+        self._ids: _Directory | None = None
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        """Make it, or go on making it. Raises ProviderProblem."""
+        return self._act(request) if request.key.type in _ACTED_ON else super().create(request)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        """Change it, or go on changing it. Raises ProviderProblem."""
+        return self._act(request) if request.key.type in _ACTED_ON else super().update(request)
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Delete it, or wait until it is gone. Raises ProviderProblem."""
+        if request.key.type not in _ACTED_ON:
+            super().delete(request)
+            return
+        group = self._group(request, missing_ok=True)
+        if group:
+            around = Surroundings(group, {}, str)
+            self._subscription.arm().carry_out(changes_of(request, around), request)
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """What stands, and whether a change of it still goes on."""
+        answers = super().read(requests)
+        under_way = self._under_way()
+        return [
+            replace(answer, settled=(request.key.type, request.key.id) not in under_way)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    # --- doing ---------------------------------------------------------------------------------
+
+    def _act(self, request: ChangeRequest) -> ProviderAnswer:
+        group = self._group(request)
+        self._made[request.key.id] = group
+        top = self._directory().tops.get(_site_of(request), {})
+        around = Surroundings(group, top, self._arm_id_of)
+        arm = self._subscription.arm()
+        arm.carry_out(changes_of(request, around), request)
+        if request.releases:
+            return ProviderAnswer(request.planned or {})
+        return self._read_back(request, arm, group)
+
+    def _group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
+        """The resource group that an object stands in, or is to be made in. Raises ProviderProblem."""
+        values = request.planned or request.prior or {}
+        owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+        kind = VM if request.key.type == VM else CLUSTER
+        stands_in = group_of(self._directory().acted_on.get((kind, owner), "")) or self._made.get(owner, "")
+        asked = str((values.get("azure") or {}).get("resource_group") or "")
+        if stands_in and asked and stands_in.lower() != asked.lower():
+            raise ProviderProblem(
+                f"{owner} stands in resource group {stands_in}, and its azure block says {asked}. Azure does "
+                "not move it: write the one that it stands in, or leave it out."
+            )
+        group = stands_in or asked or self._subscription.default_group
+        if not group and not missing_ok:
+            raise ProviderProblem(
+                f"Nothing says in which resource group {owner} is made. Write it in its block "
+                '`azure { resource_group = "..." }`, or in the provider block.'
+            )
+        return group
+
+    def _directory(self) -> _Directory:
+        sites = self._read_sites()
+        with self._looking_up:
+            if self._ids is None:
+                self._ids = _directory_of(sites, self._subscription.shown)
+            return self._ids
+
+    def _arm_id_of(self, our_id: str) -> str:
+        """The id in Azure of what a placement hint names. Raises ProviderProblem."""
+        known = self._directory().hinted.get(our_id)
+        if known is not None:
+            return known
+        if our_id in self._made:
+            target = Target(VMS, self._made[our_id], (our_id.rpartition("/")[2],))
+            return target.path(self._subscription.id)
+        raise ProviderProblem(
+            f'A placement hint names "{our_id}", and Azure shows no VM, machine or rack of that name. It '
+            "takes hints on these alone."
+        )
+
+    # --- reading back --------------------------------------------------------------------------
+
+    def _read_back(self, request: ChangeRequest, arm: Arm, group: str) -> ProviderAnswer:
+        """What stands once Azure shows what was asked for, with the machines of all VMs; after a while
+        without those that Azure does not tell. Raises ProviderProblem.
+        """
+        is_late = arm.deadline(SHOWN_WITHIN)
+        while True:
+            with asking():
+                shown = self._shown(request, arm, group)
+            complete = shown is not None and not shown.differing and _has_machines(shown, request)
+            if shown is not None and (complete or (is_late() and not shown.differing)):
+                return shown.answer
+            if is_late():
+                differing = f" ({', '.join(shown.differing)} differ)" if shown else ""
+                raise ProviderProblem(
+                    f"Azure has done what was asked of {request.key.id}, and does not show it{differing}."
+                )
+            arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
+
+    def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
+        """What Azure shows now of one object alone: reading everything would take time with every step."""
+        from nexusform.importers.az_adoption import adopt_sites, known_nodes, with_pools_apart
+
+        documents = self._documents_of(request, arm, group)
+        if documents is None:
+            return None
+        if request.key.type == POOL:
+            self._set_apart([request.key])
+        sites, _ = self._subscription.sites_in(documents)
+        named = [replace(site, name=_site_of(request)) for site in sites]
+        adopted = adopt_sites(named, known_nodes([request.planned or {}]))
+        apart = self._apart()
+        objects: dict[tuple[str, str], AdoptedObject] = {}
+        for site in adopted:
+            objects |= {(one.type, one.id): one for one in with_pools_apart(site.objects, apart)}
+        return shown_of(request, objects)
+
+    def _documents_of(
+        self, request: ChangeRequest, arm: Arm, group: str
+    ) -> dict[str, list[dict[str, Any]]] | None:
+        """The bodies that tell of one object: its own, and those of the machines and racks it is on."""
+        values = request.planned or {}
+        owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+        name = owner.rpartition("/")[2]
+        kind = VMS if request.key.type == VM else CLUSTERS
+        body = arm.get(Target(kind, group, (name,)))
+        if body is None:
+            return None
+        documents = {kind: [body], **self._hardware_of(_machine_ids(body))}
+        if kind == CLUSTERS:
+            documents[POOLS] = self._subscription.pools(group, name)
+        return documents
+
+    def _hardware_of(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
+        """The bodies of these machines, and of all racks."""
+        from nexusform.importers.arm import id_key
+
+        known = self._directory().machines
+        if not ids <= known.keys():  # one that came since
+            known |= {id_key(str(body.get("id"))): body for body in self._subscription.machines()}
+        machines = [known[each] for each in sorted(ids) if each in known]
+        return {MACHINES: machines, "racks": list(self._subscription.shown.get("racks", ()))}
+
+    def _under_way(self) -> set[tuple[str, str]]:
+        """Type and id of what Azure works on."""
+        from nexusform.importers.arm import id_key
+
+        busy = {
+            id_key(str(body.get("id")))
+            for kind in (CLUSTERS, VMS, POOLS)
+            for body in self._subscription.shown.get(kind, ())
+            if state_of(body) not in RESTING
+        }
+        if not busy:
+            return set()
+        return {ours for ours, arm_id in self._directory().acted_on.items() if id_key(arm_id) in busy}
+
+
+class _Directory(Struct, frozen=True):
+    """Where things are in Azure. `acted_on`: ids of clusters, pools and VMs by type and our id; `hinted`: of
+    what placement hints may name by our id; `tops`: location and extended location of each site, as its
+    machines have them; `machines`: bodies by the key of their id.
+    """
+
+    acted_on: dict[tuple[str, str], str] = field(default_factory=dict)
+    hinted: dict[str, str] = field(default_factory=dict)
+    tops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
+    from nexusform.importers.arm import id_key
+
+    directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
+    for site in sites:
+        for cluster in site.inventory.clusters:
+            our_id = f"{site.name}/{cluster.name}"
+            directory.acted_on[CLUSTER, our_id] = cluster.id
+            directory.acted_on.update({(POOL, f"{our_id}/{pool.name}"): pool.id for pool in cluster.pools})
+        for vm in site.inventory.virtual_machines:
+            directory.acted_on[VM, f"{site.name}/{vm.name}"] = vm.id
+            directory.hinted[f"{site.name}/{vm.name}"] = vm.id
+        directory.hinted.update({f"{site.name}/{rack.name}": rack.id for rack in site.inventory.racks})
+        for machine in site.inventory.machines:
+            directory.hinted[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+            body = directory.machines.get(id_key(machine.id), {})
+            if site.name not in directory.tops and body.get("extendedLocation"):
+                top = {name: body[name] for name in ("location", "extendedLocation") if body.get(name)}
+                directory.tops[site.name] = top
+    return directory
+
+
+def _site_of(request: ChangeRequest) -> str:
+    return request.key.id.partition("/")[0]
+
+
+def _machine_ids(body: Body) -> set[str]:
+    """The keys of the ids of the machines that a cluster's nodes, or a VM, are on."""
+    from nexusform.importers.arm import id_key
+
+    properties = body.get("properties") or {}
+    nodes: Iterable[Body] = properties.get("nodes") or ()
+    ids = (one.get("bareMetalMachineId") for one in (properties, *nodes))
+    return {id_key(each) for each in ids if each}
+
+
+def _has_machines(shown: Shown, request: ChangeRequest) -> bool:
+    """Whether all VMs that were planned on a machine are shown on one."""
+    seen, planned = shown.answer.attributes, request.planned or {}
+    if request.key.type == VM:
+        return bool(seen.get("machine")) or not planned.get("machine")
+    nodes = seen.get("nodes") or {}
+    asked = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
+    return all((nodes.get(name) or {}).get("machine") for name in asked)

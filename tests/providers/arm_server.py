@@ -1,0 +1,429 @@
+"""A small Azure Resource Manager on this machine: the operations that provider azure uses, over TLS, and the
+faults of real ones.
+
+Facts: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and If-None-Match,
+409 while another operation goes on), and the rules of Azure Resource Manager for long-running operations.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+ROOT = f"/subscriptions/{SUBSCRIPTION}"
+GROUP = f"{ROOT}/resourceGroups/tenants"
+PROVIDER = "providers/Microsoft.NetworkCloud"
+HOSTED = f"{ROOT}/resourceGroups/hosted/{PROVIDER}"
+LOCATION = {
+    "name": f"{ROOT}/resourceGroups/hosted/providers/Microsoft.ExtendedLocation/customLocations/lab",
+    "type": "CustomLocation",
+}
+NEXUS = f"{ROOT}/resourceGroups/hosted/{PROVIDER}/clusters/lab"
+Body = dict[str, Any]
+
+
+@dataclass
+class Faults:
+    """What goes wrong, each so many times (or at so many polls)."""
+
+    polls: int = 1  # looks at an operation until it is over
+    conflicts: int = 0  # changes answered 409
+    throttles: int = 0  # changes answered 429
+    fails: int = 0  # operations that end Failed
+    resets: int = 0  # changes that are taken, and the connection breaks
+    stale: int = 0  # reads of a changed resource that show it as before
+    forgets: bool = False  # operations are not known any more when asked for
+
+
+@dataclass
+class Operation:
+    polls: int
+    path: str
+    method: str
+    fails: bool = False
+    over: bool = False
+
+
+@dataclass
+class Site:
+    """What stands, and what was done. `place` gives the machine of a node or VM by its pool and number."""
+
+    faults: Faults = field(default_factory=Faults)
+    resources: dict[str, Body] = field(default_factory=dict)  # by lowered id
+    before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)  # stale reads left, body
+    operations: dict[str, Operation] = field(default_factory=dict)
+    taken: list[tuple[str, str]] = field(default_factory=list)  # changes that were accepted
+    asked: list[tuple[str, str, int]] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
+    etags: int = 0
+    named: int = 0
+
+    # --- what stands ---
+
+    def put(self, path: str, body: Body) -> None:
+        self.etags += 1
+        name = path.rsplit("/", 1)[1]
+        self.resources[path.lower()] = {"id": path, "name": name, "etag": f"e{self.etags}", **body}
+
+    def of_type(self, kind: str, under: str) -> list[Body]:
+        parents = under.lower().rstrip("/")
+        found = []
+        for path, body in self.resources.items():
+            owner, type_name, _ = path.rsplit("/", 2)
+            if type_name == kind.lower() and owner.startswith(parents):
+                found.append(body)
+        return found
+
+    def properties(self, path: str) -> Body:
+        return dict(self.resources[path.lower()]["properties"])
+
+    # --- changes ---
+
+    def change(self, method: str, path: str, body: Body | None) -> Operation:
+        """Begin a change; it shows at once as going on."""
+        key = path.lower()
+        self.taken.append((method, path))
+        self.bodies.append(body or {})
+        self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
+        fails = self.faults.fails > 0
+        self.faults.fails -= fails
+        if method == "DELETE":
+            self.resources[key]["properties"]["provisioningState"] = "Deleting"
+        elif method == "PUT":
+            self.put(path, {**(body or {}), "systemData": {"createdAt": "2026-01-01T00:00:00Z"}})
+            self.resources[key]["properties"]["provisioningState"] = "Accepted"
+        else:
+            self.etags += 1
+            merged = merge(self.resources[key], body or {})
+            merged["etag"] = f"e{self.etags}"
+            merged["properties"]["provisioningState"] = "Updating"
+            self.resources[key] = merged
+        operation = Operation(self.faults.polls, path, method, fails)
+        self.operations[f"op{len(self.operations) + 1}"] = operation
+        if not self.faults.polls:
+            self.end(operation)
+        return operation
+
+    def end(self, operation: Operation) -> None:
+        """The operation is over: what it was about shows so."""
+        operation.over = True
+        key = operation.path.lower()
+        if operation.method == "DELETE" and not operation.fails:
+            owned = [path for path in self.resources if path == key or path.startswith(f"{key}/")]
+            for path in owned:
+                del self.resources[path]
+            if "/agentpools/" in key:
+                self.settle(operation.path.rsplit("/", 2)[0])
+            return
+        state = "Failed" if operation.fails else "Succeeded"
+        self.resources[key]["properties"]["provisioningState"] = state
+        self.resources[key]["etag"] = f"e{self.etags}x"
+        if operation.fails:
+            return
+        if "/kubernetesclusters/" in key:
+            owner = operation.path if "/agentpools/" not in key else operation.path.rsplit("/", 2)[0]
+            self.settle(owner)
+        elif "/virtualmachines/" in key:
+            machine = self.place(operation.path.rsplit("/", 1)[1], 0)
+            self.resources[key]["properties"]["bareMetalMachineId"] = machine_id(machine)
+            self.resources[key]["properties"]["clusterId"] = NEXUS
+
+    def settle(self, cluster: str) -> None:
+        """Nodes come and go until every pool has its count."""
+        body = self.resources[cluster.lower()]
+        properties = body["properties"]
+        properties["clusterId"] = NEXUS
+        for pool in properties.get("initialAgentPoolConfigurations") or []:
+            path = f"{cluster}/agentPools/{pool['name']}"
+            if path.lower() not in self.resources and not properties.get("poolsMade"):
+                made = {name: part for name, part in pool.items() if name != "name"}
+                self.put(path, {"properties": {**made, "provisioningState": "Succeeded"}})
+        properties["poolsMade"] = True
+        plane = properties["controlPlaneNodeConfiguration"]
+        counts = {"": (plane["count"], plane["vmSkuName"])}
+        for pool in self.of_type("agentPools", cluster):
+            counts[pool["id"]] = (pool["properties"]["count"], pool["properties"]["vmSkuName"])
+        kept: list[Body] = []
+        for pool_id, (count, sku) in counts.items():
+            of_pool = [n for n in properties.get("nodes") or [] if n.get("agentPoolId", "") == pool_id]
+            kept += of_pool[:count]
+            kept += [self.node(body["name"], pool_id, sku, number) for number in range(len(of_pool), count)]
+        properties["nodes"] = kept
+
+    def node(self, cluster: str, pool_id: str, sku: str, number: int) -> Body:
+        self.named += 1
+        pool = pool_id.rsplit("/", 1)[-1] if pool_id else "control-plane"
+        _, cpus, memory, _ = sku.split("_")  # NC_P22_112_v1
+        return {
+            "name": f"{cluster}-0a1b2c3d-{pool}-x{self.named:04}",
+            **({"agentPoolId": pool_id} if pool_id else {}),
+            "role": "Worker" if pool_id else "ControlPlane",
+            "bareMetalMachineId": machine_id(self.place(pool, number)),
+            "vmSkuName": sku,
+            "cpuCores": int(cpus[1:]),
+            "memorySizeGB": int(memory),
+            "diskSizeGB": 300,
+            "detailedStatus": "Running",
+        }
+
+    def delete_node(self, name: str, cluster: str = f"{GROUP}/{PROVIDER}/kubernetesClusters/c") -> None:
+        """What `kubectl delete node` comes to: the platform makes another one."""
+        nodes = self.resources[cluster.lower()]["properties"]["nodes"]
+        nodes[:] = [node for node in nodes if node["name"] != name]
+        self.settle(cluster)
+
+
+def merge(under: Body, over: Body) -> Body:
+    merged = dict(under)
+    for name, part in over.items():
+        old = merged.get(name)
+        merged[name] = merge(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
+    return merged
+
+
+def machine_id(name: str) -> str:
+    return f"{HOSTED}/bareMetalMachines/{name}"
+
+
+def hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
+    """Racks r1.. with machines m1.., and the Nexus cluster."""
+    site.put(NEXUS, {"properties": {"clusterExtendedLocation": LOCATION}, "location": "eastus"})
+    for rack in range(1, racks + 1):
+        rack_id = f"{HOSTED}/racks/r{rack}"
+        properties: Body = {
+            "availabilityZone": str(rack),
+            "clusterId": NEXUS,
+            "rackSkuId": "/s/VNearEdge1_Compute_DellR750_16C2M",
+        }
+        site.put(rack_id, {"extendedLocation": LOCATION, "location": "eastus", "properties": properties})
+        for slot in range(1, machines + 1):
+            number = (rack - 1) * machines + slot
+            properties = {
+                "rackId": rack_id,
+                "rackSlot": slot,
+                "clusterId": NEXUS,
+                "cordonStatus": "Uncordoned",
+                "powerState": "On",
+                "readyState": "True",
+                "detailedStatus": "Provisioned",
+                "machineSkuId": "Compute_DellR750_56C_512GB_4d6n",
+                "machineRoles": ["platform.afo-nc.microsoft.com/compute-plane=true"],
+            }
+            body = {"extendedLocation": LOCATION, "location": "eastus", "properties": properties}
+            site.put(machine_id(f"m{number}"), body)
+
+
+# --- the server ----------------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    """The client is gone: there is nobody to answer."""
+
+
+class ArmServer:
+    """Serves a site. `at_request(number, after)` is called for every request but those for tokens, before the
+    site acts and after it did.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.site = Site()
+        self.requests = 0
+        self.at_request: Callable[[int, bool], None] = lambda _number, _after: None
+        self.guard = threading.Lock()
+        certificate, key = certify(folder)
+        self.certificate = certificate
+        handler = type("Handler", (_Handler,), {"arm": self})
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.http.socket = context.wrap_socket(
+            self.http.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.endpoint = f"https://localhost:{self.http.server_address[1]}"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def environment(self) -> dict[str, str]:
+        """What a client needs: the endpoint, whom to trust, and a managed identity to sign in with."""
+        return {
+            "NF_AZURE_ENDPOINT": self.endpoint,
+            "NF_AZURE_POLL_SECONDS": "0.01",
+            "REQUESTS_CA_BUNDLE": str(self.certificate),
+            "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
+            "IDENTITY_ENDPOINT": f"{self.endpoint}/msi/token",
+            "IDENTITY_HEADER": "secret",
+            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
+        }
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    arm: ArmServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_GET(self) -> None:
+        self.serve()
+
+    do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of http.server
+
+    def serve(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        path = urlsplit(self.path).path
+        if path.startswith("/msi/"):
+            token = {"access_token": "token", "expires_on": "4000000000", "token_type": "Bearer"}
+            self.answer(200, token)
+            return
+        with self.arm.guard:
+            try:
+                self.arm.requests += 1
+                number = self.arm.requests
+                self.arm.at_request(number, False)
+                status, reply, headers = self.act(path, body)
+                self.arm.site.asked.append((self.command, path, status))
+                self.arm.at_request(number, True)
+            except (Killed, ConnectionError):
+                self.close_connection = True
+                return
+        self.answer(status, reply, headers)
+
+    def answer(self, status: int, reply: Any, headers: dict[str, str] | None = None) -> None:
+        content = b"" if reply is None else json.dumps(reply).encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def act(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
+        if self.headers.get("Authorization") != "Bearer token":
+            return 401, error("AuthenticationFailed", "Who are you?"), {}
+        if self.command == "GET":
+            return self.read(path)
+        return self.change(path, body)
+
+    def read(self, path: str) -> tuple[int, Any, dict[str, str]]:
+        site = self.arm.site
+        if "/operationStatuses/" in path:
+            return self.poll(path.rsplit("/", 1)[1])
+        parts = path.split("/")
+        if len(parts) % 2 == 0:  # a list: its last part is a type
+            under = (
+                f"/{'/'.join(parts[1 : parts.index('providers')])}"
+                if "agentPools" not in parts
+                else (path.rsplit("/", 1)[0])
+            )
+            return 200, {"value": site.of_type(parts[-1], under)}, {}
+        for operation in site.operations.values():
+            if operation.path.lower() == path.lower() and not operation.over:
+                operation.polls -= 1  # time goes by for those who only look at the resource, too
+                if operation.polls <= 0:
+                    site.end(operation)
+        left, before = site.before.get(path.lower(), (0, None))
+        body = site.resources.get(path.lower())
+        if left:
+            site.before[path.lower()] = (left - 1, before)
+            body = before
+        return (200, body, {}) if body else (404, error("ResourceNotFound", path), {})
+
+    def poll(self, name: str) -> tuple[int, Any, dict[str, str]]:
+        site = self.arm.site
+        operation = site.operations.get(name)
+        if operation is None or site.faults.forgets:
+            if operation and not operation.over:
+                site.end(operation)
+            return 404, error("NotFound", "There is no such operation."), {}
+        operation.polls -= 1
+        if operation.polls > 0:
+            return 200, {"status": "InProgress"}, {"Retry-After": "0"}
+        if not operation.over:
+            site.end(operation)
+        if operation.fails:
+            words = {"code": "InsufficientResources", "message": "no machine has room"}
+            return 200, {"status": "Failed", "error": words}, {}
+        return 200, {"status": "Succeeded"}, {}
+
+    def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
+        site, faults = self.arm.site, self.arm.site.faults
+        if faults.conflicts:
+            faults.conflicts -= 1
+            return 409, error("Conflict", "Another operation is in progress."), {}
+        if faults.throttles:
+            faults.throttles -= 1
+            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0"}
+        standing = site.resources.get(path.lower())
+        if self.headers.get("If-None-Match") == "*" and standing:
+            return 412, error("PreconditionFailed", "It exists."), {}
+        match = (self.headers.get("If-Match") or "").strip('"')
+        if match and (standing is None or standing["etag"] != match):
+            return 412, error("PreconditionFailed", "It is another version."), {}
+        if standing is None and self.command != "PUT":
+            return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", path), {})
+        if standing and standing["properties"].get("provisioningState") not in ("Succeeded", "Failed", None):
+            return 409, error("Conflict", "Another operation is in progress."), {}
+        site.change(self.command, path, body)
+        operations = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses"
+        url = f"{operations}/op{len(site.operations)}"
+        if faults.resets:
+            faults.resets -= 1
+            raise ConnectionError
+        headers = {"Azure-AsyncOperation": f"{url}?api-version=2025-02-01", "Retry-After": "0"}
+        if self.command == "PUT":
+            return 201, site.resources[path.lower()], headers
+        return 202, None, {**headers, "Location": headers["Azure-AsyncOperation"]}
+
+
+def error(code: str, message: str) -> Body:
+    return {"error": {"code": code, "message": message}}
+
+
+def certify(folder: Path) -> tuple[Path, Path]:
+    """A certificate of its own for localhost, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "arm.pem", folder / "arm.key"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return paths
