@@ -58,6 +58,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "damaged-journal": "Damaged journal",
     "damaged-plan-file": "Damaged plan file",
     "data-source-depends-on-an-unknown-value": "Data source depends on an unknown value",
+    "delete-strategy-has-no-effect": "Delete strategy has no effect",
     "dependency-on-what-is-gone": "Dependency on what is gone",
     "deployment-not-read": "Deployment not read",
     "deprecated-envelope": "Deprecated envelope",

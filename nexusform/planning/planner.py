@@ -164,7 +164,7 @@ def _removed(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     """Nothing is planned: what is selected goes, with all that depends on it."""
     vms, before = destroy(blocks)
     fleet = _removed_fleet(blocks, vms.values())
-    return PlannedWorld(evaluation, {}, vms, before, fleet.outcome, fleet.pods)
+    return PlannedWorld(evaluation, {}, vms, before, fleet.outcome, fleet.pods, walked=fleet.diagnostics)
 
 
 class _Fleet(Struct, frozen=True):
@@ -199,7 +199,8 @@ def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
     from nexusform.planning.pods.blocks import pods_over
     from nexusform.planning.pods.observed import Elsewhere
 
-    return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms, Elsewhere()))
+    outcome = destroyed(blocks.instances.values())
+    return _Fleet(outcome, pods_over(blocks, vms, Elsewhere()), outcome.diagnostics)
 
 
 def _answered_requests(

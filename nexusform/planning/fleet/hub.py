@@ -42,7 +42,7 @@ from nexusform.planning.fleet.contents import (
     write_contents,
 )
 from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, applicable, identity, refusals
-from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.placement import PlacementPlan, SelectorProblem
 from nexusform.planning.fleet.world import (
     UNSEEN,
     FleetMemberState,
@@ -300,9 +300,7 @@ _NAMESPACE: Final = ("", "Namespace")
 
 def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
     """The objects of the hub that a placement selects, in the order of its selectors, each once."""
-    service_objects = [manifest for manifest in hub if (manifest.group, manifest.kind) == ("", "Service")]
-    services = {(service.namespace, service.name) for service in service_objects}
-    selectable = [manifest for manifest in hub if never_selected(manifest, services) is None]
+    selectable = _selectable(hub)
     selected: dict[tuple[str, str, str, str], Manifest] = {}
     namespaces: dict[str, bool] = {}
     for selector in placement.selectors:
@@ -319,6 +317,13 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
     return tuple(selected.values())
 
 
+def _selectable(hub: Sequence[Manifest]) -> list[Manifest]:
+    """The objects of the hub that may be selected at all."""
+    service_objects = [manifest for manifest in hub if (manifest.group, manifest.kind) == ("", "Service")]
+    services = {(service.namespace, service.name) for service in service_objects}
+    return [manifest for manifest in hub if never_selected(manifest, services) is None]
+
+
 def idle_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
     """The selectors of a placement, by number, that select none of the objects that it got."""
     brought = {each.name for each in objects if (each.group, each.kind) == _NAMESPACE}
@@ -332,13 +337,48 @@ def idle_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> li
     return [number for number, selector in selectors if not selects_something(selector)]
 
 
-def reserved_namespace(placement: FleetPlacement) -> tuple[int, str] | None:
-    """The first selector, by number, that names a namespace which is never propagated, with its name."""
+def selector_problem(placement: FleetPlacement, hub: Sequence[Manifest]) -> SelectorProblem | None:
+    """What a hub stops at when it selects, selector by selector: a reserved namespace that is named, and an
+    object that is selected a second time.
+
+    Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
+    """
+    selectable = list({_key(manifest): manifest for manifest in _selectable(hub)}.values())
+    with_selected = (each.name for each in placement.selectors if each.scope == WITH_SELECTED)
+    inside = placement.namespace or next(with_selected, "")
+    seen: set[tuple[str, str, str, str]] = set()
     for number, selector in enumerate(placement.selectors):
-        by_name = (selector.group, selector.kind) == _NAMESPACE and selector.scope == WITH_RESOURCES
-        if by_name and not placement.namespace and is_reserved(selector.name):
-            return number, selector.name
+        is_namespace = (selector.group, selector.kind) == _NAMESPACE and not placement.namespace
+        if is_namespace and selector.scope == WITH_RESOURCES and is_reserved(selector.name):
+            # The double R is KubeFleet's.
+            text = (
+                f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
+                "allowed to propagate"
+            )
+            return SelectorProblem(number, text, _RESERVED)
+        spaces = {placement.namespace, inside}
+        chosen = [m for m in selectable if any(_chosen(selector, m, space) for space in spaces)]
+        if is_namespace and selector.scope == WITH_RESOURCES:
+            names = {manifest.name for manifest in chosen}
+            chosen += [manifest for manifest in selectable if manifest.namespace in names]
+        for manifest in chosen:
+            if _key(manifest) in seen:
+                text = f"found duplicate resource {_as_printed(manifest)}"
+                return SelectorProblem(number, text, f"{manifest.title}: {_TWICE}")
+            seen.add(_key(manifest))
     return None
+
+
+_RESERVED: Final = "default, kube-* and fleet-* belong to the cluster."
+_TWICE: Final = "an earlier selector selects it already; let only one of them do so."
+
+
+def _as_printed(manifest: Manifest) -> str:
+    """A resource identifier as Go prints it."""
+    return (
+        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
+        f"Namespace:{manifest.namespace} Envelope:<nil>}}"
+    )
 
 
 def _key(manifest: Manifest) -> tuple[str, str, str, str]:
@@ -390,11 +430,11 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     placement.labels = labels
     placement.selected = selected(placement.written, hub.manifests)
     placement.idle = idle_selectors(placement.written, placement.selected)
-    placement.reserved = reserved_namespace(placement.written)
+    placement.refused = selector_problem(placement.written, hub.manifests)
     placement.overrides = applicable(hub.overrides, placement.written.key)
     placement.contents = _standing(placement, hub)
     placement.snapshots = placement.contents.snapshots
-    if placement.external or placement.reserved:
+    if placement.external or placement.refused:
         return  # a staged run takes the snapshots; of what is invalid nobody does
     placement.take_snapshot()
     before, latest = placement.contents.latest, placement.snapshots[-1]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_documents import OLD_NODE_COUNT
+from nexusform.importers.fleet_model import ABANDON, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.fleet.contents import (
     availability_tracked,
@@ -25,7 +26,7 @@ from nexusform.planning.fleet.contents import (
 from nexusform.planning.fleet.hub import write_selected
 from nexusform.planning.fleet.overrides import Identity
 from nexusform.planning.fleet.ownership import ownership_warnings
-from nexusform.planning.fleet.placement import Loss, PlacementPlan, uses_old_name
+from nexusform.planning.fleet.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
@@ -64,7 +65,26 @@ def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
     """The rows of a destroy plan."""
     going = [instance for instance in instances if instance.going and instance.type.kind is Kind.PLACEMENT]
     rows = chain.from_iterable(removed_rows(instance) for instance in going)
-    return FleetOutcome(tuple(rows))
+    return FleetOutcome(tuple(rows), diagnostics=tuple(not_abandoned(going)))
+
+
+def not_abandoned(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
+    """Placements that go and ask for their objects to stay: KubeFleet has the field and reads it nowhere.
+
+    Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not name DeleteStrategy.
+    """
+    for instance in instances:
+        if instance.type.kind is not Kind.PLACEMENT or not (instance.going or instance.replaced):
+            continue
+        before = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
+        if isinstance(before, FleetPlacement) and before.propagation_policy == ABANDON:
+            text = (
+                f"{before.key} has deleteStrategy.propagationPolicy Abandon, which would leave its objects "
+                "on the clusters. KubeFleet's API has the field and nothing in it acts upon it (e160c1cd), "
+                "so this plan foretells that they go. A hub that does leaves them, and their pods, where "
+                "they are."
+            )
+            yield instance.problem(Problem((), "delete-strategy-has-no-effect", text, Severity.WARNING))
 
 
 def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
@@ -80,7 +100,7 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         ],
         "workloads": _workloads(placement),
     }
-    if placement.reserved is not None:
+    if placement.refused is not None:
         return attributes | _left_as_it_is(placement)
     scheduling = placement.status
     if scheduling is None and prior.get("conditions") is not None:
@@ -135,9 +155,9 @@ def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
 def _left_as_it_is(placement: PlacementPlan) -> dict[str, Any]:
     """The attributes of a placement that the hub looks no further at: its selectors are invalid."""
     prior = placement.prior_attributes
-    assert placement.reserved is not None
+    assert placement.refused is not None
     prefix = NAMESPACED if placement.written.namespace else CLUSTER_SCOPED
-    message = _why_invalid(placement.written.key, placement.reserved)
+    message = _why_invalid(placement.refused)
     invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
@@ -147,11 +167,11 @@ def _left_as_it_is(placement: PlacementPlan) -> dict[str, Any]:
     }
 
 
-def _why_invalid(key: str, reserved: tuple[int, str]) -> str:
-    # The double R is KubeFleet's.
+def _why_invalid(problem: SelectorProblem) -> str:
+    """The message of the hub's condition."""
     return (
         "The resource selectors are invalid: failed to process the request due to a client error: "
-        f"invalid clusterRresourcePlacement {key}: namespace {reserved[1]} is not allowed to propagate"
+        f"{problem.message}"
     )
 
 
@@ -230,13 +250,12 @@ def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
         return ("resource_selector", number) if in_blocks else ("manifest",)
 
     selectors = placement.written.selectors
-    if placement.reserved is not None:
+    if placement.refused is not None:
         text = (
-            f"{_why_invalid(placement.written.key, placement.reserved)}. default, kube-* and fleet-* belong "
-            "to the cluster. The hub accepts the placement and leaves it as it is: nothing is selected or "
-            "scheduled."
+            f"{_why_invalid(placement.refused)}. {placement.refused.advice} The hub accepts the placement "
+            "and leaves it as it is: nothing is selected or scheduled."
         )
-        yield _warned(placement, "invalid-resource-selectors", text, at(placement.reserved[0]))
+        yield _warned(placement, "invalid-resource-selectors", text, at(placement.refused.selector))
         return
     for number in placement.idle:
         text = (

@@ -21,6 +21,7 @@ from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.overrides import Identity, identities, identity, opened
 from nexusform.planning.fleet.placement import Loss, PlacementPlan
 from nexusform.scheduling.fleet.bindings import Binding
+from nexusform.words import first_of
 
 _MOST_CLUSTERS: Final = 5
 _NO_OWNERSHIP: Final = "no ownership of the object in the member cluster; takeover is needed"
@@ -67,38 +68,62 @@ def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
     claims: dict[tuple[str, Identity], list[_Claim]] = {}
     for placement, bindings, rolled in holdings:
         placement.lost.clear()
+        placement.doubled.clear()
         if sharing.objects and not placement.written.report_diff:
             for binding in bindings:
-                for each, stood in _claimed(placement, binding, rolled, sharing.objects):
-                    claims.setdefault((binding.cluster, each), []).append((placement, stood))
+                for claim in _claimed(placement, binding, rolled, sharing.objects):
+                    claims.setdefault((binding.cluster, claim.object), []).append(claim)
     for (cluster, each), claimants in claims.items():
         outside = sharing.direct.get(cluster, {}).get(each)
-        for placement, stood in claimants if outside is not None else ():
-            assert outside is not None
-            why = "" if stood else _why_not_taken(placement, each, cluster, outside[1])
-            if why:
-                placement.lost.setdefault(cluster, {})[each] = Loss(outside[0], why)
-        standing = [placement for placement, stood in claimants if stood]
-        owner = min(standing, key=lambda p: p.creation) if standing else claimants[0][0]
-        for placement, _ in claimants:
-            if placement is not owner:
-                loss = Loss(owner.address, _why_not_owned(placement.written.apply), raced=not standing)
-                placement.lost.setdefault(cluster, {})[each] = loss
+        if outside is not None:
+            _settle_beside(claimants, cluster, outside)
+        _settle_among(claimants, cluster)
 
 
-# A placement, and whether it had the object before.
-_Claim = tuple[PlacementPlan, bool]
+def _settle_beside(claimants: Sequence[_Claim], cluster: str, outside: tuple[str, Manifest]) -> None:
+    """Of an object that the cluster gets without a placement, too."""
+    who, manifest = outside
+    for claim in claimants:
+        why = "" if claim.stood else _why_not_taken(claim.placement, claim.object, cluster, manifest)
+        if why:
+            claim.placement.lost.setdefault(cluster, {})[claim.object] = Loss(who, why)
+
+
+def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
+    """Of an object that these placements would have."""
+    standing = [claim.placement for claim in claimants if claim.stood]
+    owner = min(standing, key=lambda p: p.creation) if standing else claimants[0].placement
+    for claim in claimants:
+        placement = claim.placement
+        if placement is owner:
+            continue
+        if claim.keeps:
+            placement.doubled.setdefault(cluster, {})[claim.object] = owner.address
+            continue
+        loss = Loss(owner.address, _why_not_owned(placement.written.apply), raced=not standing)
+        placement.lost.setdefault(cluster, {})[claim.object] = loss
+
+
+class _Claim(Struct, frozen=True):
+    # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as
+    # it is. States of older versions have objects that two placements keep; nothing changes for that before
+    # one of them rolls out.
+    placement: PlacementPlan
+    object: Identity
+    stood: bool
+    keeps: bool
 
 
 def _claimed(
     placement: PlacementPlan, binding: Binding, rolled: AbstractSet[str], objects: frozenset[Identity]
-) -> Iterator[tuple[Identity, bool]]:
-    """Which of the objects a placement would have on a cluster, each with whether it had it before."""
+) -> Iterator[_Claim]:
+    """Which of the objects a placement would have on a cluster."""
     evicted = binding.cluster in placement.evicted
     there = None if evicted else placement.contents.on_cluster.get(binding.cluster)
     before = identities(there.manifests) if there is not None else frozenset()
+    untouched = binding.cluster not in rolled
     for each in identities(placement.claimed(binding, rolled)) & objects:
-        yield each, each in before
+        yield _Claim(placement, each, each in before, each in before and untouched)
 
 
 def _why_not_owned(strategy: ApplyStrategy) -> str:
@@ -123,14 +148,24 @@ def _why_not_taken(placement: PlacementPlan, each: Identity, cluster: str, outsi
 
 
 def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """What a placement does not get, object by object."""
+    """What a placement does not get, object by object, and what state says that two have."""
+    twice: dict[tuple[Identity, str], list[str]] = {}
+    for cluster, doubled in sorted(placement.doubled.items()):
+        for each, owner in doubled.items():
+            twice.setdefault((each, owner), []).append(cluster)
+    for (each, owner), clusters in twice.items():
+        text = (
+            f"State says that both {owner} and this placement brought {each.title} to "
+            f"{first_of(clusters, _MOST_CLUSTERS)}. On a hub one of them failed. Nothing is changed for "
+            "that; the next rollout of this placement fails there. Let one of them select it."
+        )
+        yield placement.instance.problem(Problem((), "object-has-another-owner", text, Severity.WARNING))
     alike: dict[tuple[Identity, Loss], list[str]] = {}
     for cluster, lost in sorted(placement.lost.items()):
         for each, loss in lost.items():
             alike.setdefault((each, loss), []).append(cluster)
     for (each, loss), clusters in alike.items():
-        more = f" and {len(clusters) - _MOST_CLUSTERS} more" if len(clusters) > _MOST_CLUSTERS else ""
-        where = f"{', '.join(clusters[:_MOST_CLUSTERS])}{more}"
+        where = first_of(clusters, _MOST_CLUSTERS)
         if loss.raced:
             both = f"{loss.owner} and {placement.address} both bring {each.title} to {where}"
             text = (

@@ -24,7 +24,12 @@ from nexusform.planning.fleet.hub import (
     read_hub,
     read_members,
 )
-from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement, placement_warnings
+from nexusform.planning.fleet.outcome import (
+    FleetOutcome,
+    conclude_placement,
+    not_abandoned,
+    placement_warnings,
+)
 from nexusform.planning.fleet.placement import PlacementPlan, begin
 from nexusform.planning.fleet.rounds import after_runs, run_rounds
 from nexusform.planning.fleet.rows import binding_rows, removed_rows
@@ -77,6 +82,7 @@ def plan_placements(
         _conclude(instance, by_address.get(instance.address), blocks, evaluation)
     note_members(members.values(), blocks.instances)
     diagnostics += placement_warnings(placements, members, rounds)
+    diagnostics += not_abandoned(blocks.instances.values())
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)
     rollouts = chain.from_iterable(placement.rollouts for placement in placements)

@@ -63,12 +63,23 @@ class Loss(Struct, frozen=True):
         return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
 
 
+class SelectorProblem(Struct, frozen=True):
+    """What a hub has against the selectors of a placement, in its words: the number of the selector where it
+    stops, and what to do.
+    """
+
+    selector: int
+    message: str
+    advice: str
+
+
 class PlacementPlan(Struct):
     """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
     rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
     plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
-    are the numbers of selectors that select nothing; `reserved` is the one that names a reserved namespace,
-    and that name: such a placement is left as it is. `fixed` is what a staged run brings to each cluster (the
+    are the numbers of selectors that select nothing; `refused` is what a hub has against the selectors:
+    such a placement is left as it is. `doubled` are objects that state says another
+    (an address) has on a cluster, too. `fixed` is what a staged run brings to each cluster (the
     number of the snapshot, with the overrides of when it began). `decided` is what the last chain of cycles
     that picked any cluster started from.
     """
@@ -84,7 +95,7 @@ class PlacementPlan(Struct):
     fulfilled: bool
     selected: tuple[Manifest, ...] = ()
     idle: Sequence[int] = ()
-    reserved: tuple[int, str] | None = None
+    refused: SelectorProblem | None = None
     resources_changed: bool = False
     overrides: tuple[FleetOverride, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -95,6 +106,7 @@ class PlacementPlan(Struct):
     outdated: frozenset[str] = frozenset()
     rolled: set[str] = field(default_factory=set)
     lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
+    doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
     projection: tuple[tuple[Binding, ...], Rollout] | None = None
     evictions: list[tuple[str, Eviction]] = field(default_factory=list)
     status: SchedulingStatus | None = None
@@ -294,7 +306,7 @@ class PlacementPlan(Struct):
 
     def roll_out(self) -> Rollout:
         """How a rolling update of what it holds goes."""
-        if self.reserved is not None:
+        if self.refused is not None:
             return Rollout((), self.held)
         if self.projection is None or self.projection[0] is not self.held:
             written, latest = self.written, self.snapshots[-1]

@@ -96,7 +96,7 @@ def _settle_all(
         changes_of = {each.placement: each.changes for each in queued(before, roster.members, watched)}
         changed = False
         for placement in placements:
-            if placement.reserved is not None:
+            if placement.refused is not None:
                 continue
             changes = changes_of.get(placement.address, ())
             dangling = _dangling(placement, roster)

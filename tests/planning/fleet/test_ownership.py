@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from nexusform.address import parse_address
 from nexusform.diagnostics import Diagnostic
 from nexusform.state.objects import State
 from tests.planning.fleet_harness import hub, member, moves, placement
@@ -101,6 +103,32 @@ def test_of_two_that_come_together_one_fails_and_which_is_not_foretold() -> None
     assert all(A in detail and B in detail and "not foretold" in detail for detail in details)
 
 
+def as_if_it_had_all(state: State, text: str) -> State:
+    """State as older versions wrote it, which knew no owners."""
+    address = parse_address(text)
+    instance = state.instances[address]
+    assert instance.current is not None
+    noted = {**(instance.current.private or {}), "content": {}}
+    return state.with_instance(address, replace(instance, current=replace(instance.current, private=noted)))
+
+
+def test_an_old_state_in_which_two_have_an_object_plans_no_change() -> None:
+    text = FLEET + by("a") + by("b")
+    state = as_if_it_had_all(as_if_it_had_all(state_of(text), A), B)
+    result = good(plan(text, state))
+    assert is_empty(result)
+    details = owned(warnings(result))
+    assert len(details) == 2
+    assert all("Nothing is changed for that" in detail and A in detail for detail in details)
+    # The next rollout is the time at which a hub would tell.
+    changed = hub("red") + member("c1") + by("a") + by("b")
+    result = good(plan(changed, state))
+    assert all(f"belongs to {A}" in detail for detail in owned(warnings(result)))
+    state = applied(result, state)
+    assert {f["kind"] for f in failures(state, B)} == {"ConfigMap", "Namespace"}
+    assert is_empty(plan(changed, state))
+
+
 def test_when_the_owner_goes_the_other_applies() -> None:
     text = ON_NODES + objects(web(1)) + by("b")
     state = state_of(text)
@@ -162,6 +190,39 @@ def test_a_reserved_namespace_is_accepted_and_nothing_is_selected(name: str) -> 
     assert is_empty(plan(text, state))
     mended = good(plan(FLEET + placement(), state))
     assert moves(mended) == {"c1": ("place", "placement_created")}
+
+
+@pytest.mark.parametrize(
+    ("second", "object_as_printed"),
+    [
+        ('name = "web"', "Kind:Namespace Name:web Namespace: "),
+        ("label_selector {}", "Kind:Namespace Name:web Namespace: "),
+        ('name = "web"\n    selection_scope = "NamespaceOnly"', "Kind:Namespace Name:web Namespace: "),
+    ],
+)
+def test_an_object_that_two_selectors_select_is_refused_as_a_hub_does(
+    second: str, object_as_printed: str
+) -> None:
+    more = f"""
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    {second}
+  }}
+"""
+    text = hub() + member("c1") + placement("", more)
+    result = good(plan(text))
+    (warning,) = warnings(result)
+    assert warning.id == "invalid-resource-selectors"
+    assert (
+        f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
+    )
+    assert "an earlier selector selects it already" in warning.detail
+    state = applied(result)
+    assert attributes(state, "fleet_cluster_resource_placement.p")["bindings"] == {}
+    (condition,) = attributes(state, "fleet_cluster_resource_placement.p")["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "InvalidResourceSelectors")
+    assert is_empty(plan(text, state))
 
 
 def test_a_placement_that_begins_to_select_a_reserved_namespace_is_left_as_it_is() -> None:
