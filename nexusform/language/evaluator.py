@@ -79,6 +79,7 @@ from nexusform.values import (
     DYNAMIC_UNKNOWN,
     FALSE,
     NO_MARKS,
+    NOT_NULL,
     NULL,
     TRUE,
     UNKNOWN,
@@ -208,47 +209,58 @@ def _unary(node: Unary, run: Evaluation) -> Value:
 def _operand(
     node: Binary, expression: Expression, side: str, run: Evaluation
 ) -> tuple[Value, list[Diagnostic]]:
+    # The value as the operator takes it and the errors in it. That it is of the wrong type is told at once.
+    value, problems = run.attempt(expression)
     required = operand_type(node.operator)
-
-    def find() -> Value:
-        value = run.value(expression)
-        if required is None or value.type is required:
-            return value
-        try:
-            return convert(value, required)
-        except ConversionProblem as problem:
-            detail = f"Unsuitable value for {side} operand: {describe(problem)}."
-            run.problem("invalid-operand", detail, expression, node)
-            return Value(required, UNKNOWN, value.marks)
-
-    return run.attempt_all(find)
+    if required is None or value.type is required:
+        return value, problems
+    try:
+        return convert(value, required), problems
+    except ConversionProblem as problem:
+        detail = f"Unsuitable value for {side} operand: {describe(problem)}."
+        run.problem("invalid-operand", detail, expression, node)
+        return Value(required, UNKNOWN, value.marks), problems
 
 
 def _binary(node: Binary, run: Evaluation) -> Value:
-    operator = node.operator
+    before = len(run.diagnostics)
     left, left_problems = _operand(node, node.left, "left", run)
-    decisive = {"&&": False, "||": True}.get(operator)
-    if decisive is not None and left.raw is decisive and not has_errors(left_problems):
-        run.diagnostics.extend(left_problems)
-        return left
     right, right_problems = _operand(node, node.right, "right", run)
-    if decisive is not None:
-        if right.raw is decisive and not has_errors(right_problems):
+    marks = left.marks | right.marks
+    failed = len(run.diagnostics) > before
+    decisive = _DECISIVE.get(node.operator)
+    if decisive is not None and not failed:
+        left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
+        if left.raw is decisive and not left_failed:
+            run.diagnostics.extend(left_problems)
+            return left.with_marks(marks)
+        if right.raw is decisive and not right_failed:
             # The right side settles it, so what is wrong or unknown on the left does not matter.
             run.diagnostics.extend(right_problems)
-            return right.with_marks(left.marks)
-        if left.raw is UNKNOWN and not has_errors(left_problems) and has_errors(right_problems):
-            # The left side may yet guard the right one.
-            return Value(BOOL, UNKNOWN, left.marks)
-    run.diagnostics.extend(left_problems)
-    run.diagnostics.extend(right_problems)
-    if has_errors(left_problems) or has_errors(right_problems):
-        return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
+            return right.with_marks(marks)
+        if not left_failed and _may_be_settled(left, right, right_failed=right_failed):
+            return _UNDECIDED.with_marks(marks)
+    problems = left_problems + right_problems
+    run.diagnostics.extend(problems)
+    if failed or has_errors(problems):
+        return Value(result_type(node.operator), UNKNOWN, marks)
     try:
-        return apply_binary(operator, left, right)
+        return apply_binary(node.operator, left, right)
     except OperationProblem as problem:
         run.problem(problem.kind, f"Error during operation: {problem.message}.", node)
-        return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
+        return Value(result_type(node.operator), UNKNOWN, marks)
+
+
+_DECISIVE: Final = {"&&": False, "||": True}
+_UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
+
+
+def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
+    # Whether one side, once it is known, may make up for what the other is: the left one for an error or
+    # a null, the right one for a null. An error on the left is told, as in HCL.
+    if left.raw is UNKNOWN:
+        return right_failed or right.raw is None
+    return left.raw is None and right.raw is UNKNOWN and not right_failed
 
 
 # --- conditionals ------------------------------------------------------------------------------

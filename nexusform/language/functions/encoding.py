@@ -17,10 +17,10 @@ from nexusform.language.functions.function import (
     anything,
     plain_function,
 )
-from nexusform.language.functions.json_text import clean_text, json_text, parse_json
+from nexusform.language.functions.json_text import clean_text, json_text, parse_json, type_by_beginning
 from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
 from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
-from nexusform.values import UNKNOWN, Value
+from nexusform.values import UNKNOWN, Value, refinement_of
 
 LARGEST_UNPACKED: Final = 64 * 1024 * 1024
 
@@ -330,7 +330,7 @@ FUNCTIONS: Final = (
         "jsondecode",
         "The value that a JSON text stands for.",
         (Parameter("str", STRING, "the text"),),
-        DYNAMIC,
+        lambda arguments: type_by_beginning(refinement_of(arguments[0]).prefix),
         lambda text: parse_json(text.raw),
         (Example('jsondecode("{\\"hello\\": [1]}")', "{ hello = [1] }"),),
         may_be_null=True,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.numbers import number_text
-from nexusform.value_types import DYNAMIC, NUMBER, STRING
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, Type
 from nexusform.values import UNKNOWN, Value, boolean, null, object_value, tuple_value
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -63,6 +63,24 @@ def parse_json(text: str) -> Value:
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return _value(data, DEEPEST)
+
+
+_BEGINNINGS: Final = {
+    **dict.fromkeys("-.0123456789", NUMBER),
+    **dict.fromkeys("tf", BOOL),
+    '"': STRING,
+    **dict.fromkeys("n[{", DYNAMIC),
+}
+
+
+def type_by_beginning(text: str) -> Type:
+    """The type of a value of whose JSON text only the beginning is known. Raises FunctionProblem."""
+    rest = text.lstrip(" \t\r\n")
+    if not rest:
+        return DYNAMIC
+    if rest[0] not in _BEGINNINGS:
+        raise FunctionProblem(f"a JSON document cannot begin with the character '{rest[0]}'", 0)
+    return _BEGINNINGS[rest[0]]
 
 
 def _exact(text: str) -> Value:

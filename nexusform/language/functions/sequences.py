@@ -306,14 +306,26 @@ def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
     common = unify([keys.type.element, searchset.type.element])
     if common is None:
         raise FixedProblem("keys and searchset must be of the same type")
-    if not (values.is_wholly_known and keys.is_wholly_known and searchset.is_wholly_known):
+    if not searchset.raw:
+        return Value(values.type, ())
+    if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        chosen = {order_key(_convert(key, common)) for key in searchset.raw}
-        pairs = zip(keys.raw, values.raw, strict=True)
-        return Value(values.type, tuple([v for k, v in pairs if order_key(_convert(k, common)) in chosen]))
+        search = [_convert(key, common) for key in searchset.raw]
+        sought = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
+    first = {order_key(key): at for at, key in reversed(list(enumerate(search))) if key.is_wholly_known}
+    unsure = [(at, key) for at, key in enumerate(search) if not key.is_wholly_known]
+    chosen = []
+    for key, value in zip(sought, values.raw, strict=True):
+        place = first.get(order_key(key), len(search))
+        if any(at < place and equals(key, other).raw is UNKNOWN for at, other in unsure):
+            # Too early, as in Terraform: once all is known there may be a match.
+            return Value(values.type, ())
+        if place < len(search):
+            chosen.append(value)
+    return Value(values.type, tuple(chosen))
 
 
 def _range(*limits: Value) -> Value:
