@@ -19,6 +19,8 @@ from nexusform.value_types import (
     DYNAMIC,
     NUMBER,
     STRING,
+    ListType,
+    MapType,
     ObjectType,
     SetType,
     TupleType,
@@ -245,10 +247,28 @@ def unknown(of: Type = DYNAMIC) -> Value:
 
 
 def refined(value: Value, refinement: Refinement) -> Value:
-    """The same, with what is known of it; a known value, or one of unknown type, is left as it is."""
+    """The same, with what is known of it; a known value, or one of unknown type, is left as it is.
+
+    A number between two equal bounds is known, and so is a list of so many unknown elements.
+    """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
-    return Value(value.type, value.raw, value.marks, refinement)
+    raw = _only_possible(value.type, refinement) if refinement.not_null else UNKNOWN
+    return Value(value.type, raw, value.marks, refinement if raw is UNKNOWN else None)
+
+
+def _only_possible(of: Type, refinement: Refinement) -> Any:
+    # What a value that is not null must be, UNKNOWN where more than one is possible.
+    if of is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
+        return refinement.lowest
+    length = refinement.shortest
+    if length != refinement.longest or not isinstance(of, (ListType, MapType, SetType)):
+        return UNKNOWN
+    if isinstance(of, MapType):
+        return UNKNOWN if length else {}
+    if isinstance(of, SetType) and length > 1:
+        return UNKNOWN
+    return (Value(of.element, UNKNOWN),) * length
 
 
 def refinement_of(value: Value) -> Refinement:

@@ -23,7 +23,17 @@ from nexusform.value_types import (
     friendly_name,
     has_dynamic,
 )
-from nexusform.values import DYNAMIC_UNKNOWN, EMPTY_TUPLE, NO_MARKS, UNKNOWN, Value, object_value, tuple_value
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    EMPTY_TUPLE,
+    NO_MARKS,
+    NOT_NULL,
+    UNKNOWN,
+    Value,
+    object_value,
+    refinement_of,
+    tuple_value,
+)
 
 _Pairs = Iterator[tuple[Value, Value]]
 
@@ -273,15 +283,16 @@ def splat(node: Splat, run: Evaluation) -> Value:
             node.source,
             node,
         )
-    if source.raw is UNKNOWN and not isinstance(source.type, (ListType, SetType)):
-        if source.type is not DYNAMIC:
-            _apply_each(node, source, run) if not sequence else None
-        if isinstance(source.type, TupleType):
-            parts = [Value(t, UNKNOWN) for t in source.type.elements]
-            return tuple_value([_apply_each(node, p, run) for p in parts]).with_marks(source.marks)
+    if source.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.with_marks(source.marks)
     if not sequence:
-        return tuple_value([_apply_each(node, source, run)]).with_marks(source.marks)
+        only = tuple_value([_apply_each(node, source, run)])
+        # As null it has no element.
+        is_there = refinement_of(source).not_null
+        return (only if is_there else DYNAMIC_UNKNOWN).with_marks(source.marks)
+    if source.raw is UNKNOWN and isinstance(source.type, TupleType):
+        results = [_apply_each(node, Value(t, UNKNOWN), run) for t in source.type.elements]
+        return Value(tuple_value(results).type, UNKNOWN, source.marks, NOT_NULL)
     return bounded(_splat_sequence(node, source, run)).with_marks(source.marks)
 
 

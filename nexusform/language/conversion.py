@@ -28,6 +28,7 @@ from nexusform.values import (
     UNKNOWN,
     Refinement,
     Value,
+    refined,
     refinement_of,
     set_value,
     unmark_deep,
@@ -172,7 +173,7 @@ def _to_list(value: Value, of: ListType) -> Value:
     element, items = _converted(_elements(value, of), of, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         # Neither its order nor its length is known, only how many there are at least and at most.
-        return Value(ListType(element), UNKNOWN, value.marks, refinement_of(value))
+        return refined(Value(ListType(element), UNKNOWN, value.marks), refinement_of(value))
     return Value(ListType(element), tuple(items), value.marks)
 
 

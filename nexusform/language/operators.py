@@ -107,10 +107,8 @@ def apply_binary(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compared(operator: str, left: Value, right: Value) -> bool | None:
-    # What bounds of numbers say already: an answer that no value between them changes.
+    # What bounds of numbers say already: an answer that no value between them changes. A null is an error.
     one, other = refinement_of(left), refinement_of(right)
-    if not (one.not_null and other.not_null):
-        return None
     if operator in {">", ">="}:
         one, other = other, one
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]

@@ -26,7 +26,7 @@ from nexusform.value_types import (
     Type,
     friendly_name,
 )
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, object_value
+from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, all_marks, object_value
 
 _STRINGS: Final = ListType(STRING)
 
@@ -88,7 +88,7 @@ def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", 2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
+        return Value(kind, UNKNOWN, all_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
@@ -209,7 +209,7 @@ FUNCTIONS: Final = (
             Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
             Example('lookup({}, "c", "what?")', '"what?"'),
         ),
-        anything("default", "what to give when the key is absent", inner_marks=True),
+        anything("default", "what to give when the key is absent", marked=True),
         may_be_null=True,
     ),
     Function(

@@ -17,7 +17,7 @@ from nexusform.value_types import BOOL, NUMBER, STRING, ListType
 from nexusform.values import Value
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Network, IPv6Network
+    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
     _Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -54,7 +54,7 @@ def _host(prefix: str, number: Any) -> str:
     size = network.num_addresses
     if not -size <= host < size:
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
-    return str(network[host])
+    return _address_text(network[host])
 
 
 def _netmask(prefix: str) -> str:
@@ -65,7 +65,17 @@ def _netmask(prefix: str) -> str:
 
 
 def _network_at(base: _Network, first: int, length: int) -> str:
-    return str(type(base)((first, length)))
+    network = type(base)((first, length))
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
+
+
+# Bits before an IPv4 address that is written as an IPv6 one: it is shown as what it is.
+_MAPPED: Final = 96
+
+
+def _address_text(address: IPv4Address | IPv6Address) -> str:
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _subnet(prefix: str, new_bits: Any, number: Any) -> str:

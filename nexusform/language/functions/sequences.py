@@ -40,6 +40,7 @@ from nexusform.values import (
     Refinement,
     Value,
     order_key,
+    refined,
     refinement_of,
     tuple_value,
 )
@@ -114,7 +115,7 @@ def _coalesce_list(*lists: Value) -> Value:
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
         if argument.raw is UNKNOWN:
-            return Value(_coalesced_list_type(lists), UNKNOWN)
+            return DYNAMIC_UNKNOWN
         if argument.raw:
             return argument
     raise FixedProblem("no non-null arguments")
@@ -287,15 +288,17 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False
+    known = True
     for item in sequence.raw:
-        if item.raw is UNKNOWN and (item.type is DYNAMIC or isinstance(item.type, _SEQUENCES)):
-            return False
-        if isinstance(item.type, _SEQUENCES) and item.raw is not None:
-            if not _collect_flat(item, elements, marks):
-                return False
+        is_sequence = isinstance(item.type, _SEQUENCES)
+        if item.raw is UNKNOWN and (item.type is DYNAMIC or is_sequence):
+            marks.append(item.marks)
+            known = False
+        elif is_sequence and item.raw is not None:
+            known = _collect_flat(item, elements, marks) and known
         else:
             elements.append(item)
-    return True
+    return known
 
 
 def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
@@ -367,7 +370,7 @@ def _reverse(sequence: Value) -> Value:
     kind = _reversed_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         # How many elements there are is kept; where the unknown ones stand is open.
-        return Value(kind, UNKNOWN, refinement=refinement_of(sequence))
+        return refined(Value(kind, UNKNOWN), refinement_of(sequence))
     return Value(kind, sequence.raw[::-1])
 
 

@@ -10,7 +10,16 @@ from typing import Any, Final, TypeAlias
 from nexusform.language.conversion import convert, unify
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
 from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType, Type
-from nexusform.values import UNKNOWN, Value, order_key, set_value, tuple_value
+from nexusform.values import (
+    UNKNOWN,
+    Refinement,
+    Value,
+    order_key,
+    refined,
+    refinement_of,
+    set_value,
+    tuple_value,
+)
 
 _Combine: TypeAlias = Callable[[dict[Any, Value], dict[Any, Value]], dict[Any, Value]]
 
@@ -75,8 +84,8 @@ def _product(*sets: Value) -> Value:
     assert isinstance(kind, (ListType, SetType))
     parts = kind.element
     assert isinstance(parts, TupleType)
-    if any(isinstance(s.type, SetType) and not s.is_wholly_known for s in sets):
-        return Value(kind, UNKNOWN)
+    if not all(map(_has_known_length, sets)):
+        return refined(Value(kind, UNKNOWN), _bounds_of_product(kind, sets))
     if prod([len(s.raw) for s in sets]) > PRODUCT_LIMIT:
         raise FunctionProblem(f"the product has more than {PRODUCT_LIMIT} elements")
     factors: list[list[Value]] = []
@@ -86,6 +95,33 @@ def _product(*sets: Value) -> Value:
     if isinstance(kind, SetType):
         return set_value(rows, parts)
     return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else tuple_value(rows)
+
+
+def _has_known_length(factor: Value) -> bool:
+    if factor.raw is UNKNOWN:
+        return False
+    return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
+
+
+def _bounds_of_product(kind: ListType | SetType, factors: Sequence[Value]) -> Refinement:
+    # A set may hold fewer, where rows turn out to be equal.
+    bounds = [_bounds_of_length(factor) for factor in factors]
+    shortest = prod([low for low, _ in bounds])
+    longest: int | None = 1
+    for _, high in bounds:
+        longest = None if longest is None or high is None else longest * high
+    return Refinement(
+        not_null=True,
+        shortest=min(shortest, 1) if isinstance(kind, SetType) else shortest,
+        longest=longest,
+    )
+
+
+def _bounds_of_length(sequence: Value) -> tuple[int, int | None]:
+    if isinstance(sequence.type, TupleType):
+        return len(sequence.type.elements), len(sequence.type.elements)
+    known = refinement_of(sequence)
+    return known.shortest, known.longest
 
 
 _ANY_SET: Final = SetType(DYNAMIC)
@@ -122,7 +158,7 @@ FUNCTIONS: Final = (
         _product_type,
         _product,
         (Example('setproduct(["a", "b"], [1, 2])[2]', '["b", 1]'),),
-        Parameter("sets", DYNAMIC, "lists or sets, two or more", inner_marks=True),
+        Parameter("sets", DYNAMIC, "lists or sets, two or more", allow_unknown=True, inner_marks=True),
     ),
     Function(
         "setsubtract",
