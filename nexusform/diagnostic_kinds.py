@@ -193,6 +193,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "invalid-module-instance-name": "Invalid module instance name",
     "invalid-moved-addresses": 'Invalid "moved" addresses',
     "invalid-multi-line-string": "Invalid multi-line string",
+    "invalid-nested-splat-expressions": "Invalid nested splat expressions",
     "invalid-numa-cell": "Invalid NUMA cell",
     "invalid-number": "Invalid number",
     "invalid-number-literal": "Invalid number literal",

@@ -29,8 +29,10 @@ from nexusform.values import (
     NO_MARKS,
     NOT_NULL,
     UNKNOWN,
+    Refinement,
     Value,
     object_value,
+    refined,
     refinement_of,
     tuple_value,
 )
@@ -312,13 +314,21 @@ def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
         kind = results[0].type
         if any(has_dynamic(r.type) for r in results) and any(r.type != kind for r in results):
             return DYNAMIC_UNKNOWN  # whether they come to be of one type, and so a list, is open
-        return (
-            Value(ListType(kind), tuple(results))
-            if all(r.type == kind for r in results)
-            else tuple_value(results)
+        if all(r.type == kind for r in results):
+            return Value(ListType(kind), tuple(results))
+        return run.problem(
+            "invalid-nested-splat-expressions",
+            "The second splat gives lists of different lengths, for some of the values are null, so the first "
+            "one has no list to give. Use a for expression instead: [for x in list : x.name[*]].",
+            node.each,
+            node,
         )
     of_element = _apply_each(node, Value(source.type.element, UNKNOWN), run).type
-    return Value(ListType(of_element), UNKNOWN if source.raw is UNKNOWN else ())
+    if source.raw is not UNKNOWN:
+        return Value(ListType(of_element), ())
+    length = refinement_of(source)
+    bounds = Refinement(not_null=True, shortest=length.shortest, longest=length.longest)
+    return refined(Value(ListType(of_element), UNKNOWN), bounds)
 
 
 def _apply_each(node: Splat, element: Value, run: Evaluation) -> Value:

@@ -145,17 +145,23 @@ def _one(sequence: Value) -> Value:
 _ONE: Final = "must be a list, set, or tuple value with either zero or one elements"
 
 
+_INT64: Final = 1 << 63
+
+
 def _element_type(arguments: Sequence[Value]) -> Type:
     sequence_type = arguments[0].type
     if not isinstance(sequence_type, (ListType, TupleType)):
         raise FunctionProblem(f"cannot read elements from {friendly_name(sequence_type)}", 0)
-    return sequence_type.element if isinstance(sequence_type, ListType) else DYNAMIC
+    if isinstance(sequence_type, ListType):
+        return sequence_type.element
+    position, parts = arguments[-1].raw, sequence_type.elements
+    return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
 
 
 def _element(sequence: Value, position: Value) -> Value:
-    _element_type([sequence])
-    if not isinstance(position.raw, int):
-        raise FixedProblem("the index must be a whole number", 1)
+    _element_type([sequence, position])
+    if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
+        raise FixedProblem(f"the index must be a whole number between {-_INT64} and {_INT64 - 1}", 1)
     if not sequence.raw:
         raise FixedProblem("cannot use element function with an empty list")
     element: Value = sequence.raw[position.raw % len(sequence.raw)]

@@ -85,7 +85,7 @@ def _product(*sets: Value) -> Value:
     parts = kind.element
     assert isinstance(parts, TupleType)
     if not all(map(_has_known_length, sets)):
-        return refined(Value(kind, UNKNOWN), _bounds_of_product(kind, sets))
+        return refined(Value(kind, UNKNOWN), _bounds_of_product(sets))
     if prod([len(s.raw) for s in sets]) > PRODUCT_LIMIT:
         raise FunctionProblem(f"the product has more than {PRODUCT_LIMIT} elements")
     factors: list[list[Value]] = []
@@ -103,8 +103,7 @@ def _has_known_length(factor: Value) -> bool:
     return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
 
 
-def _bounds_of_product(kind: ListType | SetType, factors: Sequence[Value]) -> Refinement:
-    # A set may hold fewer, where rows turn out to be equal.
+def _bounds_of_product(factors: Sequence[Value]) -> Refinement:
     bounds = [_bounds_of_length(factor) for factor in factors]
     shortest = prod([low for low, _ in bounds])
     longest: int | None = 1
@@ -112,7 +111,7 @@ def _bounds_of_product(kind: ListType | SetType, factors: Sequence[Value]) -> Re
         longest = None if longest is None or high is None else longest * high
     return Refinement(
         not_null=True,
-        shortest=min(shortest, 1) if isinstance(kind, SetType) else shortest,
+        shortest=min(shortest, 1),  # rows may turn out to be equal
         longest=longest,
     )
 
