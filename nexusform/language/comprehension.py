@@ -318,8 +318,8 @@ def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
             return Value(ListType(kind), tuple(results))
         return run.problem(
             "invalid-nested-splat-expressions",
-            "The second splat gives lists of different lengths, for some of the values are null, so the first "
-            "one has no list to give. Use a for expression instead: [for x in list : x.name[*]].",
+            "The second splat gives lists of different lengths, for some of the values are null, so the "
+            "first one has no list to give. Use a for expression instead: [for x in list : x.name[*]].",
             node.each,
             node,
         )

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, Severity, ValueNote, error, has_errors
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import Function
 from nexusform.language.operators import attribute, index
@@ -181,15 +181,19 @@ class Trace:
     """What an expression came to while another was evaluated, and those that it was made of.
 
     In a loop an expression comes as often as it was evaluated, up to TRACED times; `omitted` counts the rest.
+    `failed`: it is in error, so that its value says nothing; `problem` is the summary of the error where it
+    is its own and not that of a part.
     """
 
-    __slots__ = ("expression", "omitted", "parts", "value")
+    __slots__ = ("expression", "failed", "omitted", "parts", "problem", "value")
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
         self.parts: list[Trace] = []
         self.omitted = 0
+        self.failed = False
+        self.problem = ""
 
 
 TRACED: Final = 20
@@ -214,10 +218,15 @@ class Tracing(Evaluation):
         else:
             around.omitted += 1
         self.at = trace
+        diagnostics, before = self.diagnostics, len(self.diagnostics)
         try:
             trace.value = super().value(expression)
         finally:
             self.at = around
+        errors = [d for d in diagnostics[before:] if d.severity is Severity.ERROR]
+        trace.failed = bool(errors)
+        if errors and not any(part.failed for part in trace.parts):
+            trace.problem = errors[0].summary
         return trace.value
 
 

@@ -312,6 +312,41 @@ def test_explain_shows_nothing_of_what_is_sensitive(
         )
 
 
+def test_explain_says_what_is_in_error_and_calls_nothing_unknown_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, tree, errors = _explain(tmp_path, capfd, '[1 + 2, upper("a") + 1, local.letters[9]]')
+    assert code == 1
+    assert "Invalid operand" in errors
+    assert tree.startswith(
+        '[1 + 2, upper("a") + 1, local.letters[9]] = (error)\n'
+        "  1 + 2 = 3  (number)\n"
+        '  upper("a") + 1 = (error)\n'
+        "      ! error: Invalid operand\n"
+        '    upper("a") = "A"  (string)\n'
+        "  local.letters[9] = (error)\n"
+        "      ! error: Invalid index\n"
+    )
+    _, tree, _ = _explain(tmp_path, capfd, "{ a = 1 + 2, b = nosuch() }", "-json")
+    document = json.loads(tree)
+    assert document["failed"]
+    assert "known" not in document
+    sum_, call = document["parts"]
+    assert sum_["value"] == 3
+    assert call["reasons"] == [{"mark": "error", "why": "Call to unknown function"}]
+
+
+def test_explain_shows_caught_errors_but_for_those_of_sensitive_values(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, tree, _ = _explain(tmp_path, capfd, 'try({}.a, tonumber("x"), 3)')
+    assert code == 0
+    assert "  {}.a = (error)\n      ! error: Unsupported attribute\n" in tree
+    for text in ("try(tonumber(var.password), 0)", "[for c in local.letters : try(tonumber(c), 0)]"):
+        _, tree, _ = _explain(tmp_path, capfd, text)
+        assert "error" not in tree
+
+
 def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, tree, _ = _explain(tmp_path, capfd, "1 + length(var.password)", "-json")
     assert code == 0

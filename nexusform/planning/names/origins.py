@@ -44,9 +44,9 @@ class TracedPart(Struct, frozen=True):
     """One part of an expression.
 
     `text` is how it is written and `place` where (None: in the expression that was asked about); `reasons`
-    say what made its value sensitive or unknown. `parts` are what it is made of, `omitted` counts those of a
-    loop that are left out. `hidden`: its value would tell of a sensitive one. `repeated`: its parts stand
-    further up already.
+    say what made its value sensitive, unknown or an error (`failed`: it has no value). `parts` are what it
+    is made of, `omitted` counts those of a loop that are left out. `hidden`: its value would tell of a
+    sensitive one. `repeated`: its parts stand further up already.
     """
 
     text: str
@@ -57,6 +57,7 @@ class TracedPart(Struct, frozen=True):
     omitted: int = 0
     hidden: bool = False
     repeated: bool = False
+    failed: bool = False
 
 
 class _Definition(Struct, frozen=True):
@@ -74,17 +75,21 @@ class Origins:
         self._evaluation = evaluation
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         self._own = own
+        self._fails = False
         self._followed: set[tuple[object, ...]] = set()
 
     def of(self, expression: Expression) -> tuple[TracedPart, list[Diagnostic]]:
         """The tree of an expression in the root module."""
         root = self._evaluation.root
         trace, problems = traced(expression, self._evaluation.scope(root))
+        self._fails = trace.failed
         return self._part(trace, root, hidden=False), problems
 
     def _part(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> TracedPart:
         """What a traced expression came to, and what it is made of."""
         expression = trace.expression
+        # An error that is caught would tell of the sensitive value that it is about.
+        hidden = hidden or (trace.failed and not self._fails and any(p.value.has_marks for p in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._part(trace.parts[0], instance, hidden=hidden)
         # What is inside of a loop over something sensitive carries no mark of its own, and how often it is
@@ -104,10 +109,12 @@ class Origins:
             if definition is not None:
                 repeated = not self._is_new(definition)
                 parts += [] if repeated else [self._defined(definition, hidden=hidden)]
-            if trace.value.has_marks or not trace.value.is_wholly_known:
+            if not trace.failed and (trace.value.has_marks or not trace.value.is_wholly_known):
                 reasons += self._reasons(expression, trace.value, instance)
-        elif isinstance(expression, Call):
+        elif isinstance(expression, Call) and not trace.failed:
             reasons += _reasons_of_call(expression, trace)
+        if trace.problem and not hidden:
+            reasons.append(f"error: {trace.problem}")
         return TracedPart(
             self._text(expression.span),
             trace.value,
@@ -117,6 +124,7 @@ class Origins:
             0 if secret else trace.omitted,
             hidden,
             repeated,
+            trace.failed and not hidden,
         )
 
     def _text(self, span: Span) -> str:

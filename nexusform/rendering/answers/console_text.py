@@ -164,7 +164,7 @@ def _lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
     room = max(width - indent - 4, 30)
     first, *rest = wrap(harmless(part.text), room)
     where = f"  [{part.place.filename}:{part.place.start.line}]" if part.place is not None else ""
-    result = f"= {_value(part)}  ({_type(part)})"
+    result = "= (error)" if part.failed else f"= {_value(part)}  ({_type(part)})"
     if not rest and len(first) + len(result) + len(where) + 1 <= room:
         yield f"{margin}{first} {result}{where}"
     else:
@@ -207,12 +207,14 @@ def tree_document(part: TracedPart) -> dict[str, Any]:
     document: dict[str, Any] = {"expression": part.text}
     if place is not None:
         document |= {"file": place.filename, "line": place.start.line}
-    if not part.hidden:
+    if not (part.hidden or part.failed):
         known = "partly" if value.is_known else "no"
         document["type"] = type_to_json(value.type)
         document["known"] = "yes" if value.is_wholly_known else known
     document["sensitive"] = value.has_marks or part.hidden
-    if value.is_wholly_known and not document["sensitive"]:
+    if part.failed:
+        document["failed"] = True
+    elif value.is_wholly_known and not document["sensitive"]:
         document["value"] = to_plain(value)[0]
     return document | {
         "reasons": [_reason_document(reason) for reason in part.reasons],
