@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -25,10 +25,10 @@ from nexusform.regular_files import (
     read_regular,
     write_whole,
 )
+from nexusform.workflow.file_patterns import matching_files
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
 PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
-MATCH_CAP: Final = 100_000  # files that one fileset() may give
 
 
 def read_file(path: str, most: int, confinement: Confinement = FREE) -> bytes:
@@ -78,28 +78,17 @@ class RealFiles:
 
     def glob(self, base: str, pattern: str) -> list[str]:
         """Regular files below `base` that match, sorted, relative to it, with slashes."""
-        matches = _matcher(pattern)
-        paths: list[str] = []
+        return matching_files(base or ".", pattern, self)
+
+    def may_start(self, path: Path) -> bool:
+        """Whether a directory stands there; raises FileProblem where configuration may not look."""
         try:
-            root = self._confinement.admitted(base)
-            there = Path(root).is_dir()
+            return Path(self._confinement.admitted(path)).is_dir()
         except Outside as problem:
-            raise _outside(base, problem) from None
+            raise _outside(str(path), problem) from None
         except (OSError, ValueError):
             # Such as a name longer than any file system allows.
-            there = False
-        if not there:
-            raise FileProblem(f'There is no directory "{base}".')
-        for directory, folders, names in os.walk(root):
-            folders[:] = sorted(name for name in folders if self._is_open(Path(directory, name)))
-            within = os.path.relpath(directory, root).replace(os.sep, "/")
-            for name in names:
-                path = name if within == "." else f"{within}/{name}"
-                if matches(path) and self._is_file(Path(directory, name)):
-                    paths.append(path)
-            if len(paths) > MATCH_CAP:
-                raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
-        return sorted(paths)
+            return False
 
     def absolute(self, path: str) -> str:
         """The absolute path without `.` and `..`."""
@@ -114,68 +103,25 @@ class RealFiles:
         except RuntimeError:
             raise FileProblem(f'"{path}" names the home directory of somebody unknown.') from None
 
-    def _is_open(self, path: Path) -> bool:
+    def is_directory(self, path: Path) -> bool:
+        """Whether a directory stands there that configuration may look into."""
         try:
-            self._confinement.admitted(path)
-        except Outside:
+            return Path(self._confinement.admitted(path)).is_dir()
+        except (OSError, ValueError):
             return False
-        return True
 
-    def _is_file(self, path: Path) -> bool:
+    def is_file(self, path: Path) -> bool:
         """Whether a regular file stands there, as far as this user may see."""
         try:
             return Path(self._confinement.admitted(path)).is_file()
         except Outside as problem:
             raise _outside(str(path), problem) from None
-        except OSError:
+        except (OSError, ValueError):
             return False
 
 
 def _outside(path: str, problem: Outside) -> FileProblem:
     return FileProblem(f'"{path}" cannot be read: {problem.strerror}.')
-
-
-_GLOB: Final = re.compile(r"\*\*/?|\*|\?|\[[!^]?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)
-
-
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """`*` and `?` stop at slashes, `**` does not, `[]` are classes and `{a,b}` alternatives.
-
-    Matched in linear time: the pattern may be a stranger's, and so may be the names.
-    """
-    import re2
-
-    depth = 0
-    parts: list[str] = []
-    for sign in _GLOB.findall(pattern):
-        if sign.startswith("**"):
-            parts.append("(?:.*/)?" if sign.endswith("/") else ".*")
-        elif sign == "{":
-            depth += 1
-            parts.append("(?:")
-        elif sign == "}" and depth:
-            depth -= 1
-            parts.append(")")
-        elif sign == "," and depth:
-            parts.append("|")
-        else:
-            parts.append(_simple(sign))
-    try:
-        compiled = re2.compile("(?s)" + "".join(parts) + ")" * depth)
-    except re2.error:
-        raise FileProblem(f'"{pattern}" is not a valid file pattern.') from None
-    return lambda path: compiled.fullmatch(path.encode(errors="replace").decode()) is not None
-
-
-def _simple(sign: str) -> str:
-    if sign == "*":
-        return "[^/]*"
-    if sign == "?":
-        return "[^/]"
-    if sign.startswith("[") and len(sign) > 1:
-        inner = sign[1:-1].replace("\\", "\\\\")
-        return f"[^{inner[1:]}/]" if inner[:1] in ("!", "^") else f"[{inner}]"
-    return re.escape(sign[-1] if sign.startswith("\\") else sign)
 
 
 class SystemClock:

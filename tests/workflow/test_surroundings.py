@@ -61,7 +61,19 @@ def test_exists_is_about_regular_files(tmp_path: Path) -> None:
         ("d/*", ["d/c.txt"]),
         ("{a,b}.*", ["a.txt", "b.md"]),
         ("[ab].*", ["a.txt", "b.md"]),
-        ("[!a].*", ["b.md"]),
+        ("[^a].*", ["b.md"]),
+        ("[!a].*", ["a.txt"]),
+        ("[b-a].*", []),
+        ("", []),
+        (".", []),
+        ("a.txt", ["a.txt"]),
+        ("./d/../a.txt", ["a.txt"]),
+        ("/d//c.txt", ["d/c.txt"]),
+        ("\\a.txt", ["a.txt"]),
+        ("d**", []),
+        ("**/d/**", ["d/c.txt", "d/e/f.txt"]),
+        ("**/**/f.txt", ["d/e/f.txt"]),
+        ("a\0", []),
         ("nothing", []),
         ("d/{c,e/f}.txt", ["d/c.txt", "d/e/f.txt"]),
     ],
@@ -73,15 +85,33 @@ def test_glob(tmp_path: Path, pattern: str, found: list[str]) -> None:
     assert FILES.glob(str(tmp_path), pattern) == found
 
 
-def test_glob_of_a_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="no directory"):
-        FILES.glob(str(tmp_path / "none"), "*")
+@pytest.mark.parametrize("pattern", ["[", "{", "[]a]", "[a-]", "[-a]", "[a", "\\", "{a,b", "a[^"])
+def test_patterns_that_mean_nothing(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(FileProblem, match="not a valid file pattern"):
+        FILES.glob(str(tmp_path), pattern)
 
 
-@pytest.mark.parametrize("base", ["a" * 300, "a\0b"])
-def test_glob_of_a_name_that_no_directory_can_have(base: str) -> None:
-    with pytest.raises(FileProblem, match="There is no directory"):
-        RealFiles().glob(base, "*")
+def test_braces_without_measure() -> None:
+    with pytest.raises(FileProblem, match="more than 1000 patterns"):
+        FILES.glob(".", "{a,b}" * 40)
+
+
+@pytest.mark.parametrize("base", ["none", "a" * 300, "a\0b"])
+def test_nothing_is_below_a_directory_that_is_not_there(base: str) -> None:
+    assert FILES.glob(base, "*") == []
+
+
+def test_links_are_followed_but_not_round_and_round(tmp_path: Path) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    (tmp_path / "d" / "e" / "a.txt").touch()
+    (tmp_path / "b.txt").touch()
+    (tmp_path / "l").symlink_to("d")
+    (tmp_path / "d" / "back").symlink_to("..")
+    (tmp_path / "m.txt").symlink_to("b.txt")
+    (tmp_path / "broken.txt").symlink_to("nosuch")
+    assert FILES.glob(str(tmp_path), "**") == ["b.txt", "d/e/a.txt", "l/e/a.txt", "m.txt"]
+    assert FILES.glob(str(tmp_path), "d/back/*.txt") == ["d/back/b.txt", "d/back/m.txt"]
+    assert FILES.glob(str(tmp_path / "d"), "../*.txt") == ["../b.txt", "../m.txt"]
 
 
 def test_the_home_of_somebody_unknown() -> None:
