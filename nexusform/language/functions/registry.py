@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.language.functions import (
     conversions,
     dates,
+    elements,
     encoding,
     file_access,
     formatting,
@@ -36,7 +37,7 @@ FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
     ("Text", text.FUNCTIONS),
     ("Text from patterns", formatting.FUNCTIONS),
     ("Regular expressions", regular_expressions.FUNCTIONS),
-    ("Lists", sequences.FUNCTIONS),
+    ("Lists", (*elements.FUNCTIONS, *sequences.FUNCTIONS)),
     ("Maps", mappings.FUNCTIONS),
     ("Sets", sets.FUNCTIONS),
     ("Types and marks", conversions.FUNCTIONS),

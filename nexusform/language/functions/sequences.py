@@ -1,4 +1,4 @@
-"""Functions on lists, tuples and sets as sequences."""
+"""Functions that make lists from lists, tuples and sets."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ from typing import Any, Final
 
 from nexusform.language.conversion import convert as _convert
 from nexusform.language.conversion import equals, unify
+from nexusform.language.functions.elements import SEQUENCES, list_parameter
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
-    anything,
 )
-from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (
-    BOOL,
     DYNAMIC,
     NUMBER,
     STRING,
     ListType,
-    MapType,
-    ObjectType,
     SetType,
     TupleType,
     Type,
@@ -33,11 +29,8 @@ from nexusform.value_types import (
 )
 from nexusform.values import (
     DYNAMIC_UNKNOWN,
-    FALSE,
     NO_MARKS,
-    TRUE,
     UNKNOWN,
-    Refinement,
     Value,
     order_key,
     refined,
@@ -46,178 +39,7 @@ from nexusform.values import (
 )
 
 RANGE_LIMIT: Final = 1024
-_SEQUENCES: Final = (ListType, SetType, TupleType)
 _ANY_LIST: Final = ListType(DYNAMIC)
-
-
-def _require_sequence(value: Value, message: str, position: int | None = None) -> None:
-    if not isinstance(value.type, _SEQUENCES):
-        raise FunctionProblem(message, position)
-
-
-# --- truth -------------------------------------------------------------------------------------
-
-
-def _all_true(items: Value) -> Value:
-    unknown = False
-    for item in items.raw:
-        if item.raw is UNKNOWN:
-            unknown = True
-        elif not item.raw:
-            return FALSE
-    return Value(BOOL, UNKNOWN) if unknown else TRUE
-
-
-def _any_true(items: Value) -> Value:
-    unknown = False
-    for item in items.raw:
-        if item.raw is UNKNOWN:
-            unknown = True
-        elif item.raw:
-            return TRUE
-    return Value(BOOL, UNKNOWN) if unknown else FALSE
-
-
-# --- choosing ----------------------------------------------------------------------------------
-
-
-def _coalesced_type(arguments: Sequence[Value]) -> Type:
-    common = unify([a.type for a in arguments]) if arguments else None
-    if common is None:
-        raise FixedProblem("all arguments must have the same type")
-    return common
-
-
-def _coalesce(*arguments: Value) -> Value:
-    common = _coalesced_type(arguments)
-    for argument in arguments:
-        if argument.raw is UNKNOWN:
-            return Value(common, UNKNOWN)
-        if argument.raw is None or (common == STRING and argument.raw == ""):
-            continue
-        return _convert(argument, common)
-    raise FixedProblem("no non-null, non-empty-string arguments")
-
-
-def _coalesced_list_type(arguments: Sequence[Value]) -> Type:
-    kinds = [a.type for a in arguments]
-    same = bool(kinds) and isinstance(kinds[0], ListType) and all(k == kinds[0] for k in kinds)
-    return kinds[0] if same else DYNAMIC
-
-
-def _coalesce_list(*lists: Value) -> Value:
-    if not lists:
-        raise FixedProblem("at least one argument is required")
-    for position, argument in enumerate(lists):
-        if argument.raw is UNKNOWN:
-            break
-        if not isinstance(argument.type, (ListType, TupleType)):
-            raise FixedProblem("coalescelist arguments must be lists or tuples", position)
-    for argument in lists:
-        if argument.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN
-        if argument.raw:
-            return argument
-    raise FixedProblem("no non-null arguments")
-
-
-def _one(sequence: Value) -> Value:
-    if isinstance(sequence.type, TupleType):
-        if len(sequence.type.elements) > 1:
-            raise FunctionProblem(_ONE, 0)
-        kind = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
-    elif isinstance(sequence.type, (ListType, SetType)):
-        kind = sequence.type.element
-    elif sequence.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN
-    else:
-        raise FunctionProblem(_ONE, 0)
-    if sequence.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
-    if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
-        return Value(kind, UNKNOWN)
-    if len(sequence.raw) > 1:
-        raise FunctionProblem(_ONE, 0)
-    element: Value = sequence.raw[0] if sequence.raw else Value(kind, None)
-    return element
-
-
-_ONE: Final = "must be a list, set, or tuple value with either zero or one elements"
-
-
-_INT64: Final = 1 << 63
-
-
-def _element_type(arguments: Sequence[Value]) -> Type:
-    sequence_type = arguments[0].type
-    if not isinstance(sequence_type, (ListType, TupleType)):
-        raise FunctionProblem(f"cannot read elements from {friendly_name(sequence_type)}", 0)
-    if isinstance(sequence_type, ListType):
-        return sequence_type.element
-    position, parts = arguments[-1].raw, sequence_type.elements
-    return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
-
-
-def _element(sequence: Value, position: Value) -> Value:
-    _element_type([sequence, position])
-    if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
-        raise FixedProblem(f"the index must be a whole number between {-_INT64} and {_INT64 - 1}", 1)
-    if not sequence.raw:
-        raise FixedProblem("cannot use element function with an empty list")
-    element: Value = sequence.raw[position.raw % len(sequence.raw)]
-    return element
-
-
-def _index(sequence: Value, value: Value) -> Value:
-    if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FixedProblem("argument must be a list or tuple", 0)
-    if not sequence.raw:
-        raise FixedProblem("cannot search an empty list")
-    for position, item in enumerate(sequence.raw):
-        same = equals(item, value).raw
-        if same is UNKNOWN:
-            return Value(NUMBER, UNKNOWN)
-        if same:
-            return Value(NUMBER, position)
-    raise FixedProblem("item not found")
-
-
-def _contains(sequence: Value, value: Value) -> Value:
-    _require_sequence(sequence, "argument must be list, tuple, or set")
-    unknown = False
-    for item in sequence.raw:
-        same = equals(item, value).raw
-        if same is UNKNOWN:
-            unknown = True
-        elif same:
-            return TRUE
-    return Value(BOOL, UNKNOWN) if unknown else FALSE
-
-
-def _length(value: Value) -> Value:
-    of, raw = value.type, value.raw
-    if isinstance(of, TupleType):
-        return Value(NUMBER, len(of.elements))
-    if isinstance(of, ObjectType):
-        return Value(NUMBER, len(of.attributes))
-    if of not in {STRING, DYNAMIC} and not isinstance(of, (ListType, SetType, MapType)):
-        raise FixedProblem("argument must be a string, a collection type, or a structural type")
-    if of == STRING and raw is not UNKNOWN:
-        return Value(NUMBER, len(clusters(raw)))
-    # Unknown elements of a set may turn out to be equal, so even of a known one only bounds may be known.
-    known = refinement_of(value)
-    if known.shortest == known.longest:
-        return Value(NUMBER, known.shortest)
-    bounds = Refinement(not_null=True, lowest=known.shortest, highest=known.longest)
-    return Value(NUMBER, UNKNOWN, refinement=bounds)
-
-
-def _length_with_marks(value: Value) -> Value:
-    marks = value.marks
-    return _length(value).with_marks(marks)
-
-
-# --- making ------------------------------------------------------------------------------------
 
 
 def _chunked_type(arguments: Sequence[Value]) -> Type:
@@ -281,7 +103,8 @@ def _distinct(sequence: Value) -> Value:
 
 
 def _flatten(sequence: Value) -> Value:
-    _require_sequence(sequence, "can only flatten lists, sets and tuples", 0)
+    if not isinstance(sequence.type, SEQUENCES):
+        raise FixedProblem("can only flatten lists, sets and tuples", 0)
     elements: list[Value] = []
     marks: list[frozenset[str]] = []
     known = _collect_flat(sequence, elements, marks)
@@ -296,7 +119,7 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
         return False
     known = True
     for item in sequence.raw:
-        is_sequence = isinstance(item.type, _SEQUENCES)
+        is_sequence = isinstance(item.type, SEQUENCES)
         if item.raw is UNKNOWN and (item.type is DYNAMIC or is_sequence):
             marks.append(item.marks)
             known = False
@@ -420,27 +243,7 @@ def _own_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
-def _list(description: str = "a list, set or tuple", **more: bool) -> Parameter:
-    return Parameter("list", DYNAMIC, description, **more)
-
-
 FUNCTIONS: Final = (
-    Function(
-        "alltrue",
-        "Whether every element is true; true for an empty list.",
-        (Parameter("list", ListType(BOOL), "a list of bools"),),
-        BOOL,
-        _all_true,
-        (Example('alltrue(["true", true])', "true"), Example("alltrue([true, false])", "false")),
-    ),
-    Function(
-        "anytrue",
-        "Whether some element is true; false for an empty list.",
-        (Parameter("list", ListType(BOOL), "a list of bools"),),
-        BOOL,
-        _any_true,
-        (Example("anytrue([false, true])", "true"), Example("anytrue([])", "false")),
-    ),
     Function(
         "chunklist",
         "The list cut into lists of at most so many elements.",
@@ -451,26 +254,6 @@ FUNCTIONS: Final = (
         _chunked_type,
         _chunk_list,
         (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
-    ),
-    Function(
-        "coalesce",
-        "The first argument that is neither null nor an empty string.",
-        (),
-        _coalesced_type,
-        _coalesce,
-        (Example('coalesce("", "b")', '"b"'), Example("coalesce(null, 1, 2)", "1")),
-        Parameter(
-            "vals", DYNAMIC, "values of one type", allow_null=True, allow_unknown=True, allow_dynamic=True
-        ),
-    ),
-    Function(
-        "coalescelist",
-        "The first list that is not empty.",
-        (),
-        _coalesced_list_type,
-        _coalesce_list,
-        (Example('coalescelist([], ["c", "d"])', '["c", "d"]'),),
-        anything("vals", "lists"),
     ),
     Function(
         "compact",
@@ -490,14 +273,6 @@ FUNCTIONS: Final = (
         Parameter("seqs", DYNAMIC, "lists or tuples", inner_marks=True),
     ),
     Function(
-        "contains",
-        "Whether a value is an element of a list, set or tuple.",
-        (_list(), Parameter("value", DYNAMIC, "the value", allow_unknown=True)),
-        BOOL,
-        _contains,
-        (Example('contains(["a", "b"], "a")', "true"), Example("contains([1], 2)", "false")),
-    ),
-    Function(
         "distinct",
         "The list with each element only where it first stands.",
         (Parameter("list", _ANY_LIST, "a list"),),
@@ -506,49 +281,12 @@ FUNCTIONS: Final = (
         (Example('distinct(["a", "b", "a"])', 'tolist(["a", "b"])'),),
     ),
     Function(
-        "element",
-        "The element at an index, counting round and round the list.",
-        (
-            _list("a list or tuple", inner_marks=True),
-            Parameter("index", NUMBER, "from 0; negative counts from the end"),
-        ),
-        _element_type,
-        _element,
-        (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
-        may_be_null=True,
-    ),
-    Function(
         "flatten",
         "The elements of the lists inside a list, however deep, as one tuple.",
-        (_list("lists inside a list", inner_marks=True),),
+        (list_parameter("lists inside a list", inner_marks=True),),
         DYNAMIC,
         _flatten,
         (Example('flatten([["a", "b"], [], ["c", ["d"]]])', '["a", "b", "c", "d"]'),),
-    ),
-    Function(
-        "index",
-        "The index of the first element equal to a value.",
-        (_list("a list or tuple"), Parameter("value", DYNAMIC, "the value")),
-        NUMBER,
-        _index,
-        (Example('index(["a", "b", "c"], "b")', "1"),),
-    ),
-    Function(
-        "length",
-        "How many elements a collection has, or characters a text.",
-        (
-            Parameter(
-                "value",
-                DYNAMIC,
-                "a collection or a text",
-                allow_dynamic=True,
-                allow_unknown=True,
-                allow_marked=True,
-            ),
-        ),
-        NUMBER,
-        _length_with_marks,
-        (Example("length([])", "0"), Example('length("hello")', "5"), Example("length({ a = 1 })", "1")),
     ),
     Function(
         "matchkeys",
@@ -563,15 +301,6 @@ FUNCTIONS: Final = (
         (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
     ),
     Function(
-        "one",
-        "The only element of a list, null when it is empty; more than one is an error.",
-        (_list("a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True),),
-        DYNAMIC,
-        _one,
-        (Example('one(["a"])', '"a"'), Example("one([])", "null")),
-        may_be_null=True,
-    ),
-    Function(
         "range",
         f"Numbers from a start up to a limit, by a step; at most {RANGE_LIMIT}.",
         (),
@@ -583,7 +312,7 @@ FUNCTIONS: Final = (
     Function(
         "reverse",
         "The list in the opposite order.",
-        (_list(inner_marks=True),),
+        (list_parameter(inner_marks=True),),
         _reversed_type,
         _reverse,
         (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
@@ -592,7 +321,7 @@ FUNCTIONS: Final = (
         "slice",
         "The elements from a start index up to, not including, an end index.",
         (
-            _list("a list or tuple", inner_marks=True),
+            list_parameter("a list or tuple", inner_marks=True),
             Parameter("start_index", NUMBER, "the first index"),
             Parameter("end_index", NUMBER, "the index after the last"),
         ),

@@ -201,8 +201,8 @@ def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     document = _sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
-    # An output is unknown or sensitive as a whole, whether it is there or not.
-    document["after_unknown"] = bool(unknown_mask(output.after))
+    # An output is sensitive as a whole, whether it is there or not.
+    document["after_unknown"] = unknown_mask(output.after) or False
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
 
