@@ -115,6 +115,14 @@ _EXPRESSIONS = (
     "one([local.U])",
     'sort(["b", local.T])',
     "tomap({ a = local.U })",
+    "true ? [1] : local.U",
+    "coalesce(1, local.U[0])",
+    "toset([1, 10, 2, local.U[0]])",
+    "true ? toset([1, 10, 2]) : toset(local.U)",
+    'local.T == "" ? tolist(["a"]) : tolist(["b"])',
+    '"a-${local.T}"[*]',
+    'coalescelist(local.T == "" ? tolist(["a"]) : tolist([]), tolist(["c"]))',
+    'matchkeys(["a"], ["b"], local.U)',
 )  # fmt: skip
 
 _Command: TypeAlias = Callable[[list[str]], str]

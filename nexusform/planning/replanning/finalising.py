@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.uses import outputs_that_need
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.language.numbers import number_text
 from nexusform.plain_data import Path, Refined, has_unknown, part_at, to_plain
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.modules.conditions import check_standing
@@ -27,7 +29,7 @@ from nexusform.schema import BlockSchema
 from nexusform.state import json_text
 from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values import UNKNOWN, Refinement, fulfils
+from nexusform.values import UNKNOWN, Refinement, fulfils, number
 
 # Calls whose results are known only at apply, or that read a file which may call one; what is made of such a
 # result may look known all the same.
@@ -118,7 +120,7 @@ def inconsistent_output(
 
 def agrees(planned: Any, actual: Any, of: Type = DYNAMIC) -> bool:
     """Whether everything known of a planned value of a type came out so. What is unknown in a set may turn
-    out to be equal to something else in it.
+    out to be equal to something else in it, and a number or a bool to be its text.
     """
     if planned is UNKNOWN:
         return True
@@ -127,12 +129,19 @@ def agrees(planned: Any, actual: Any, of: Type = DYNAMIC) -> bool:
             return False
         return all(agrees(part, actual[name], _part_type(of, name)) for name, part in planned.items())
     if isinstance(planned, list) and isinstance(actual, list):
-        if isinstance(of, SetType) and has_unknown(planned):
+        if isinstance(of, SetType) and planned != actual:
             return _sets_agree(planned, actual, of.element)
         pairs = enumerate(zip(planned, actual, strict=False))
         parts = (agrees(one, other, _part_type(of, index)) for index, (one, other) in pairs)
         return len(planned) == len(actual) and all(parts)
-    return bool(planned == actual)
+    return bool(planned == actual) or (isinstance(actual, str) and _text(planned) == actual)
+
+
+def _text(planned: Any) -> str | None:
+    """The text that a number or a bool becomes where values of other types join it."""
+    if isinstance(planned, bool):
+        return "true" if planned else "false"
+    return number_text(number(planned).raw) if isinstance(planned, int | float | Fraction) else None
 
 
 def _fulfils(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
@@ -159,9 +168,9 @@ def _sets_agree(planned: Sequence[Any], actual: Sequence[Any], element: Type) ->
     """Whether known elements are there, and every other one is what some unknown element may become."""
     unsure = [part for part in planned if has_unknown(part)]
     certain = [part for part in planned if not has_unknown(part)]
-    if any(part not in actual for part in certain):
+    if not all(any(agrees(part, other, element) for other in actual) for part in certain):
         return False
-    rest = [part for part in actual if part not in planned]
+    rest = [part for part in actual if not _agrees_with_one(certain, part, element)]
     if len(rest) > len(unsure):
         return False
     return all(_agrees_with_one(unsure, part, element) for part in rest)
