@@ -52,22 +52,24 @@ def convert(value: Value, of: Type) -> Value:
     if raw is None or raw is UNKNOWN:
         if from_type is not DYNAMIC:
             _require_convertible(from_type, of)
-        return Value(_filled(settled(of), from_type), raw, value.marks, _kept(value, of))
+        kind = _filled(settled(of), from_type)
+        return refined(Value(kind, raw, value.marks), _kept(value, of))
     if from_type == of and not _fills_in(of):
         return value
     return _CONVERTERS[of.__class__](value, of)
 
 
-def _kept(value: Value, of: Type) -> Refinement | None:
-    # What is still known of an unknown collection after it is converted.
-    refinement = value.refinement
-    if refinement is None:
-        return None
+def _kept(value: Value, of: Type) -> Refinement:
+    # What is still known of an unknown value after it is converted to a collection or structure.
+    known = refinement_of(value)
+    if isinstance(of, (ObjectType, TupleType)):
+        return Refinement(known.not_null)  # how many parts it has, its type says
+    shortest, longest = known.shortest, known.longest
+    if isinstance(value.type, (ObjectType, TupleType)):
+        shortest = longest = len(_part_types(value.type))
     if isinstance(of, SetType) and not isinstance(value.type, SetType):
-        return Refinement(
-            refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest
-        )
-    return Refinement(refinement.not_null, shortest=refinement.shortest, longest=refinement.longest)
+        shortest = min(shortest, 1)
+    return Refinement(known.not_null, shortest=shortest, longest=longest)
 
 
 def describe(problem: ConversionProblem) -> str:

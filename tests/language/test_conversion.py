@@ -20,7 +20,19 @@ from nexusform.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values import SENSITIVE, UNKNOWN, null, number, object_value, string, unknown
+from nexusform.values import (
+    NOT_NULL,
+    SENSITIVE,
+    UNKNOWN,
+    Refinement,
+    null,
+    number,
+    object_value,
+    refined,
+    refinement_of,
+    string,
+    unknown,
+)
 
 _A = ObjectType.of({"a": STRING})
 
@@ -44,6 +56,16 @@ _A = ObjectType.of({"a": STRING})
 )
 def test_values_take_the_type_they_are_asked_to(plain: Any, of: Type, wanted: Any) -> None:
     assert to_plain(convert(from_plain(plain, DYNAMIC), of))[0] == wanted
+
+
+def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() -> None:
+    bounded = refined(unknown(MapType(STRING)), Refinement(not_null=True, longest=1))
+    optional = ObjectType(ObjectType.of({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"}))
+    assert refinement_of(convert(bounded, optional)) == NOT_NULL
+    pair = refined(unknown(TupleType((STRING, STRING))), NOT_NULL)
+    assert convert(pair, ListType(STRING)).raw == (unknown(STRING), unknown(STRING))
+    as_set = refinement_of(convert(pair, SetType(STRING)))
+    assert (as_set.shortest, as_set.longest) == (1, 2)
 
 
 @pytest.mark.parametrize(

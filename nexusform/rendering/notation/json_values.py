@@ -90,7 +90,7 @@ def shown_type(of: Type, *, hidden: bool) -> Any:
 
 
 def _names_parts(written: Any) -> bool:
-    return isinstance(written, list) and (written[0] == "object" or any(map(_names_parts, written[1:])))
+    return isinstance(written, list) and (written[:1] == ["object"] or any(map(_names_parts, written[1:])))
 
 
 class Rows:

@@ -17,8 +17,16 @@ from nexusform.rendering.json.json_document import (
     write_json,
 )
 from nexusform.rendering.notation.hcl_text import trie
-from nexusform.rendering.notation.json_values import Rows, Section, redacted, sensitive_mask, unknown_mask
+from nexusform.rendering.notation.json_values import (
+    Rows,
+    Section,
+    redacted,
+    sensitive_mask,
+    shown_type,
+    unknown_mask,
+)
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.values import UNKNOWN
 
 Golden = Callable[[str, str], None]
@@ -182,6 +190,13 @@ def test_masks_mirror_the_shape() -> None:
     assert sensitive_mask(plain, marks) == {"a": {"c": True}, "k": [True]}
     assert trie([(), ("a",)]) is True
     assert trie([("a", "b"), ("a",)]) == {"a": True}
+
+
+def test_types_of_what_is_sensitive_name_no_parts() -> None:
+    assert shown_type(TupleType(()), hidden=True) == ["tuple", []]
+    assert shown_type(ListType(TupleType((STRING,))), hidden=True) == ["list", ["tuple", ["string"]]]
+    assert shown_type(TupleType((ObjectType.of({"key": STRING}),)), hidden=True) == "dynamic"
+    assert shown_type(ObjectType(()), hidden=True) == "dynamic"
 
 
 def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> None:
