@@ -10,7 +10,15 @@ from typing import Any, Final, Protocol
 from nexusform.plain_data import Path
 from nexusform.rendering.notation.hcl_text import trie
 from nexusform.state import json_text
-from nexusform.value_types import Type, type_to_json
+from nexusform.value_types import (
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+    type_to_json,
+)
 from nexusform.values import UNKNOWN
 
 REDACTED: Final = "(sensitive value)"
@@ -85,12 +93,15 @@ def shown(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any
 
 def shown_type(of: Type, *, hidden: bool) -> Any:
     """A type as JSON. Where the value is hidden, one that names parts is "dynamic": it would show keys."""
-    written = type_to_json(of)
-    return "dynamic" if hidden and _names_parts(written) else written
+    return "dynamic" if hidden and _names_parts(of) else type_to_json(of)
 
 
-def _names_parts(written: Any) -> bool:
-    return isinstance(written, list) and (written[:1] == ["object"] or any(map(_names_parts, written[1:])))
+def _names_parts(of: Type) -> bool:
+    if isinstance(of, TupleType):
+        return any(map(_names_parts, of.elements))
+    if isinstance(of, ListType | MapType | SetType):
+        return _names_parts(of.element)
+    return isinstance(of, ObjectType)
 
 
 class Rows:
