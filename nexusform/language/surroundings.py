@@ -14,6 +14,10 @@ class FileProblem(Exception):
     """A file that cannot be read; the message is a sentence for the user, naming the path."""
 
 
+class NoDirectory(FileProblem):
+    """That there is no such directory."""
+
+
 class Files(Protocol):
     """Bounded reads of regular files (never a device or a pipe). Paths are relative to the
     directory where the command runs unless absolute. Every method may raise FileProblem.
@@ -29,7 +33,7 @@ class Files(Protocol):
 
     def glob(self, base: str, pattern: str) -> list[str]:
         """Regular files below `base` matching the pattern (`*`, `**`, `?`, `[]`, `{}`), as
-        sorted slash-separated paths relative to `base`.
+        sorted slash-separated paths relative to `base`. Raises NoDirectory.
         """
         ...
 

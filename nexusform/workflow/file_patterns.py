@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from nexusform.ports import FileProblem
+from nexusform.language.surroundings import FileProblem, NoDirectory
 
 MATCH_CAP: Final = 100_000  # files that one fileset() may give
 DIRECTORY_CAP: Final = 100_000  # directories that one fileset() may look into
@@ -43,15 +43,14 @@ class Directories(Protocol):
 
 
 def matching_files(base: str, pattern: str, directories: Directories) -> list[str]:
-    """The files that match, sorted, relative to `base`, with slashes; none where there is no such directory.
-
-    Raises FileProblem.
-    """
+    """The files that match, sorted, relative to `base`, with slashes. Raises FileProblem, NoDirectory."""
     paths: set[str] = set()
     for alternative in _alternatives(pattern):
         names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")
         climbs = names.count("..")  # they stand at the start
         root = Path(os.path.normpath(Path(base, *names[:climbs])))
+        if not directories.may_start(root):
+            raise NoDirectory(f'There is no directory "{root}".')
         segments = [_segment(name, pattern) for name in names[climbs:] if name != "."]
         for path in _files(root, segments, directories):
             paths.add(os.path.relpath(root / path, base).replace(os.sep, "/"))
@@ -63,7 +62,7 @@ def matching_files(base: str, pattern: str, directories: Directories) -> list[st
 def _files(root: Path, segments: list[_Segment], directories: Directories) -> Iterator[str]:
     # Goes from directory to directory with the segments that are left.
     seen: set[tuple[str, int]] = set()
-    rest = [("", 0)] if directories.may_start(root) and segments else []
+    rest = [("", 0)] if segments else []
     while rest:
         place = rest.pop()
         if place in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from nexusform.language.functions.base64_text import encode_base64
@@ -15,7 +16,7 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.functions.hashing import HASHES
-from nexusform.language.surroundings import FileProblem, Files
+from nexusform.language.surroundings import FileProblem, Files, NoDirectory
 from nexusform.value_types import BOOL, STRING, SetType
 from nexusform.values import Value, set_value
 
@@ -87,9 +88,15 @@ class FileReader:
         return _ask(lambda: self._files.exists(place))
 
     def glob(self, path: str, pattern: str) -> list[str]:
-        """The files below a directory that match. Raises FunctionProblem."""
+        """The files below a directory that match, none where it does not exist. Raises FunctionProblem."""
         place = self.place(path)
-        return _ask(lambda: self._files.glob(place, pattern))
+
+        def names() -> list[str]:
+            with suppress(NoDirectory):
+                return self._files.glob(place, pattern)
+            return []
+
+        return _ask(names)
 
     def absolute(self, path: str) -> str:
         """The absolute form of a path. Raises FunctionProblem."""
