@@ -148,7 +148,7 @@ def _element_type(arguments: Sequence[Value]) -> Type:
 def _element(sequence: Value, position: Value) -> Value:
     _element_type([sequence, position])
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
-        raise FixedProblem(f"the index must be a whole number between {-_INT64} and {_INT64 - 1}", 1)
+        raise FixedProblem("the index must be a whole number of at most 63 bits", 1)
     if not sequence.raw:
         raise FixedProblem("cannot use element function with an empty list")
     element: Value = sequence.raw[position.raw % len(sequence.raw)]
