@@ -286,6 +286,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "more-vfs-than-a-cell-has": "More VFs than a cell has",
     "namespace-is-not-on-the-cluster": "Namespace is not on the cluster",
     "nested-splat-expression-not-allowed": "Nested splat expression not allowed",
+    "nested-template-not-given": "Nested template not given",
     "no-configuration-files": "No configuration files",
     "no-history-is-kept": "No history is kept",
     "no-instance-found-for-the-given-address": "No instance found for the given address!",

@@ -500,6 +500,9 @@ def pool_arguments(pool: AzPool) -> dict[str, Any]:
         "max_unavailable": pool.max_unavailable or UPGRADE_DEFAULTS["max_unavailable"],
         "drain_timeout": pool.drain_timeout or UPGRADE_DEFAULTS["drain_timeout"],
     }
+    count, size = pool.hugepages
+    # What nexusform calls them, as a quantity of memory.
+    pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
     return {
         "count": pool.count,
         "vm_sku_name": pool.vm_sku_name,
@@ -508,6 +511,7 @@ def pool_arguments(pool: AzPool) -> dict[str, Any]:
         "labels": dict(pool.labels) or None,
         "taint": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints],
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
+        **({"kubelet": {"extended_resources": pages}} if pages else {}),
     }
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+from nexusform.scheduling.quantity import Malformed, parse_quantity
+
+# Bytes of a page and how Azure writes its size, larger ones first.
+_PAGES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
 
 
 def cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """What the attributes of a cluster say of its body; its pools are those that it is made with."""
     plane = values["control_plane"]
     version = values.get("kubernetes_version")
-    pools = {name: pool_properties(pool) for name, pool in ordered_pools(values)}
+    pools = {name: new_pool_properties(pool) for name, pool in ordered_pools(values)}
     return {
         **({"kubernetesVersion": version} if version else {}),
         "controlPlaneNodeConfiguration": {
@@ -55,6 +60,23 @@ def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     if settings:
         body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
     return body
+
+
+def new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a pool that is made, with what Azure takes then alone: hugepages of its nodes, one size."""
+    declared = (values.get("kubelet") or {}).get("extended_resources") or {}
+    body = pool_properties(values)
+    for name, (size, written) in _PAGES.items():
+        amounts = declared.get(name)
+        count = sum(map(_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
+        if count:
+            return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": written}}
+    return body
+
+
+def _bytes(amount: Any) -> int:
+    quantity = parse_quantity(str(amount)) if amount is not None else None
+    return 0 if quantity is None or isinstance(quantity, Malformed) else quantity.whole()
 
 
 def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:

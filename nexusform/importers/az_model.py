@@ -107,7 +107,9 @@ class AzTaint(Struct, frozen=True):
 
 
 class AzPool(Struct, frozen=True):
-    """An agent pool. `availability_zones` () = all."""
+    """An agent pool. `availability_zones` () = all. `hugepages`: how many pages each node sets aside, and of
+    which size ("2M" or "1G").
+    """
 
     name: str
     id: str
@@ -122,6 +124,7 @@ class AzPool(Struct, frozen=True):
     max_unavailable: str | None = None
     drain_timeout: int | None = None
     created_at: str | None = None
+    hugepages: tuple[int, str] = (0, "")
 
 
 class AzCluster(Struct, frozen=True):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
-from nexusform.importers.arm import Item, id_key, name_of
+from nexusform.importers.arm import SHAPE, Item, id_key, name_of
 from nexusform.importers.az_model import (
     AzCluster,
     AzHint,
@@ -24,6 +25,9 @@ from nexusform.importers.az_model import (
 )
 from nexusform.importers.az_pools import ClusterNodes, ReadNode, say_derived_pools, sizes_beyond
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+
+# The API's words, the default first.
+_PAGE_SIZES: Final = ("2M", "1G")
 
 
 class ListedVm(Struct, frozen=True):
@@ -77,7 +81,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
 
 
 def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku: str) -> AzPool:
-    upgrade = item.item("upgradeSettings")
+    upgrade, options = item.item("upgradeSettings"), item.item("agentOptions")
     return AzPool(
         name=item.text("name") or name,
         id=pool_id,
@@ -94,7 +98,16 @@ def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku:
         max_unavailable=upgrade.text("maxUnavailable") if upgrade else None,
         drain_timeout=upgrade.whole("drainTimeout") if upgrade else None,
         created_at=created_at(item),
+        hugepages=_hugepages(options) if options else (0, ""),
     )
+
+
+def _hugepages(options: Item) -> tuple[int, str]:
+    count, size = options.whole("hugepagesCount") or 0, options.text("hugepagesSize") or _PAGE_SIZES[0]
+    if size not in _PAGE_SIZES:
+        options.report("hugepagesSize", SHAPE, f'"{size}" is no size of pages: "2M" or "1G".')
+        return 0, ""
+    return count, size
 
 
 def read_taint(item: Item) -> AzTaint:

@@ -27,7 +27,7 @@ from nexusform.importers.hot_servers import (
     type_of,
 )
 from nexusform.importers.hot_values import Reference, Template, vdu_in_path
-from nexusform.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, Vnf
+from nexusform.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
 from nexusform.importers.vnf_text import open_text
 from nexusform.importers.yaml_text import Node, Notes, whole_number
 
@@ -197,8 +197,9 @@ def _nested(
     if not file:
         notes.warn(
             body,
-            IGNORED,
-            f'the nested template "{kind}" is not given in "nested"; one server each is taken for "{name}".',
+            NOT_GIVEN,
+            f'the nested template "{kind}" is neither given in "nested" nor in the package; one server each '
+            f'is taken for "{name}", and server groups, sizes and scaling that it may hold are not seen.',
         )
         note_server(reading, template, vdu_in_path(body.data) or name, Node(None, body.place), repeat, hints)
         return

@@ -22,6 +22,7 @@ MOST_INSTANCES: Final = 10_000
 
 CORRECTED: Final = "document-read-with-a-correction"
 IGNORED: Final = "not-read-for-placement"
+NOT_GIVEN: Final = "nested-template-not-given"
 CONTRADICTORY: Final = "contradictory-documents"
 WITHOUT_A_NUMBER: Final = "number-of-servers-without-a-value"
 INVALID_DOCUMENT: Final = "invalid-vnf-document"

@@ -12,6 +12,7 @@ from nexusform.importers.az_bodies import (
     changed_part,
     cluster_properties,
     merged,
+    new_pool_properties,
     ordered_pools,
     pool_properties,
     vm_properties,
@@ -79,7 +80,7 @@ def _creation(kind: str, target: Target, values: Values, around: Surroundings) -
     if kind == CLUSTER:
         return _new(target, _cluster_body(values), values, around.top)
     if kind == POOL:
-        return _new(target, pool_properties(values), values, around.top)
+        return _new(target, new_pool_properties(values), values, around.top)
     return _new(target, _vm_body(values, around), values, around.top)
 
 
@@ -127,7 +128,7 @@ def _cluster_changes(
         if name in olds:
             yield from _pool_changes(of_pool, olds[name], pool, place)
         else:
-            yield _new(of_pool, pool_properties(pool), pool, place)
+            yield _new(of_pool, new_pool_properties(pool), pool, place)
 
 
 def _place_of(body: Values) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def _pool_changes(target: Target, prior: Values, planned: Values, top: Values) -
         return
     lasting = {name: part for name, part in after.items() if name not in _PATCHED}
     yield ArmChange(Verb.DELETE, target, unless_shown=lasting)
-    yield _new(target, after, planned, top)
+    yield _new(target, new_pool_properties(planned), planned, top)
 
 
 def _patch(

@@ -296,3 +296,32 @@ def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(
     clusters = [each for each in state["resources"] if each["type"] == "nexus_kubernetes_cluster"]
     rules = {held["attributes"]["node_rules"] for each in clusters for held in each["instances"]}
     assert rules == {"2026-11"}
+
+
+def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    captured("clusters-055")
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text())
+    pools = [
+        pool
+        for cluster in document["value"]
+        for pool in cluster["properties"].get("initialAgentPoolConfigurations") or ()
+    ]
+    pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1G"}
+    pools[1]["agentOptions"] = {"hugepagesCount": 512}
+    path.write_text(json.dumps(document))
+    imported(capsys)
+    text = Path("site.nf.hcl").read_text()
+    assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [
+        ("hugepages-1Gi", "4Gi"),
+        ("hugepages-2Mi", "1024Mi"),
+    ]
+    assert "No changes." in told(capsys, "plan")[1]
+    pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1GB"}
+    path.write_text(json.dumps(document))
+    shutil.rmtree("state")
+    Path("site.nf.hcl").unlink()
+    _, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert '"1GB" is no size of pages: "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())

@@ -296,6 +296,22 @@ def test_the_order_of_creation_is_kept(here: Path, capsys: pytest.CaptureFixture
     assert resources[2]["dependsOn"] == ["[resourceId('Microsoft.NetworkCloud/kubernetesClusters', 'a')]"]
 
 
+def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for amounts, options in (
+        (
+            '{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }',
+            {"hugepagesCount": 3, "hugepagesSize": "1G"},
+        ),
+        ('{ "hugepages-2Mi" = "1Gi" }', {"hugepagesCount": 512, "hugepagesSize": "2M"}),
+        ("{ gpu = 0 }".replace("gpu", '"example.com/gpu"'), None),
+    ):
+        kubelet = f"kubelet {{\n extended_resources = {amounts}\n }}\n  taint {{"
+        planned(SITE.replace("taint {", kubelet, 1))
+        blocks = json.loads(exported(here, "azapi", capsys))["resource"]["azapi_resource"]
+        (pool,) = blocks["z"]["body"]["properties"]["initialAgentPoolConfigurations"]
+        assert pool.get("agentOptions") == options
+
+
 def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run(["apply", "-auto-approve"]) == 0

@@ -14,7 +14,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.az_bodies import cluster_properties, pool_properties, vm_properties
+from nexusform.importers.az_bodies import (
+    cluster_properties,
+    new_pool_properties,
+    pool_properties,
+    vm_properties,
+)
 from nexusform.planning.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
@@ -220,7 +225,8 @@ def _pool(
             return
         if gone or not _PATCHED.issuperset(changed):
             do = Do.REPLACE
-    yield AzureObject(POOL, names, do, site, address, properties, changed)
+    made = properties if do is Do.UPDATE else new_pool_properties(after)
+    yield AzureObject(POOL, names, do, site, address, made, changed)
 
 
 # --- bodies ------------------------------------------------------------------------------------
