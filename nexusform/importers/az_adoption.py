@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any, Final
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import name_of
+from nexusform.importers.az_known_nodes import NO_NODES, KnownNodes, KnownPool, numbered
 from nexusform.importers.az_model import (
     AzCluster,
     AzInventory,
@@ -42,7 +43,6 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 OBSERVED: Final = "observed"
 CLUSTER: Final = "nexus_kubernetes_cluster"
-POOL: Final = "nexus_agent_pool"
 UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
 _LONGEST_ZONE: Final = 10
 _NOT_IN_ZONE: Final = re.compile(r"[^a-zA-Z0-9]")
@@ -76,39 +76,6 @@ class AdoptedSite(Struct, frozen=True):
     findings: tuple[Problem, ...] = ()
 
 
-class KnownPool(Struct, frozen=True):
-    """What is known of a pool's nodes: their numbers by the platform's names, and, of those that the platform
-    did not name yet, where they are foretold: machine and rack by number.
-    """
-
-    numbers: dict[str, int] = field(default_factory=dict)
-    foretold: dict[int, tuple[str, str]] = field(default_factory=dict)
-
-
-class KnownNodes(Struct, frozen=True):
-    """The pools that state knows, by the id of the cluster and the name of the pool."""
-
-    pools: Mapping[tuple[str, str], KnownPool] = field(default_factory=dict)
-
-
-NO_NODES: Final = KnownNodes()
-
-
-def known_nodes(objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
-    """What the attributes of objects say of their nodes."""
-    pools: dict[tuple[str, str], KnownPool] = {}
-    for attributes in objects:
-        nodes = attributes.get("nodes")
-        cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
-        for node in nodes.values() if isinstance(nodes, Mapping) else ():
-            pool = pools.setdefault((cluster_id, str(node.get("pool"))), KnownPool())
-            if node.get("platform_name"):
-                pool.numbers[str(node["platform_name"])] = int(node["number"])
-            elif node.get("machine"):
-                pool.foretold[int(node["number"])] = (str(node["machine"]), str(node.get("rack")))
-    return KnownNodes(pools)
-
-
 def adopt_sites(sites: Iterable[AzSite], known: KnownNodes = NO_NODES) -> tuple[AdoptedSite, ...]:
     """The objects of sites. A VM SKU that several of them have is told with the first."""
     listed = list(sites)
@@ -128,55 +95,6 @@ def adopt_sites(sites: Iterable[AzSite], known: KnownNodes = NO_NODES) -> tuple[
         told |= own
         adopted.append(_Adoption(site, known, largest, own).result())
     return tuple(adopted)
-
-
-def with_pools_apart(objects: Iterable[AdoptedObject], pool_ids: AbstractSet[str]) -> Iterator[AdoptedObject]:
-    """The objects, with these agent pools (`<cluster id>/<pool>`) as objects of their own after the cluster
-    in which the site shows them, not as parts of it.
-    """
-    for one in objects:
-        pools = one.attributes.get("agent_pool") if one.type == CLUSTER else None
-        apart = [name for name in pools or {} if f"{one.id}/{name}" in pool_ids]
-        yield without_pools(one, apart) if apart else one
-        for name in apart:
-            yield _pool_apart(one, name)
-
-
-def without_pools(cluster: AdoptedObject, names: Collection[str]) -> AdoptedObject:
-    """A cluster without these pools and their nodes."""
-    attributes = cluster.attributes
-    nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
-    rest = {
-        "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
-        "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
-        "nodes": nodes,
-        "node_count": len(nodes),
-    }
-    refers = {
-        path: target
-        for path, target in cluster.refers.items()
-        if path[0] != "agent_pool" or path[1] not in names
-    }
-    return replace(cluster, attributes={**attributes, **rest}, refers=refers)
-
-
-def _pool_apart(cluster: AdoptedObject, name: str) -> AdoptedObject:
-    """A pool of a cluster as an object of its own."""
-    arguments = dict(cluster.attributes["agent_pool"][name])
-    attributes = {
-        "id": f"{cluster.id}/{name}",
-        "kubernetes_cluster_id": cluster.id,
-        "name": name,
-        "node_count": arguments.pop("count"),
-        **arguments,
-        "nodes": {key: node for key, node in cluster.attributes["nodes"].items() if node["pool"] == name},
-        "node_rules": EDITION,
-    }
-    refers: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, cluster.id)}
-    sku = cluster.refers.get(("agent_pool", name, "vm_sku_name"))
-    if sku is not None:
-        refers["vm_sku_name",] = sku
-    return AdoptedObject(POOL, f"{cluster.id}/{name}", attributes, refers)
 
 
 class _Adoption:
@@ -340,14 +258,14 @@ class _Adoption:
         occupied; those that lack wait for a machine.
         """
         known = self.known.pools.get((f"{self.name}/{cluster.name}", pool), KnownPool())
-        numbered = _numbered(standing, count, known)
-        names = {node.name for node in numbered.values()}
+        by_number = numbered(standing, count, known)
+        names = {node.name for node in by_number.values()}
         for node in standing:
             if node.name not in names:
                 self._occupy(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
-            record = self._node(pool, number, sku_name, numbered.get(number))
+            record = self._node(pool, number, sku_name, by_number.get(number))
             records[f"{cluster.name}-{pool}-{number}"] = record
         return records
 
@@ -513,43 +431,3 @@ def pool_arguments(pool: AzPool) -> dict[str, Any]:
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
         **({"kubelet": {"extended_resources": pages}} if pages else {}),
     }
-
-
-def _numbered(nodes: Sequence[AzNode], count: int, known: KnownPool) -> dict[int, AzNode]:
-    """The nodes by number. Those that have one keep it. Of the others one that stands where a number is
-    foretold takes that number, on the machine first, then in the rack; the rest take the free numbers by the
-    time of their creation where it is known, then by name, those with a machine first.
-    """
-    numbers = known.numbers
-    taken = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
-    names = {node.name for node in taken.values()}
-    rest = [node for node in nodes if node.name not in names]
-    rest.sort(key=lambda node: (node.placement is None, node.created_at or "", node.name))
-    for depth in (2, 1):
-        rest = _as_foretold(rest, taken, known.foretold, count, depth)
-    free = (number for number in range(count) if number not in taken)
-    taken.update(zip(free, rest, strict=False))
-    return taken
-
-
-def _as_foretold(
-    nodes: Sequence[AzNode],
-    taken: dict[int, AzNode],
-    foretold: Mapping[int, tuple[str, str]],
-    count: int,
-    depth: int,
-) -> list[AzNode]:
-    """Give numbers to nodes that stand where they are foretold, by machine (2) or rack (1); the others."""
-    waiting: dict[str, list[int]] = {}
-    for number, (machine, rack) in sorted(foretold.items()):
-        if number < count and number not in taken:
-            waiting.setdefault(machine if depth > 1 else rack, []).append(number)
-    rest: list[AzNode] = []
-    for node in nodes:
-        place = node.placement
-        numbers = waiting.get(place.machine if depth > 1 else place.rack) if place is not None else None
-        if numbers:
-            taken[numbers.pop(0)] = node
-        else:
-            rest.append(node)
-    return rest

@@ -89,7 +89,9 @@ class ObservedSites:
 
     def _objects(self, standing: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], AdoptedObject]:
         """The objects of all sites by type and id."""
-        from nexusform.importers.az_adoption import adopt_sites, known_nodes, with_pools_apart
+        from nexusform.importers.az_adoption import adopt_sites
+        from nexusform.importers.az_known_nodes import known_nodes
+        from nexusform.importers.az_separate_pools import with_pools_apart
 
         adopted = adopt_sites(self._read_sites(), known_nodes(standing))
         shown = chain.from_iterable(site.objects for site in adopted)
@@ -175,7 +177,7 @@ def _of_this_resource(
     one: AdoptedObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> AdoptedObject:
     """A cluster without the pools that its resource neither has nor had: others are made for them."""
-    from nexusform.importers.az_adoption import without_pools
+    from nexusform.importers.az_separate_pools import without_pools
 
     own = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
     return without_pools(one, [name for name in one.attributes["agent_pool"] if name not in own])

@@ -22,8 +22,8 @@ from nexusform.importers.az_adoption import (
     AdoptedSite,
     Reference,
     adopt_sites,
-    known_nodes,
 )
+from nexusform.importers.az_known_nodes import known_nodes
 from nexusform.importers.az_model import AzSite
 from nexusform.importers.az_sites import named_as_known
 from nexusform.planning.plan import Action
