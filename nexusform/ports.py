@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -244,15 +244,23 @@ class ReadRequest(Struct, frozen=True):
         return self.attributes or self.planned or {}
 
 
+# Under which key the note of a rack or machine holds the VMs on it that nothing stands for: rows as the
+# fields of scheduling.world.Occupied, without its cell numbers.
+UNMANAGED: Final = "unmanaged"
+
+
 class ReadAnswer(Struct, frozen=True):
     """What stands: attributes, or None when the object is gone. `observed` says that the
-    provider looked at a reality rather than echoing what it was asked. `settled` is False while a
-    change of the object still goes on: a step that began it is not done.
+    provider looked at a reality rather than echoing what it was asked: a reality that says nothing of an
+    object does not say that it is gone. `settled` is False while a change of the object still goes on: a step
+    that began it is not done. `note` goes into the object's private note in state; what it has as None is
+    taken out of that.
     """
 
     attributes: Mapping[str, Any] | None
     observed: bool = False
     settled: bool = True
+    note: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StepNews(Struct, frozen=True):
@@ -345,6 +353,10 @@ class Provider(Protocol):
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """For import: the only object of that type and id."""
+        ...
+
+    def remarks(self) -> list[Problem]:
+        """What is to be said of what was read so far: warnings."""
         ...
 
 

@@ -116,8 +116,8 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
         return 0
     screen.out(
         f"\nImport successful! {counted(answer.imported, 'object')} in the state, nothing moved.\n"
-        f"Their configuration was written to {arguments.generate_config_out}. Look it through and keep it; "
-        "\n`nexusform plan` has no changes now."
+        f"Their configuration was written to {arguments.generate_config_out}. Look it through and keep it;\n"
+        "`nexusform plan` has no changes now."
     )
     return 0
 

@@ -61,6 +61,13 @@ def _answer(answer: Reconciled, source: str) -> Answer:
         reconciliation_outline,
     )
 
-    parts = (answer.checks, answer.absent, answer.rules, answer.replays)
+    parts = (
+        answer.checks,
+        answer.absent,
+        answer.unseen,
+        answer.remarks,
+        answer.rules,
+        answer.replays,
+    )
     outline = reconciliation_outline(source, *parts)
     return Answer("reconcile", source, outline, reconciliation_document(*parts))

@@ -143,6 +143,7 @@ class Item:
 # Where lists stand: REST pages, answers of Resource Graph, ARM templates, what kubectl prints.
 _LISTS: Final = ("value", "data", "resources", "items")
 _MORE: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+INCOMPLETE: Final = "incomplete-list"
 
 
 def resources(
@@ -173,6 +174,13 @@ def resources(
     return []
 
 
+def is_list(document: Any) -> bool:
+    """Whether a document lists resources: what such a list lacks is not there. A resource of its own
+    (`az ... show`) says nothing of others.
+    """
+    return isinstance(document, list) or _list_of(document) is not None
+
+
 def _list_of(document: Any) -> str | None:
     """Under which key a document holds its resources; None for what is a resource itself, or neither."""
     if not isinstance(document, Mapping) or "id" in document:
@@ -199,7 +207,7 @@ def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[P
             "this is one page of several. Capture the list with `az`, which follows the pages, or join all "
             "pages in one file."
         )
-        findings.append(Problem((*path, key), "incomplete-list", detail, Severity.WARNING, file=file))
+        findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
 
 
 def _items(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[Item]:

@@ -43,6 +43,7 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 OBSERVED: Final = "observed"
 CLUSTER: Final = "nexus_kubernetes_cluster"
+VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
 _LONGEST_ZONE: Final = 10
 _NOT_IN_ZONE: Final = re.compile(r"[^a-zA-Z0-9]")
@@ -204,17 +205,20 @@ class _Adoption:
             by_pool.setdefault(node.pool, []).append(node)
         plane = by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((n.vm_sku_name for n in plane if n.vm_sku_name), None)
+        pools = self._pools(cluster)
         missing = [
-            sku for sku in (plane_sku, *(pool.vm_sku_name for pool in cluster.pools)) if sku not in self.skus
+            sku
+            for sku in (plane_sku, *(pool["vm_sku_name"] for pool in pools.values()))
+            if sku not in self.skus
         ]
         if missing or plane_sku is None:
             self._leave_out(cluster, missing)
             return None
         plane_count = cluster.control_plane_count or max(len(plane), 1)
         nodes = self._nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
-        for pool in cluster.pools:
-            standing = by_pool.get(pool.name, [])
-            nodes |= self._nodes(cluster, pool.name, pool.count, pool.vm_sku_name, standing)
+        for name, pool in pools.items():
+            standing = by_pool.get(name, [])
+            nodes |= self._nodes(cluster, name, pool["count"], pool["vm_sku_name"], standing)
         attributes = {
             "id": f"{self.name}/{cluster.name}",
             "site_id": self.name,
@@ -226,19 +230,30 @@ class _Adoption:
                 "vm_sku_name": plane_sku,
                 "availability_zones": list(cluster.control_plane_zones) or None,
             },
-            "agent_pool": {pool.name: pool_arguments(pool) for pool in cluster.pools},
-            "agent_pool_order": [pool.name for pool in cluster.pools],
+            "agent_pool": pools,
+            "agent_pool_order": list(pools),
             "nodes": nodes,
             "node_count": len(nodes),
             "node_rules": EDITION,
         }
-        refers = {("site_id",): ("nexus_site", self.name), **self._sku_references(plane_sku, cluster.pools)}
+        refers = {("site_id",): ("nexus_site", self.name), **self._sku_references(plane_sku, pools)}
         return AdoptedObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, refers)
 
-    def _sku_references(self, plane_sku: str, pools: Iterable[AzPool]) -> dict[Path, Reference]:
+    def _pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
+        """The arguments of the pools by name. Where they were not captured, those that are known stay."""
+        pools = {pool.name: pool_arguments(pool) for pool in cluster.pools}
+        if cluster.pools_listed:
+            return pools
+        for name, known in self.known.arguments_of(f"{self.name}/{cluster.name}").items():
+            pools[name] = {"count": 0, **pools.get(name, {}), **known}
+        return pools
+
+    def _sku_references(
+        self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]
+    ) -> dict[Path, Reference]:
         """Where a cluster names VM SKUs that have a block of their own."""
         named: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
-        named |= {("agent_pool", pool.name, "vm_sku_name"): pool.vm_sku_name for pool in pools}
+        named |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         return {path: ("nexus_vm_sku", name) for path, name in named.items() if name in self.own_skus}
 
     def _leave_out(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
@@ -337,7 +352,7 @@ class _Adoption:
         refers: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
         for number, target in enumerate(target for target in targets if target is not None):
             refers["placement_hint", number, "resource_id"] = target
-        return AdoptedObject("nexus_virtual_machine", vm_id, attributes, refers)
+        return AdoptedObject(VIRTUAL_MACHINE, vm_id, attributes, refers)
 
     def _hint_targets(self) -> dict[str, Reference]:
         """What a placement hint may name, by name."""

@@ -144,7 +144,8 @@ class _Laying:
 
     def result(self) -> ChangedItems:
         by_kind = {**self.items.by_kind, **{kind: list(held.values()) for kind, held in self.bodies.items()}}
-        items = AzItems(by_kind, self.items.stated, self.items.unreadable)
+        # A cluster that is made anew has the pools that it is made with, whatever was captured of it.
+        items = replace(self.items, by_kind=by_kind, pools_of=frozenset())
         return ChangedItems(items, tuple(self.pools), frozenset(self.replaced), self.places)
 
     def take(self, change: AzChange) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import Item, resources
+from nexusform.importers.arm import INCOMPLETE, Item, is_list, resources
 from nexusform.importers.az_model import EXPORTED_AT
 
 # Kind of document (az_files.StandardFile.kind, or ANY) -> its files as (name for messages, content).
@@ -32,6 +32,7 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
     "rackskus": "rack_skus",
 }
 KINDS: Final = (*KIND_OF_TYPE.values(), NODES)
+_GROUND: Final = ("racks", "bare_metal_machines")
 _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
 _YAML: Final = (".yaml", ".yml")
@@ -41,12 +42,18 @@ class AzItems(Struct, frozen=True):
     """The resources of an export by kind, in the order of the files.
 
     `stated` are the `exported_at` that documents name, with their file. `unreadable` are the kinds of
-    which a file could not be read, or is not there: what refers to them cannot be judged.
+    which a file could not be read: what refers to them cannot be judged. `listed` are the kinds of which the
+    export has a whole list, which may be empty: what that lacks is not there; `incomplete` those of which a
+    list is cut off. `pools_of` are the clusters
+    whose agent pools have a file of their own, in lower case.
     """
 
     by_kind: Mapping[str, list[Item]]
     stated: list[tuple[str, Any]] = field(default_factory=list)
     unreadable: frozenset[str] = frozenset()
+    listed: frozenset[str] = frozenset()
+    incomplete: frozenset[str] = frozenset()
+    pools_of: frozenset[str] = frozenset()
 
     def of(self, kind: str) -> list[Item]:
         """The resources of a kind."""
@@ -58,6 +65,8 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
     by_kind: dict[str, list[Item]] = {kind: [] for kind in KINDS}
     stated: list[tuple[str, Any]] = []
     unreadable: set[str] = set()
+    listed: set[str] = set()
+    incomplete: set[str] = set()
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
             data, problems = _parse(name, content)
@@ -70,8 +79,35 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
             if kind == ANY and not isinstance(data, list | Mapping):
                 findings.append(Problem((), NOT_READ, "no list of resources: not read.", _WARNING, file=name))
                 continue
-            _sort(_items_of(name, data, kind, findings), kind, by_kind)
-    return AzItems(by_kind, stated, frozenset(unreadable))
+            already_met = len(findings)
+            kinds = _sort(_items_of(name, data, kind, findings), kind, by_kind)
+            if kind != ANY:
+                kinds.add(kind)
+            if any(finding.id == INCOMPLETE for finding in findings[already_met:]):
+                incomplete |= kinds
+                if not kinds.isdisjoint(_GROUND):  # all else stands on these
+                    findings[already_met:] = map(_as_error, findings[already_met:])
+            elif is_list(data):
+                listed |= kinds
+    pool_files = (name for name, _ in documents.get("agent_pools", ()))
+    return AzItems(
+        by_kind,
+        stated,
+        frozenset(unreadable),
+        frozenset(listed - incomplete - unreadable),
+        frozenset(incomplete),
+        frozenset(map(_cluster_in, pool_files)),
+    )
+
+
+def _as_error(finding: Problem) -> Problem:
+    """A finding as an error where it says that a list is cut off."""
+    return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+
+
+def _cluster_in(name: str) -> str:
+    """The cluster that a file of agent pools is called after: `export/agent_pools.core.json`."""
+    return name.rpartition("/")[2].rpartition(".")[0].partition(".")[2].lower()
 
 
 def _items_of(name: str, data: Any, kind: str, findings: list[Problem]) -> list[Item]:
@@ -95,15 +131,17 @@ def _parse(name: str, content: bytes) -> tuple[Any, list[Problem]]:
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
 
 
-def _sort(items: Iterable[Item], kind: str, by_kind: dict[str, list[Item]]) -> None:
-    """Put resources under their kinds: that of their type, else that of the file."""
+def _sort(items: Iterable[Item], kind: str, by_kind: dict[str, list[Item]]) -> set[str]:
+    """Put resources under their kinds: that of their type, else that of the file. The kinds that were met."""
     strange: dict[str, Item] = {}
+    met: set[str] = set()
     for item in items:
         own = kind_of(item)
         if own is None and _is_named(item):
             strange.setdefault(item.text("type") or "", item)
         elif own is not None or kind != ANY:
             by_kind[own or kind].append(item)
+            met.add(own or kind)
         else:
             strange.setdefault("", item)
     for type_name, item in strange.items():
@@ -111,6 +149,7 @@ def _sort(items: Iterable[Item], kind: str, by_kind: dict[str, list[Item]]) -> N
             f'resources of the type "{type_name}"' if type_name else "what says neither its type nor its id"
         )
         item.report("type", NOT_READ, f"{said}: not read.", _WARNING)
+    return met
 
 
 def kind_of(item: Item) -> str | None:

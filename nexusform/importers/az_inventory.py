@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, newest_change, parse_time, time_text
+from nexusform.importers.az_captured import missing_ground, not_captured
 from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
@@ -38,6 +39,7 @@ from nexusform.importers.az_model import (
 )
 from nexusform.importers.az_sites import by_site
 from nexusform.importers.az_workloads import (
+    PoolLists,
     node_creation_times,
     read_clusters,
     read_pools,
@@ -81,6 +83,8 @@ def read_sites(
     findings: list[Problem] = []
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
+    findings += missing_ground(items)
+    findings += not_captured(items, sites)
     return tuple(sites), _limited(findings)
 
 
@@ -118,7 +122,8 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
     if not racks and not machines and unreadable.isdisjoint({"racks", "bare_metal_machines"}):
         racks, machines = planned_site(items.of("clusters"), machine_reading)
     pools = read_pools(items.of("agent_pools"))
-    clusters, nodes, skus = read_clusters(items.of("kubernetes_clusters"), pools, catalogue.vm_skus)
+    pool_lists = PoolLists(pools, items.pools_of)
+    clusters, nodes, skus = read_clusters(items.of("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
     placed = place(
         [*nodes, *read_virtual_machines(items.of("virtual_machines"))],
         machines,
@@ -140,6 +145,7 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         capacity=_capacity(items.of("clusters")),
         exported_at=time_text(age) if age else None,
         age_certain=reading.exported_at is not None,
+        listed=items.listed,
     )
 
 

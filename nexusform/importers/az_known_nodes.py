@@ -6,17 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.importers.az_model import AzNode
+
+# What agent pools say of themselves in Azure beside name and count, in their cluster or on their own.
+POOL_ARGUMENTS: Final = (
+    "vm_sku_name",
+    "availability_zones",
+    "mode",
+    "labels",
+    "taint",
+    "upgrade_settings",
+)
 
 
 class KnownPool(Struct, frozen=True):
     """What is known of a pool's nodes: their numbers by the platform's names, and, of those that the platform
-    did not name yet, where they are foretold: machine and rack by number.
+    did not name yet, where they are foretold: machine and rack by number. `arguments` are those of the
+    cluster's agent_pool block for it, for sites that do not tell them; None where nothing says them.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
     foretold: dict[int, tuple[str, str]] = field(default_factory=dict)
+    arguments: Mapping[str, Any] | None = None
 
 
 class KnownNodes(Struct, frozen=True):
@@ -24,16 +37,26 @@ class KnownNodes(Struct, frozen=True):
 
     pools: Mapping[tuple[str, str], KnownPool] = field(default_factory=dict)
 
+    def arguments_of(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
+        """The arguments of a cluster's pools by name."""
+        return {
+            name: pool.arguments
+            for (owner, name), pool in self.pools.items()
+            if owner == cluster_id and pool.arguments is not None
+        }
+
 
 NO_NODES: Final = KnownNodes()
 
 
 def known_nodes(objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
-    """What the attributes of objects say of their nodes."""
+    """What the attributes of objects say of their nodes and pools."""
     pools: dict[tuple[str, str], KnownPool] = {}
     for attributes in objects:
         nodes = attributes.get("nodes")
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
+        for name, arguments in _arguments(attributes).items():
+            pools[cluster_id, name] = KnownPool(arguments=arguments)
         for node in nodes.values() if isinstance(nodes, Mapping) else ():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), KnownPool())
             if node.get("platform_name"):
@@ -41,6 +64,28 @@ def known_nodes(objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
             elif node.get("machine"):
                 pool.foretold[int(node["number"])] = (str(node["machine"]), str(node.get("rack")))
     return KnownNodes(pools)
+
+
+def with_arguments(known: KnownNodes, objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
+    """The nodes that are known, with the arguments that these objects have for the pools, as far as Azure has
+    them too, and but for the counts: nodes can be counted.
+    """
+    arguments = known_nodes(objects).pools
+    pools: dict[tuple[str, str], KnownPool] = {}
+    for key in {*known.pools, *arguments}:
+        has = arguments[key].arguments if key in arguments else None
+        rest = None if has is None else {name: has[name] for name in POOL_ARGUMENTS if name in has}
+        pools[key] = replace(known.pools.get(key, KnownPool()), arguments=rest)
+    return KnownNodes(pools)
+
+
+def _arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The arguments of the pools of a cluster, or of a pool that is an object of its own, by name."""
+    if attributes.get("kubernetes_cluster_id"):
+        arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
+        return {str(attributes.get("name")): {"count": attributes.get("node_count") or 0, **arguments}}
+    pools = attributes.get("agent_pool")
+    return pools if isinstance(pools, Mapping) else {}
 
 
 def numbered(nodes: Sequence[AzNode], count: int, known: KnownPool) -> dict[int, AzNode]:

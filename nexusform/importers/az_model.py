@@ -128,7 +128,9 @@ class AzPool(Struct, frozen=True):
 
 
 class AzCluster(Struct, frozen=True):
-    """An NKS cluster with its pools in order of creation and its nodes by name."""
+    """An NKS cluster with its pools in order of creation and its nodes by name. Without `pools_listed` its
+    agent pools were not captured: they are those that it was made with, and those that nodes name.
+    """
 
     name: str
     id: str
@@ -139,6 +141,7 @@ class AzCluster(Struct, frozen=True):
     pools: tuple[AzPool, ...]
     nodes: tuple[AzNode, ...]
     created_at: str | None = None
+    pools_listed: bool = True
 
 
 class AzCapacity(Struct, frozen=True):
@@ -155,7 +158,8 @@ class AzInventory(Struct, frozen=True):
 
     `vm_skus` are the SKUs of nodes that the catalogue does not have, with the largest figures seen.
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
-    that the export itself named it.
+    that the export itself named it. `listed` are the kinds (StandardFile.kind) of which the export has a
+    whole list: what that lacks is not there.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -166,6 +170,7 @@ class AzInventory(Struct, frozen=True):
     capacity: AzCapacity | None = None
     exported_at: str | None = None
     age_certain: bool = False
+    listed: frozenset[str] = frozenset()
 
 
 class AzSite(Struct, frozen=True):

@@ -43,10 +43,7 @@ def by_site(items: AzItems) -> dict[str, AzItems]:
             site_of[id_key(arm_id)] = site
     _settle(homeless, sites)
     shared = {kind: items.of(kind) for kind in _OF_NO_SITE}
-    return {
-        name: AzItems({**of_site, **shared}, items.stated, items.unreadable)
-        for name, of_site in sites.items()
-    }
+    return {name: replace(items, by_kind={**of_site, **shared}) for name, of_site in sites.items()}
 
 
 def _settle(homeless: list[tuple[str, Item]], sites: dict[str, dict[str, list[Item]]]) -> None:

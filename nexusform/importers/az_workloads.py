@@ -116,8 +116,24 @@ def read_taint(item: Item) -> AzTaint:
     return AzTaint(item.needed_text("key") or "", value, effect)
 
 
+class PoolLists(Struct, frozen=True):
+    """The agent pools that were captured, by the id key of their cluster, and the clusters of which a file of
+    its own says so (by name, in lower case): without pools in it they have none.
+    """
+
+    by_cluster: Mapping[str, list[AzPool]]
+    captured: frozenset[str] = frozenset()
+
+    def of(self, cluster_id: str, name: str) -> tuple[AzPool, ...] | None:
+        """The pools of a cluster, None where they were not captured."""
+        pools = self.by_cluster.get(id_key(cluster_id))
+        if pools is None and name.lower() not in self.captured:
+            return None
+        return tuple(pools or ())
+
+
 def read_clusters(
-    items: Iterable[Item], pools: Mapping[str, list[AzPool]], catalogue: Mapping[str, VmSku]
+    items: Iterable[Item], pools: PoolLists, catalogue: Mapping[str, VmSku]
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """The clusters (without nodes yet), all their nodes, and the VM SKUs that the catalogue lacks."""
     clusters: list[AzCluster] = []
@@ -132,9 +148,10 @@ def read_clusters(
             continue
         names.add(name)
         cluster_id = item.text("id") or name
-        listed = pools.get(id_key(cluster_id))
+        listed = pools.of(cluster_id, name)
         initial = tuple(_initial_pools(item, name))
-        clusters.append(_cluster(item, name, cluster_id, initial if listed is None else tuple(listed)))
+        cluster = _cluster(item, name, cluster_id, initial if listed is None else listed)
+        clusters.append(replace(cluster, pools_listed=listed is not None))
         readings.append(ClusterNodes(item, clusters[-1], initial))
     skus = sizes_beyond(readings, catalogue)
     known = {**catalogue, **{sku.name: sku for sku in skus}}
@@ -143,7 +160,8 @@ def read_clusters(
         of_cluster = [_node(node, reading.cluster.name, known) for node in reading.nodes]
         nodes += of_cluster
         pools_after = _pools_with_nodes(reading, [one.vm for one in of_cluster])
-        clusters[number] = replace(clusters[number], pools=pools_after)
+        whole = reading.cluster.pools_listed or not pools_after
+        clusters[number] = replace(clusters[number], pools=pools_after, pools_listed=whole)
     say_derived_pools(readings)
     return clusters, nodes, skus
 
@@ -174,9 +192,13 @@ def _initial_pools(cluster: Item, name: str) -> Iterator[AzPool]:
 def _pools_with_nodes(
     reading: ClusterNodes, nodes: Sequence[AzNode | AzVirtualMachine]
 ) -> tuple[AzPool, ...]:
-    """The cluster's pools, and after them those that only nodes tell of, with as many VMs as there are."""
-    pools = {pool.name: pool for pool in reading.cluster.pools}
+    """The cluster's pools, and after them those that only nodes tell of, with as many VMs as there are. So
+    have those that were not captured: what a cluster was made with says nothing of later counts.
+    """
     counts = Counter(node.pool for node in nodes if isinstance(node, AzNode))
+    pools = {pool.name: pool for pool in reading.cluster.pools}
+    if not reading.cluster.pools_listed:
+        pools = {name: replace(pool, count=counts[name] or pool.count) for name, pool in pools.items()}
     for node in nodes:
         if isinstance(node, AzNode) and node.pool != CONTROL_PLANE and node.pool not in pools:
             sku = node.vm_sku_name or ""

@@ -7,13 +7,16 @@ in it (racks that change, machines that are shared) is counted here, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
+from nexusform.ports import UNMANAGED, Kind, ResourceType
 from nexusform.scheduling.racks.vms import Interval, Machine, Placement, VmSku
+from nexusform.scheduling.world import Inventory, Occupied
 from nexusform.words import natural
 
 
@@ -46,7 +49,9 @@ class PoolVms(Struct, frozen=True):
 
 
 class OutsideVm(Struct, frozen=True):
-    """A VM that nexusform does not manage: capacity that an `occupied` block holds."""
+    """A VM that nexusform does not manage: capacity that an `occupied` block holds, or that a provider saw
+    taken.
+    """
 
     name: str
     sku: VmSku
@@ -219,3 +224,18 @@ def sharing_as_before(sites: Iterable[SiteVms]) -> frozenset[str]:
 def _machines_of(vms: Iterable[PlacedVm]) -> list[str]:
     """The machines of VMs, one entry for each."""
     return [vm.placement.machine for vm in vms]
+
+
+# --- who was seen on machines -------------------------------------------------------------------
+
+
+def take_note(
+    inventory: Inventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> None:
+    """Take in what a provider noted of a rack or machine: who else stands there."""
+    rows = (note or {}).get(UNMANAGED)
+    if not rows or kind.kind not in {Kind.RACK, Kind.MACHINE}:
+        return
+    place = str(attributes.get("id" if kind.kind is Kind.RACK else "rack_id"))
+    site = inventory.unmanaged.setdefault(place.partition("/")[0], [])
+    site += [Occupied(*row) for row in rows]

@@ -15,20 +15,40 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import Path
-from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.ports import (
+    UNMANAGED,
+    ChangeRequest,
+    ObjectKey,
+    ProviderAnswer,
+    ProviderProblem,
+    ReadAnswer,
+    ReadRequest,
+)
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.importers.az_adoption import AdoptedObject
-    from nexusform.importers.az_model import AzSite
+    from nexusform.importers.az_model import AzCluster, AzShape, AzSite
 
 # Gives the sites as they are, and what is wrong with what was read.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
+
+# One VM on a machine, as in the note UNMANAGED.
+_Row: TypeAlias = tuple[str, str, int, int, int, int]
 
 # What Azure knows nothing of: these stand in state alone.
 _OF_OURS: Final = frozenset({"nexus_site", "nexus_vm_sku", "nexus_separation_rule"})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 _RACK: Final = "nexus_rack"
+_MACHINE: Final = "nexus_bare_metal_machine"
+# The kind of document that lists the objects of a type: what such a list lacks is not there.
+_LISTED_IN: Final[Mapping[str, str]] = {
+    _RACK: "racks",
+    _MACHINE: "bare_metal_machines",
+    _CLUSTER: "kubernetes_clusters",
+    _POOL: "kubernetes_clusters",
+    "nexus_virtual_machine": "virtual_machines",
+}
 
 
 class ObservedSites:
@@ -50,12 +70,16 @@ class ObservedSites:
         self._known: tuple[Mapping[str, Any], ...] = ()
         # A site shows every pool in its cluster; these are resources of their own.
         self._pools_apart: set[str] = set()
+        self._managed: set[tuple[str, str]] = set()
+        self._unseen: dict[tuple[str, str], set[str]] = {}  # site and type -> ids that were asked about
 
-    def remember(self, objects: Iterable[Mapping[str, Any]]) -> None:
+    def remember(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Take the attributes of all objects that state has of this provider: the sites keep their names, and
-        pools of their own are no parts of their clusters.
+        pools of their own are no parts of their clusters. `managed` are type and id of all objects in state:
+        what stands for VMs leaves them out of those that are nobody's.
         """
         self._known = tuple(objects)
+        self._managed.update(managed)
         pools = [str(known["id"]) for known in self._known if "kubernetes_cluster_id" in known]
         self._set_apart(ObjectKey(_POOL, pool, 0) for pool in pools)
 
@@ -64,7 +88,8 @@ class ObservedSites:
         self._set_apart(request.key for request in requests)
         objects = self._objects([request.known for request in requests])
         shown = _machines_by_rack(objects.values())
-        return [_read(request, objects, shown) for request in requests]
+        held = self._held(objects.values())
+        return [self._read_one(request, objects, shown, held) for request in requests]
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Find what was to be made. Raises ProviderProblem while it is not there."""
@@ -78,22 +103,33 @@ class ObservedSites:
         """Find the object gone. Raises ProviderProblem while it is still there."""
         key = request.key
         self._set_apart([key])
-        if key.type not in _OF_OURS and (key.type, key.id) in self._objects([request.prior or {}]):
+        if key.type in _OF_OURS:
+            return
+        stands = (key.type, key.id) in self._objects([request.prior or {}])
+        if stands or not self._would_show(key):
             raise ProviderProblem(self._not_yet(request, "removed"))
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """The object of that type and id."""
+        """The object of that type and id; it is managed from now on."""
         self._set_apart([ObjectKey(resource_type, object_id, 0)])
+        self._managed.add((resource_type, object_id))
         one = self._objects([]).get((resource_type, object_id))
         return None if one is None else (ObjectKey(resource_type, object_id, 0), one.attributes)
 
-    def _objects(self, standing: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], AdoptedObject]:
-        """The objects of all sites by type and id."""
+    def _objects(
+        self, standing: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
+    ) -> dict[tuple[str, str], AdoptedObject]:
+        """The objects of all sites by type and id. `standing` says the numbers of nodes and, where `pools`
+        does not, the arguments of pools that the site does not tell.
+        """
         from nexusform.importers.az_adoption import adopt_sites
-        from nexusform.importers.az_known_nodes import known_nodes
+        from nexusform.importers.az_known_nodes import known_nodes, with_arguments
         from nexusform.importers.az_separate_pools import with_pools_apart
 
-        adopted = adopt_sites(self._read_sites(), known_nodes(standing))
+        known = known_nodes(standing)
+        if pools is not None:
+            known = with_arguments(known, pools)
+        adopted = adopt_sites(self._read_sites(), known)
         shown = chain.from_iterable(site.objects for site in adopted)
         return {(one.type, one.id): one for one in with_pools_apart(shown, self._apart())}
 
@@ -104,6 +140,65 @@ class ObservedSites:
     def _apart(self) -> frozenset[str]:
         with self._lock:
             return frozenset(self._pools_apart)
+
+    # --- what a site does not tell ---
+
+    def _read_one(
+        self,
+        request: ReadRequest,
+        objects: Mapping[tuple[str, str], AdoptedObject],
+        shown: Mapping[str, set[str]],
+        held: Mapping[tuple[str, str], Mapping[str, _Row]],
+    ) -> ReadAnswer:
+        key = request.key
+        if key.type in _OF_OURS:
+            return ReadAnswer(request.attributes or None)
+        one = objects.get((key.type, key.id))
+        if one is None and self._would_show(key):
+            return ReadAnswer(None, observed=True)
+        if one is None:
+            self._unseen.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
+            return ReadAnswer(request.attributes or None)
+        attributes = _with_own_machines(_with_told(request.known, one), one, shown)
+        return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
+
+    def _would_show(self, key: ObjectKey) -> bool:
+        """Whether an object that is not shown is not there: its site is shown, and the kind was listed."""
+        site = self._site(key.id)
+        if site is None or _LISTED_IN[key.type] not in site.inventory.listed:
+            return False
+        return key.type != _CLUSTER or _cluster_in(site, key.id) is None  # one that could not be adopted
+
+    def _site(self, object_id: str) -> AzSite | None:
+        name = object_id.partition("/")[0]
+        return next((site for site in self._read_sites() if site.name == name), None)
+
+    def _held(self, objects: Iterable[AdoptedObject]) -> dict[tuple[str, str], dict[str, _Row]]:
+        """The room on machines (by site and name) that no managed object stands for, by the VM's name."""
+        from nexusform.importers.az_unmanaged import unmanaged_vms
+
+        held: dict[tuple[str, str], dict[str, _Row]] = {}
+        for site in self._read_sites():
+            for vm in unmanaged_vms(site, self._managed):
+                rows = held.setdefault((site.name, vm.machine), {})
+                rows[vm.name] = (vm.machine, vm.name, *_figures(vm.shape))
+        for one in objects:
+            if one.type != _MACHINE:
+                continue
+            machine = str(one.attributes["name"])
+            for block in one.attributes["occupied"]:
+                figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
+                rows = held.setdefault((one.id.partition("/")[0], machine), {})
+                rows.setdefault(block["name"], (machine, block["name"], *figures))
+        return held
+
+    def remarks(self) -> list[Problem]:
+        """What was asked for and is not shown, and who stands there without being managed."""
+        if self._sites is None:
+            return []
+        from nexusform.providers.site_remarks import SiteView
+
+        return SiteView(self.source, self._sites, self._unseen, self._managed).remarks()
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         from nexusform.importers.az_sites import named_as_known
@@ -123,12 +218,20 @@ class ObservedSites:
         if key.type in _OF_OURS:
             return ProviderAnswer(planned)
         self._set_apart([key])
-        shown = shown_of(request, self._objects([planned]))
+        shown = shown_of(request, self._objects([planned], [request.prior or {}]))
         if shown is None:
             raise ProviderProblem(self._not_yet(request, word))
         if shown.differing:
             raise ProviderProblem(self._not_yet(request, word, shown.differing))
         return shown.answer
+
+    def _hidden_pools(self, key: ObjectKey) -> str:
+        """What to say where the agent pools of a cluster were not captured: only its nodes show them."""
+        site = self._site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        cluster = _cluster_in(site, key.id) if site is not None else None
+        if cluster is None or cluster.pools_listed:
+            return ""
+        return f" The agent pools of {cluster.name} were not captured: of them only nodes show."
 
     def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
         where = f" ({', '.join(differing)} differ)" if differing else ""
@@ -138,7 +241,8 @@ class ObservedSites:
                 "nexus_bare_metal_machine for each, as `nexusform import -from` does"
             )
         return (
-            f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}. "
+            f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}."
+            f"{self._hidden_pools(request.key)} "
             f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
         )
 
@@ -230,18 +334,32 @@ def _with_own_machines(
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def _read(
-    request: ReadRequest,
-    objects: Mapping[tuple[str, str], AdoptedObject],
-    shown: Mapping[str, set[str]],
-) -> ReadAnswer:
-    if request.key.type in _OF_OURS:
-        return ReadAnswer(request.attributes or None)
-    one = objects.get((request.key.type, request.key.id))
-    if one is None:
-        return ReadAnswer(None, observed=True)
-    attributes = _with_own_machines(_with_told(request.known, one), one, shown)
-    return ReadAnswer(attributes, observed=True)
+def _cluster_in(site: AzSite, object_id: str) -> AzCluster | None:
+    """The cluster that an id names, or the id of a pool of it, as the site shows it."""
+    name = object_id.split("/")[1]
+    return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
+
+
+def _figures(shape: AzShape) -> tuple[int, int, int, int]:
+    return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
+
+
+def _note(
+    key: ObjectKey, attributes: Mapping[str, Any], held: Mapping[tuple[str, str], Mapping[str, _Row]]
+) -> Mapping[str, Any]:
+    """The note of a rack or machine: who else stands there, but for what its occupied blocks hold."""
+    if key.type not in {_RACK, _MACHINE}:
+        return {}
+    site = key.id.partition("/")[0]
+    machines = [attributes["name"]] if key.type == _MACHINE else attributes.get("machines") or ()
+    written = {block["name"] for block in attributes.get("occupied") or ()}
+    rows = [
+        list(row)
+        for machine in machines
+        for name, row in sorted(held.get((site, machine), {}).items())
+        if name not in written
+    ]
+    return {UNMANAGED: rows or None}
 
 
 def _with_told(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nexusform.applying.outcomes import known_parts
+from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
 from nexusform.providers.simulated import with_answer
@@ -51,6 +52,10 @@ class OverridingProvider:
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """For import: as the other provider finds it."""
         return self._inner.find(resource_type, object_id)
+
+    def remarks(self) -> list[Problem]:
+        """What the other provider says of what it read."""
+        return self._inner.remarks()
 
 
 def _answered(request: ChangeRequest, answers: Mapping[str, Any]) -> ProviderAnswer:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.applying.outcomes import known_parts
+from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.providers.reality import Reality
@@ -241,6 +242,10 @@ class SimulatedProvider:
         """The only object of that type and id in the reality file."""
         matches = self._reality.named(resource_type, object_id) if self._reality else []
         return matches[0] if len(matches) == 1 else None
+
+    def remarks(self) -> list[Problem]:
+        """Nothing: a reality file is all there is."""
+        return []
 
     def _read(self, request: ReadRequest) -> ReadAnswer:
         hit = self._faults.strike("read", request.address)

@@ -61,7 +61,8 @@ class Inventory(Struct):
     """What phases 1 to 3 of a plan offer, by address of the resource that offers it (text).
 
     `taken` says which address has a name: (kind, where, name) -> address. The types that offer keep
-    it, so that duplicates and references are found at once.
+    it, so that duplicates and references are found at once. `unmanaged` are the VMs that a provider saw on
+    machines of a site (by its id) and that nothing stands for.
     """
 
     sites: dict[str, SiteOffer] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Inventory(Struct):
     machines: dict[str, MachineOffer] = field(default_factory=dict)
     skus: dict[str, VmSku] = field(default_factory=dict)
     taken: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
+    unmanaged: dict[str, list[Occupied]] = field(default_factory=dict)
 
     def site_ids(self) -> frozenset[str]:
         """Ids of all sites on offer."""

@@ -178,8 +178,6 @@ def view_world(things: Iterable[Thing], registries: Registries, catalogue: str =
     clusters = _Clusters(ground)
     for kind, thing in sorted(ground.things, key=lambda pair: pair[0].phase):
         clusters.add(kind, thing)
-    for site in ground.sites.values():
-        occupy_outsiders(site)
     ordered = sorted(ground.sites.values(), key=lambda site: site.id.encode())
     return WorldView({site.id: _site_view(site, clusters, ground) for site in ordered})
 
@@ -239,14 +237,18 @@ def _pool(
 
 
 def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
-    """A site as questions see it, with its clusters."""
+    """A site as questions see it, with its clusters; those who stand outside take their room."""
+    of_site = tuple(clusters.by_site.get(site.id, {}).values())
+    pools = chain.from_iterable(cluster.pools for cluster in of_site)
+    names = {name for pool in pools for vm in pool.vms for name in vm.names}
+    outsiders = occupy_outsiders(site, names)
     return SiteView(
         site.id,
         site.name,
         site.machines,
         site.racks,
-        tuple(clusters.by_site.get(site.id, {}).values()),
-        tuple((outsider.machine, outsider.name) for outsider in site.outsiders),
+        of_site,
+        tuple((outsider.placement.machine, outsider.name) for outsider in outsiders),
         site.scheduler,
         ground.skus,
     )

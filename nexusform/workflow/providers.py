@@ -15,7 +15,7 @@ from nexusform.applying.whereabouts import Whereabouts
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Plan
@@ -69,7 +69,10 @@ def make_providers(
         try:
             provider = kind.make(settings, directory, leaving, confinement)
             if isinstance(provider, ObservedSites):
-                provider.remember(known.attributes for _, known in _objects_of(request.state, key))
+                provider.remember(
+                    (known.attributes for _, known in _objects_of(request.state, key)),
+                    managed_objects(request.state),
+                )
             made[key] = _Discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _HIDDEN if sensitive else str(problem)
@@ -121,6 +124,9 @@ class _Discreet:
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         with _without_words():
             return self._provider.find(resource_type, object_id)
+
+    def remarks(self) -> list[Problem]:
+        return self._provider.remarks()
 
 
 def provider_problems(request: PlanRequest) -> list[Diagnostic]:
@@ -213,6 +219,13 @@ def _objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]
     return sorted(objects, key=lambda pair: address_order(pair[0]))
 
 
+def managed_objects(state: State) -> Iterator[tuple[str, str]]:
+    """Type and id of everything that a state holds."""
+    for address, instance in state.instances.items():
+        if instance.current is not None:
+            yield address.type, str(instance.current.attributes.get("id"))
+
+
 def _ask(
     state: State,
     provider: Provider,
@@ -239,13 +252,32 @@ def _ask(
                 f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
                 f"{path_text(mistakes[0].path)}: {mistakes[0].detail}"
             )
-        if answer.attributes == known.attributes:
+        private = _noted(known.private, answer.note)
+        if answer.attributes == known.attributes and private == known.private:
             continue
         attributes = whereabouts.followed(answer.attributes)
         if attributes != known.attributes:
-            seen = agree(str(address), schema, known.attributes, attributes, ())
-            differing[address] = replace(known, attributes=seen.attributes)
+            attributes = agree(str(address), schema, known.attributes, attributes, ()).attributes
+        if attributes != known.attributes or private != known.private:
+            differing[address] = replace(known, attributes=attributes, private=private)
     return differing
+
+
+def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """What providers say of what they read."""
+    return [
+        diagnostic(remark.severity, remark.id, f"{remark}" if remark.file else remark.detail)
+        for provider in providers.values()
+        for remark in provider.remarks()
+    ]
+
+
+def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The private note of an object with what a provider notes of it."""
+    if not note:
+        return private
+    kept = {name: value for name, value in {**(private or {}), **note}.items() if value is not None}
+    return kept or None
 
 
 # A site shows these inside of another object, so that a plan may hold them there and ask for them anew.

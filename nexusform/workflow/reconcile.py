@@ -29,6 +29,7 @@ from nexusform.whatif.replay import Replay
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import open_project
+from nexusform.workflow.providers import managed_objects
 from nexusform.workflow.run import Notices, Run, base_request, begin
 
 # What a site tells of the VMs of an object; what a person asked for is not touched.
@@ -36,12 +37,15 @@ _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone
 
 
 class Reconciled(Struct, frozen=True):
-    """What came of it: the objects compared, those that the export lacks, the separation rules on what is,
-    and, asked for, the replays.
+    """What came of it: the objects compared, those that the export shows to be gone, those of which it says
+    nothing, the separation rules on what is, and, asked for, the replays; `remarks` say what was not
+    captured.
     """
 
     checks: tuple[ClusterCheck, ...] = ()
     absent: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     replays: tuple[Replay, ...] = ()
     serial: int = 0
@@ -90,22 +94,30 @@ class _Reconciling:
         known = [one.current.attributes for one in self.state.instances.values() if one.current is not None]
         self.sites = named_as_known(sites, known)
         self.provider = provider
-        self.provider.remember(known)
+        self.provider.remember(known, managed_objects(self.state))
         self.types = run.project.registries.resource_types
 
     def answer(self, *, replays: bool) -> Reconciled:
         try:
-            observed, absent = self._observed()
+            observed, absent, unseen = self._observed()
         except ProviderProblem as problem:
             return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
-        checks = tuple(self._checks(observed, absent))
+        checks = tuple(self._checks(observed, absent, unseen))
         played = tuple(self._replays(checks)) if replays else ()
         rules, problems = self._rules(observed)
         after = self._after(observed, played)
         if after is not self.state:
             problems += self._write(after)
-        names = tuple(str(address) for address in absent)
-        return Reconciled(checks, names, rules, played, after.serial, tuple(problems))
+        return Reconciled(
+            checks,
+            tuple(map(str, absent)),
+            tuple(map(str, unseen)),
+            tuple(remark.detail for remark in self.provider.remarks()),
+            rules,
+            played,
+            after.serial,
+            tuple(problems),
+        )
 
     def _vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
         for address in sorted(self.state.instances, key=address_order):
@@ -114,8 +126,8 @@ class _Reconciling:
             if current is not None and kind is not None and kind.vms is not None and _is_of_azure(kind):
                 yield address, current, kind
 
-    def _observed(self) -> tuple[dict[Address, ObjectState], list[Address]]:
-        """The objects with VMs as they are, and those that the export does not show."""
+    def _observed(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
+        """The objects with VMs as they are, those that are gone, and those that were not captured."""
         objects = list(self._vm_objects())
         requests = [
             ReadRequest(
@@ -127,27 +139,34 @@ class _Reconciling:
         ]
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
+        unseen: list[Address] = []
         for (address, current, kind), answer in zip(objects, self.provider.read(requests), strict=True):
             if answer.attributes is None:
                 absent.append(address)
                 continue
+            if not answer.observed:
+                unseen.append(address)
+                continue
             places = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
             seen = agree(str(address), kind.schema, current.attributes, {**current.attributes, **places}, ())
             observed[address] = replace(current, attributes=seen.attributes)
-        return observed, absent
+        return observed, absent, unseen
 
     def _checks(
-        self, observed: Mapping[Address, ObjectState], absent: Sequence[Address]
+        self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], unseen: Sequence[Address]
     ) -> Iterator[ClusterCheck]:
         reality = RealMachines.of(self.sites)
+        gone, not_captured = frozenset(absent), frozenset(unseen)
         for address, current, kind in self._vm_objects():
+            if address in not_captured:
+                continue
             assert kind.vms is not None
             now = observed.get(address)
             yield check_cluster(
                 str(address),
                 str(current.attributes.get("id")),
                 kind.vms.standing(current.attributes),
-                kind.vms.standing(now.attributes) if now is not None and address not in absent else None,
+                kind.vms.standing(now.attributes) if now is not None and address not in gone else None,
                 kind.vms.unplaced(now.attributes) if now is not None else (),
                 reality,
             )

@@ -32,7 +32,7 @@ from nexusform.workflow.importing import Imports, find_imports, refusal_to_gener
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
-from nexusform.workflow.providers import Refreshed, make_providers, refresh, stand_already
+from nexusform.workflow.providers import Refreshed, make_providers, refresh, remarks, stand_already
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
 
@@ -110,7 +110,8 @@ class Run(Struct):
         with logged("info", "plan made", mode=options.mode):
             result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
-        more = (*contradictions, *imports.diagnostics, *refusals)
+        told = remarks(self.providers) if options.refresh else []
+        more = (*contradictions, *imports.diagnostics, *refusals, *told)
         if more:
             errored = result.plan.errored or has_errors(refusals)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more), errored=errored)

@@ -135,9 +135,12 @@ class TestForms:
         assert [r.name for r in inventory.racks] == ["rück"]
         assert [f.id for f in findings] == ["unknown-rack"]
 
-    def test_one_page_of_several_is_a_warning(self) -> None:
-        _, (finding,) = read(racks={"value": [rack()], "nextLink": "https://example.test/2"})
-        assert (finding.id, finding.severity) == ("incomplete-list", Severity.WARNING)
+    @pytest.mark.parametrize("kind", ["racks", "virtual_machines"])
+    def test_one_page_of_several_is_an_error_where_all_else_stands_on_it(self, kind: str) -> None:
+        bodies = {"racks": [rack()], "virtual_machines": []}[kind]
+        _, (finding,) = read(**{kind: {"value": bodies, "nextLink": "https://example.test/2"}})
+        severity = Severity.ERROR if kind == "racks" else Severity.WARNING
+        assert (finding.id, finding.severity) == ("incomplete-list", severity)
 
 
 class TestRacksAndMachines:

@@ -164,13 +164,14 @@ def occupied_sites(
         if kind.vms is not None and not refused:
             _house(kind, thing, _vms(planned, side), ground, sites)
     for occupied in sites.values():
-        occupied.outsiders = occupy_outsiders(occupied.site)
+        names = {name for housed in occupied.vms for name in housed.vm.names}
+        occupied.outsiders = occupy_outsiders(occupied.site, names)
     return sites
 
 
 def _thing(change: Change, side: Side) -> Thing | None:
     attributes = change.before if side is Side.BEFORE else change.after
-    return None if attributes is None else Thing(change.address, attributes, change.creation)
+    return None if attributes is None else Thing(change.address, attributes, change.creation, change.private)
 
 
 def _vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:

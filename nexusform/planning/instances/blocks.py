@@ -26,6 +26,7 @@ from nexusform.planning.names.evaluation import (
 )
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.setting import PreparedBodies
+from nexusform.planning.occupancy import take_note
 from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.preparation.moves import only_forgets
 from nexusform.planning.preparation.order import Order, created_first
@@ -271,6 +272,8 @@ class Blocks:
         show(instance, evaluation)
         if instance.type.offer is not None and not instance.broken and instance.planned is not None:
             problems = instance.type.offer(instance.planned, str(instance.address), self.inventory)
+            if instance.prior is not None:
+                take_note(self.inventory, instance.type, instance.planned, instance.prior.private)
             self.diagnostics += [instance.problem(problem) for problem in problems]
             self._look_at_offer(instance)
 

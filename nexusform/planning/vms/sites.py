@@ -7,7 +7,7 @@ placement hint points at. `lay_ground` makes empty sites from the attributes of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.planning.occupancy import OutsideVm
+from nexusform.planning.occupancy import OutsideVm, take_note
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import Kind, Registries, ResourceType
@@ -49,6 +49,7 @@ class SitePlan(Struct):
     evacuating: frozenset[str]
     offered_by: Mapping[str, str]
     outsiders: tuple[Occupied, ...] = ()
+    unmanaged: tuple[Occupied, ...] = ()
     base: RackScheduler | None = None
     operations: list[Operation] = field(default_factory=list)
 
@@ -146,7 +147,7 @@ def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, Si
         machines, site_clashes = site_machines(site.id, active, own)
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
-        occupied = chain.from_iterable(offer.occupied for offer in own.values())
+        occupied = list(chain.from_iterable(offer.occupied for offer in own.values()))
         sites[site.id] = SitePlan(
             site.id,
             site.name,
@@ -156,8 +157,18 @@ def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, Si
             _evacuating(active, own.values()),
             _offered_by(inventory, active, own),
             tuple(outsider for outsider in occupied if outsider.machine in by_name),
+            _unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
         )
     return sites, clashes
+
+
+def _unmanaged(
+    seen: Iterable[Occupied], occupied: Iterable[Occupied], machines: Container[str]
+) -> tuple[Occupied, ...]:
+    """What a provider saw, each once, without what the configuration has as occupied."""
+    written = {(one.machine, one.name) for one in occupied}
+    each = {(one.machine, one.name): one for one in seen if one.machine in machines}
+    return tuple(one for key, one in each.items() if key not in written)
 
 
 def _evacuating(racks: Iterable[RackOffer], described: Iterable[MachineOffer]) -> frozenset[str]:
@@ -184,12 +195,14 @@ def _offered_by(
     return makers
 
 
-def occupy_outsiders(site: SitePlan) -> list[OutsideVm]:
+def occupy_outsiders(site: SitePlan, standing: Container[str]) -> list[OutsideVm]:
     """Put the VMs outside nexusform on their machines, those with known cells first, then the others in
-    order of machine and name.
+    order of machine and name. What a provider saw without knowing who it is may be managed by now:
+    `standing` are the names of the VMs that stand.
     """
     numbered = [outsider for outsider in site.outsiders if outsider.cell_numbers]
     others = [outsider for outsider in site.outsiders if not outsider.cell_numbers]
+    others += [outsider for outsider in site.unmanaged if outsider.name not in standing]
     others.sort(key=lambda outsider: (outsider.machine, outsider.name.encode()))
     return [_occupy_outsider(site, outsider) for outsider in (*numbered, *others)]
 
@@ -365,6 +378,7 @@ def lay_ground(things: Iterable[Thing], registries: Registries, catalogue: str =
     for kind, thing in sorted(known, key=lambda pair: pair[0].phase):
         if kind.offer is not None:
             kind.offer(thing.attributes, str(thing.address), inventory)
+            take_note(inventory, kind, thing.attributes, thing.note)
     catalogued = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogued, **{sku.name: sku for sku in inventory.skus.values()}}
     # Where hints point decides nothing any more: everybody has a place.

@@ -7,7 +7,7 @@ for all VMs that came together, so that a large pool costs little more than its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -104,6 +104,11 @@ class VmObject(Struct):
     def waiting(self) -> Unplaced:
         """The VMs without a machine that are there after the plan."""
         return {key: self.unplaced[key] for key in self.moves.wait}
+
+    @property
+    def standing_names(self) -> Iterator[str]:
+        """What the VMs read from state are called, by us and by the platform."""
+        return chain.from_iterable(vm.names for vm in self.standing.values())
 
     @property
     def untouched(self) -> bool:

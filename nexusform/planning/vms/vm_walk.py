@@ -148,8 +148,9 @@ class _Walk:
             current = recorded.current if recorded is not None else None
             attributes = current.attributes if current is not None else None
             self.objects[instance.address] = vm_phase.stand(instance, self.world, attributes)
+        names = set(chain.from_iterable(vms.standing_names for vms in self.objects.values()))
         for site in self.world.sites.values():
-            occupy_outsiders(site)
+            occupy_outsiders(site, names)
 
     def consider(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """What every instance asks for, and so who leaves and who comes; a separate pool follows its

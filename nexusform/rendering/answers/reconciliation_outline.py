@@ -23,10 +23,12 @@ def reconciliation_outline(
     origin: str,
     checks: Sequence[ClusterCheck],
     absent: Sequence[str],
+    unseen: Sequence[str],
+    remarks: Sequence[str],
     rules: Sequence[SeparationVerdict],
     replays: Sequence[Replay],
 ) -> Outline:
-    """How much is where state had it, who is not, and what the rule explains."""
+    """How much is where state had it, who is not, what was not looked at, and what the rule explains."""
     misses = sum(len(check.misses) for check in checks)
     broken = [rule for rule in rules if rule.holds != "always"]
     sections = [_clusters(checks)] if checks else []
@@ -35,23 +37,28 @@ def reconciliation_outline(
     if absent:
         lines = tuple(f"- {name}" for name in absent)
         sections.append(Section("Not in the export, and left as state has it", lines, bad=True))
+    if unseen:
+        lines = tuple(f"- {name}" for name in unseen)
+        sections.append(Section("Not captured, and left as state has it", lines, bad=True))
+    if remarks:
+        sections.append(Section("What was read", tuple(f"- {remark}" for remark in remarks)))
     if rules:
         sections.append(_rules(rules))
     sections += [_replay(one) for one in replays]
-    bad = bool(misses or broken or absent)
-    return Outline(
-        f"Reconciliation with {origin}", _verdict(checks, misses, len(broken)), bad, (), tuple(sections)
-    )
+    bad = bool(misses or broken or absent or unseen)
+    verdict = _verdict(checks, misses, len(broken), len(unseen))
+    return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
 
 
-def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int) -> str:
+def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: int) -> str:
     """One sentence on all the VMs and rules."""
     stand = "Every VM stands where state has it"
     if misses:
         vms = counted(sum(len(check.vms) for check in checks), "VM")
         stand = f"{misses:,} of {vms} {form(misses, 'stands', 'stand')} elsewhere than state had"
     rules = f"; {counted(broken, 'separation rule')} {form(broken, 'does', 'do')} not hold" if broken else ""
-    return f"{stand}{rules}."
+    rest = f"; {counted(unseen, 'object')} {form(unseen, 'was', 'were')} not looked at" if unseen else ""
+    return f"{stand}{rules}{rest}."
 
 
 def _clusters(checks: Sequence[ClusterCheck]) -> Section:
@@ -133,6 +140,8 @@ def replay_line(hits: int, judged: int, not_judged: int) -> str:
 def reconciliation_document(
     checks: Iterable[ClusterCheck],
     absent: Sequence[str],
+    unseen: Sequence[str],
+    remarks: Sequence[str],
     rules: Iterable[SeparationVerdict],
     replays: Iterable[Replay],
 ) -> dict[str, Any]:
@@ -140,6 +149,8 @@ def reconciliation_document(
     return {
         "clusters": [_cluster_document(check) for check in checks],
         "absent": list(absent),
+        "not_captured": list(unseen),
+        "remarks": list(remarks),
         "separation_rules": [
             {"address": str(rule.address), "enforcement": rule.enforcement, "holds": rule.holds}
             for rule in rules

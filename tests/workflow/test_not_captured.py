@@ -1,0 +1,237 @@
+"""Exports that lack a kind: what was not captured is not gone, and whoever reads them is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-070"
+CLUSTERS = Path("export/kubernetes_clusters.json")
+POOLS = Path("export/agent_pools.ssh-test-3d38.json")
+VMS = Path("export/virtual_machines.json")
+SITE = "dev08-0a105e4eb74b"
+
+
+@pytest.fixture(autouse=True)
+def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real site with a list of agent pools, which have labels, and one plain VM."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CASE, "export")
+    (cluster,) = clusters()
+    pools = [
+        {"id": f"{cluster['id']}/agentPools/{pool['name']}", "name": pool["name"], "properties": pool}
+        for pool in cluster["properties"]["initialAgentPoolConfigurations"]
+    ]
+    for pool in pools:
+        pool["properties"]["labels"] = [{"key": "tier", "value": "gold"}]
+    POOLS.write_text(json.dumps(pools))
+    machine = json.loads(Path("export/bare_metal_machines.json").read_text())["value"][0]
+    vm = {"cpuCores": 2, "memorySizeGB": 8, "bareMetalMachineId": machine["id"]}
+    where = {name: machine[name] for name in ("extendedLocation",) if name in machine}
+    VMS.write_text(json.dumps([{"id": "/x/virtualMachines/jump", "name": "jump", **where, **vm}]))
+
+
+def clusters() -> list[dict[str, Any]]:
+    return json.loads(CLUSTERS.read_text())["value"]
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and all text, in one line."""
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+def imported(capsys: pytest.CaptureFixture[str], to: str = "site.nf.hcl") -> str:
+    code, out = told(capsys, "import", "-from=export", f"-generate-config-out={to}")
+    assert code == 0, out
+    return out
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out = told(capsys, "plan", "-details", "-tie-breaks=0")
+    assert code == 0, out
+    return out
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "command"),
+    [
+        (
+            CLUSTERS,
+            "No file of the export lists Kubernetes clusters",
+            "kubernetescluster list --output json >",
+        ),
+        (VMS, "No file of the export lists virtual machines", "virtualmachine list --output json >"),
+        (
+            POOLS,
+            "agent pools of 1 cluster were not captured",
+            "agentpool list --kubernetes-cluster-name ssh-",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_where_it_is_read(
+    path: Path, said: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.unlink()
+    for text in (imported(capsys), told(capsys, "inventory", "check", "export")[1]):
+        assert said in text
+        assert command in text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (CLUSTERS, f"1 Kubernetes cluster of {SITE} was not captured and is planned as state has it"),
+        (VMS, f"1 virtual machine of {SITE} was not captured and is planned as state has it (jump)"),
+        (POOLS, f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, mode"),
+    ],
+)
+def test_what_was_not_captured_is_not_gone(path: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    before = planned(capsys)
+    assert "7 kept" in before
+    assert "not captured" not in before
+    path.unlink()
+    out = planned(capsys)
+    assert "No changes." in out
+    assert "7 kept" in out
+    assert said in out
+
+
+def test_an_empty_list_says_that_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    VMS.write_text('{"value": []}')
+    out = planned(capsys)
+    assert "nexus_virtual_machine.jump has been deleted" in out
+    assert "Plan: 1 to add" in out
+
+
+def test_a_cluster_shown_alone_says_nothing_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster,) = clusters()
+    CLUSTERS.write_text(json.dumps([cluster, {**cluster, "id": f"{cluster['id']}2", "name": "other"}]))
+    imported(capsys)
+    CLUSTERS.write_text(json.dumps(cluster))
+    out = planned(capsys)
+    assert "No changes." in out
+    assert "1 Kubernetes cluster" in out
+    assert "(other)" in out
+    assert "single Kubernetes clusters, and no list" in told(capsys, "inventory", "check", "export")[1]
+
+
+def test_a_list_that_is_cut_off_says_nothing_of_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    CLUSTERS.write_text('{"value": [], "nextLink": "https://x.test/2"}')
+    assert "No changes." in planned(capsys)
+    machines = Path("export/bare_metal_machines.json")
+    document = json.loads(machines.read_text())
+    machines.write_text(json.dumps({**document, "nextLink": "https://x.test/2"}))
+    code, out = told(capsys, "plan")
+    assert (code, "this is one page of several" in out) == (1, True)
+
+
+def test_an_export_of_another_site_says_nothing_of_this_one(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    for path in (CLUSTERS, POOLS, VMS):
+        path.unlink()
+    for path in Path("export").iterdir():
+        path.write_text(path.read_text().replace("b37dev08", "c48abc").replace(SITE, "elsewhere"))
+    out = planned(capsys)
+    assert "No changes." in out
+    assert f'does not show the site "{SITE}", but only site. ' in out
+
+
+def test_machines_that_no_file_tells_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    everything = [*clusters(), *json.loads(Path("export/racks.json").read_text())["value"]]
+    shutil.rmtree("export")
+    Path("export").mkdir()
+    Path("export/all.json").write_text(json.dumps(everything))
+    code, out = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert code == 1
+    assert "No file of the export holds bare-metal machines" in out
+    assert "baremetalmachine list" in out
+
+
+def test_a_step_is_not_done_because_its_kind_was_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    text = Path("site.nf.hcl").read_text()
+    start = text.index('resource "nexus_virtual_machine"')
+    Path("site.nf.hcl").write_text(text[:start] + text[text.index("\n}\n", start) + 3 :])
+    VMS.unlink()
+    code, out = told(capsys, "apply", "-auto-approve")
+    assert (code, "is not removed yet" in out) == (1, True)
+    VMS.write_text("[]")
+    code, out = told(capsys, "apply", "-auto-approve")
+    assert code == 0, out
+
+
+def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    imported(capsys)
+    POOLS.unlink()
+    text = Path("site.nf.hcl").read_text()
+    grown = text.replace(
+        '"ssh-test-3d38-pool1" {\n    count       = 3',
+        '"ssh-test-3d38-pool1" {\n    count       = 4',
+    )
+    assert grown != text
+    Path("site.nf.hcl").write_text(grown)
+    code, out = told(capsys, "apply", "-auto-approve")
+    assert (code, "were not captured: of them only nodes show" in out) == (1, True), out
+    (cluster,) = clusters()
+    node = next(n for n in cluster["properties"]["nodes"] if "ssh-test-3d38-pool1" in n["name"])
+    cluster["properties"]["nodes"].append({**node, "name": f"{node['name'][:-5]}zzzzz"})
+    CLUSTERS.write_text(json.dumps({"value": [cluster]}))
+    code, out = told(capsys, "apply", "-auto-approve")
+    assert code == 0, out
+    assert "No changes." in planned(capsys)
+
+
+def test_a_reconciliation_judges_nothing_that_was_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    CLUSTERS.unlink()
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert code == 2, out
+    assert "nowhere" not in out
+    assert "1 object was not looked at" in out
+    assert f"1 Kubernetes cluster of {SITE} was not captured" in out
+
+
+# --- who is nobody's ------------------------------------------------------------------------------
+
+
+def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = {path: path.read_text() for path in (CLUSTERS, POOLS)}
+    CLUSTERS.write_text('{"value": []}')
+    POOLS.unlink()
+    imported(capsys)
+    free = room(capsys)
+    for path, text in whole.items():
+        path.write_text(text)
+    out = planned(capsys)
+    assert "No changes." in out
+    assert f"6 VMs on {SITE.partition('-')[0]}" in out or "6 VMs on site belong to no resource" in out
+    taken = room(capsys)
+    assert taken < free
+    imported(capsys, "more.nf.hcl")
+    out = planned(capsys)
+    assert "belong to no resource" not in out
+    assert room(capsys) == taken
+
+
+def room(capsys: pytest.CaptureFixture[str]) -> int:
+    """How many VMs of one SKU fit after the plan."""
+    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    run(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
+    document = json.loads(capsys.readouterr().out)
+    return int(json.dumps(document).partition('"more": ')[2].partition(",")[0])
