@@ -349,13 +349,15 @@ PREDICTION: Final = "prediction"
 
 class PredictionScore(Struct, frozen=True):
     """How many of the VMs of a site stand where the rule puts them, of those that could be judged, when its
-    history was last replayed.
+    history was last replayed. `sure` of the hits are so however VMs lie in cells that nobody told; None where
+    that was not counted.
     """
 
     site: str
     hits: int
     judged: int
     not_judged: int
+    sure: int | None = None
 
 
 class Plan(Struct, frozen=True):

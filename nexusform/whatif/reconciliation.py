@@ -8,6 +8,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
+from nexusform.importers.az_captured import TENANTS
 from nexusform.importers.az_model import (
     AzCluster,
     AzInventory,
@@ -27,7 +28,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
 )
 from nexusform.whatif.capture import machine_refusal
-from nexusform.whatif.replay import DELETED, LATER, NO_ORDER, Batch, RealVm, Replay, replay
+from nexusform.whatif.replay import DELETED, LATER, NO_ORDER, NOT_ALL, Batch, RealVm, Replay, replay
 
 _DAY = "2024-01-09"
 GONE = "the export does not show it"
@@ -180,11 +181,12 @@ def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]
             timed.append(((vm.created_at or "", vm.name, 0, ""), real))
     timed.sort(key=lambda pair: pair[0])
     doubtful = _doubtful(inventory)
+    whole = inventory.listed.issuperset(TENANTS)
     since_gone = False
     for key, group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         since_gone |= vms[0].cluster in gone
-        yield Batch(vms, _why_unjudged(key[0], doubtful, since_gone=since_gone))
+        yield Batch(vms, _why_unjudged(key[0], doubtful, since_gone=since_gone) if whole else NOT_ALL)
 
 
 def _why_unjudged(time: str, doubtful: tuple[str, str] | None, *, since_gone: bool) -> str:

@@ -1,8 +1,9 @@
 """A site's VMs placed once more in the order of their creation: whether the rule explains where they are.
 
 For every VM, on what stood when it came: was its real machine among those between which tie-breaks alone
-decide? NUMA cells, which no platform tells, are those that the rule gives on the real machine. VMs of a pool
-whose order is not known are taken in the order that explains most.
+decide? NUMA cells, which no platform tells, are unknown: a VM is a hit where its machine is best in some
+legal split of what stood, and a sure hit where it is in all. VMs of a pool whose order is not known are taken
+in the order that explains most.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from msgspec.structs import replace
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import (
     Demand,
-    Hint,
-    HintScope,
     Machine,
     Placement,
     RackSpread,
@@ -28,6 +27,7 @@ from nexusform.scheduling.racks.vms import (
 
 NO_ORDER: Final = "nothing tells when it was created"
 LATER: Final = "nodes were added or made anew later: what stood before them is not known"
+NOT_ALL: Final = "not all that stands there was captured: what was free is not known"
 DELETED: Final = "VMs that stood then are gone: what was free is not known"
 
 
@@ -60,11 +60,14 @@ class ReplayMiss(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """What the rule explains of a site under one `rack_spread`. `unjudged` counts VMs by the reason."""
+    """What the rule explains of a site under one `rack_spread`. `sure` of the `hits` are hits in every legal
+    split of cells; `unjudged` counts VMs by the reason.
+    """
 
     site: str
     spread: RackSpread
     hits: int
+    sure: int
     misses: tuple[ReplayMiss, ...]
     unjudged: Mapping[str, int]
 
@@ -86,6 +89,7 @@ class _Replaying:
         self.known = {machine.name for machine in machines}
         self.numbers: dict[tuple[str, str], int] = {}
         self.hits = 0
+        self.sure = 0
         self.misses: list[ReplayMiss] = []
         self.unjudged: dict[str, int] = {}
 
@@ -98,7 +102,9 @@ class _Replaying:
                     self._settle(vm)
             else:
                 self._judge(batch.vms)
-        return Replay(self.site, self.scheduler.spread, self.hits, tuple(self.misses), self.unjudged)
+        return Replay(
+            self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged
+        )
 
     def _judge(self, vms: Sequence[RealVm]) -> None:
         """Take the VM that the rule explains next, as long as there is one."""
@@ -108,12 +114,14 @@ class _Replaying:
         while waiting:
             first = next(iter(waiting))
             best = self.scheduler.best_machines(self._demand(waiting[first][0]))
-            machine = next((machine for machine in waiting if machine in best), None)
+            sure = next((machine for machine in waiting if machine in best.in_all), None)
+            machine = sure or next((machine for machine in waiting if machine in best.in_some), None)
             vm = waiting[machine or first].pop(0)
             if machine is None:
-                self.misses.append(ReplayMiss(vm, tuple(sorted(best)[:3])))
+                self.misses.append(ReplayMiss(vm, tuple(sorted(best.in_some)[:3])))
             else:
                 self.hits += 1
+                self.sure += sure is not None
             if not waiting[machine or first]:
                 del waiting[machine or first]
             self._settle(vm)
@@ -123,15 +131,9 @@ class _Replaying:
         return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.terms)
 
     def _settle(self, vm: RealVm) -> None:
-        """Put a VM where it is, on the cells that the rule gives there; where it does not fit it counts
-        without any.
-        """
+        """Put a VM where it is, on cells that nobody told."""
         if vm.placement.machine not in self.known:
             return
         demand = self._demand(vm)
         self.numbers[vm.cluster, vm.pool] = self.numbers.get((vm.cluster, vm.pool), 0) + 1
-        only = frozenset({vm.placement.machine})
-        hint = Hint(True, True, HintScope.MACHINE, only, frozenset(), vm.placement.machine)
-        pinned = replace(demand, terms=Terms(hints=(hint,)))
-        if self.scheduler.attempt(pinned) is None:
-            self.scheduler.occupy(demand.vm, demand.sku, replace(vm.placement, cells=()))
+        self.scheduler.occupy(demand.vm, demand.sku, replace(vm.placement, cells=()))

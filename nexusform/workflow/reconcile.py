@@ -239,6 +239,7 @@ def _scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, int]]:
     return {
         one.spread.value: {
             "hits": one.hits,
+            "sure": one.sure,
             "judged": one.judged,
             "not_judged": sum(one.unjudged.values()),
         }

@@ -227,6 +227,7 @@ def test_the_platforms_names_are_taken_wherever_a_name_is(capsys: pytest.Capture
 
 def test_reconcile_counts_misses_and_takes_over_what_is(capsys: pytest.CaptureFixture[str]) -> None:
     captured("clusters-070")
+    Path("export/virtual_machines.json").write_text("[]")
     imported(capsys)
     code, out, _ = told(capsys, "reconcile", "-from=export", "-replay")
     assert code == 0

@@ -31,6 +31,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = [(made, values) for kind, values, made in objects if kind == "nexus_kubernetes_cluster"]
     write("racks", [rack_body(rack) for rack in racks])
     write("bare_metal_machines", [body for rack in racks for body in machine_bodies(rack)])
+    write("virtual_machines", [])
     random = Random(7)
     ordered = sorted(clusters, key=lambda pair: pair[0])
     write("kubernetes_clusters", [cluster_body(values, made, random) for made, values in ordered])
@@ -116,6 +117,7 @@ def test_the_documents_site_is_explained_and_each_moved_node_is_told(
     score = by_spread["pool"]
     assert score["not_judged"] == {}
     assert score["hits"] == score["judged"] > 100
+    assert 0 < score["sure_hits"] <= score["hits"]
     assert by_spread["cluster"]["hits"] < by_spread["cluster"]["judged"]
     text = Path("site.nf.hcl").read_text()
     fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
@@ -124,6 +126,12 @@ def test_the_documents_site_is_explained_and_each_moved_node_is_told(
     assert code == 0
     assert f"{score['hits']:,} of {score['judged']:,} judged VMs (100.0 %)" in " ".join(out.split())
     Path("site.nf.hcl").write_text(text)
+    vms = Path("export/virtual_machines.json")
+    vms.unlink()
+    score = json.loads(told(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
+    assert score["judged"] == 0
+    assert "not all that stands there was captured" in next(iter(score["not_judged"]))
+    vms.write_text("[]")
     moved = move_some(share=0.05)
     code, out = told(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2

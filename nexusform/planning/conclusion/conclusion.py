@@ -163,7 +163,8 @@ def _scores(prior: Prior) -> Iterator[PredictionScore]:
         noted = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
         if noted:
             name = str(current.attributes.get("name"))
-            yield PredictionScore(name, noted["hits"], noted["judged"], noted["not_judged"])
+            figures = (noted["hits"], noted["judged"], noted["not_judged"], noted.get("sure"))
+            yield PredictionScore(name, *figures)
 
 
 def _judged(

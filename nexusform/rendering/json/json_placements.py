@@ -162,7 +162,13 @@ def room_documents(room: Iterable[SiteRoom]) -> list[dict[str, Any]]:
 def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
     """The top-level `prediction_scores` of a plan's JSON: what replays of its sites came to."""
     return [
-        {"site": one.site, "hits": one.hits, "judged": one.judged, "not_judged": one.not_judged}
+        {
+            "site": one.site,
+            "hits": one.hits,
+            "sure_hits": one.sure,
+            "judged": one.judged,
+            "not_judged": one.not_judged,
+        }
         for one in scores
     ]
 

@@ -111,12 +111,14 @@ def _verdict(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _score(score: PredictionScore) -> str:
-    """As `297 of 299 judged VMs (99.3 %) stood where the rule puts them, 599 not judged`."""
+    """As `297 of 299 judged VMs (99.3 %) stood where the rule puts them, 290 for sure, 599 not judged`."""
     left = f"{score.not_judged:,} not judged"
     if not score.judged:
         return f"nothing could be judged, {left}."
     share = f"{score.hits / score.judged:.1%}".replace("%", " %")
-    return f"{score.hits:,} of {score.judged:,} judged VMs ({share}) stood where the rule puts them, {left}."
+    sure = f"{score.sure:,} for sure, " if score.sure not in {None, score.hits} else ""
+    judged = f"{score.hits:,} of {score.judged:,} judged VMs"
+    return f"{judged} ({share}) stood where the rule puts them, {sure}{left}."
 
 
 def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.racks import opened
 from nexusform.scheduling.racks.explanation import (
+    BestMachines,
     Explanation,
     Shortage,
     best_machines,
@@ -205,8 +206,8 @@ class RackScheduler:
         self._look()
         return explain(self._ledger, demand, self.spread, self.seed)
 
-    def best_machines(self, demand: Demand) -> frozenset[str]:
-        """The machines among which tie-breaks alone decide where the VM goes; none where nothing fits."""
+    def best_machines(self, demand: Demand) -> BestMachines:
+        """The machines among which tie-breaks alone decide where the VM goes, whichever legal split it is."""
         self._close_session()
         return best_machines(self._ledger, demand, self.spread)
 

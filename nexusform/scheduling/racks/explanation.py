@@ -182,33 +182,83 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
 
 
-def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> frozenset[str]:
-    """The machines among which tie-breaks alone decide: the best ones of every rack that ranks best; none
-    where nothing fits.
+class BestMachines(Struct, frozen=True):
+    """The machines among which tie-breaks alone decide where a VM goes, by name: the best ones of every rack
+    that ranks best, none where nothing fits. `in_some` are those that are best in some legal split of the
+    machines with VMs whose cells nobody told, `in_all` in every one.
+    """
+
+    in_some: frozenset[str]
+    in_all: frozenset[str]
+
+
+def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> BestMachines:
+    """Which machines are best. The splits of machines do not hang on one another, so that a machine is best
+    in some of them if it fits in one, and whoever ranks before it does not fit in another.
     """
     site = ledger.site
-    left: Iterable[int] = range(len(site.machines))
+    fitting, certain = _fitting(ledger, demand)
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    for _, refuse in opened.refusals_by_machine(ledger, usage, demand):
-        if refuse is not None:
-            left = [machine for machine in left if refuse(machine) is None]
-    by_rack: dict[int, list[int]] = {}
-    for machine in left:
-        by_rack.setdefault(site.rack_of[machine], []).append(machine)
-    rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
-    machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
-    best: list[int] = []
-    for rack in _lowest(by_rack, rack_keys):
-        best += _lowest(by_rack[rack], machine_keys)
-    return frozenset(site.machines[machine].name for machine in best)
+    racks = _Figures(opened.open_keys(profile.RACK_KEYS[spread], usage, demand))
+    machines = _Figures(opened.open_keys(profile.MACHINE_KEYS, usage, demand))
+
+    def ranked_first(candidates: Iterable[int], before: Iterable[int]) -> frozenset[str]:
+        """Those that none of `before` ranks before."""
+        others = list(before)
+        rack = racks.least(site.rack_of[machine] for machine in others)
+        by_rack: dict[int, list[int]] = {}
+        for machine in others:
+            by_rack.setdefault(site.rack_of[machine], []).append(machine)
+        least = {number: machines.least(of_rack) for number, of_rack in by_rack.items()}
+        return frozenset(
+            site.machines[machine].name
+            for machine in candidates
+            if _is_first(racks.of(site.rack_of[machine]), rack)
+            and _is_first(machines.of(machine), least.get(site.rack_of[machine]))
+        )
+
+    return BestMachines(ranked_first(fitting, certain), ranked_first(certain, fitting))
 
 
-def _lowest(items: Iterable[int], keys: Sequence[OpenKey]) -> list[int]:
-    """The items that tie for the lowest figures."""
-    opened_keys = [figure for _, figure in keys if figure is not None]
-    figures = {item: [figure(item) for figure in opened_keys] for item in items}
-    least = min(figures.values(), default=[])
-    return [item for item, of_item in figures.items() if of_item == least]
+def _is_first(figures: tuple[int, ...], least: tuple[int, ...] | None) -> bool:
+    return least is None or figures <= least
+
+
+class _Figures:
+    """The figures by which racks or machines are ranked, each worked out once."""
+
+    def __init__(self, keys: Sequence[OpenKey]) -> None:
+        self._keys = [figure for _, figure in keys if figure is not None]
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def of(self, item: int) -> tuple[int, ...]:
+        """The figures of one item."""
+        figures = self._known.get(item)
+        if figures is None:
+            figures = tuple(figure(item) for figure in self._keys)
+            self._known[item] = figures
+        return figures
+
+    def least(self, items: Iterable[int]) -> tuple[int, ...] | None:
+        """The lowest figures; None of no items."""
+        return min(map(self.of, items), default=None)
+
+
+def _fitting(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
+    """The machines that take the VM in some legal split, and those that do in all."""
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    left = list(range(len(ledger.site.machines)))
+    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        if refuse is None:
+            continue
+        loose = ledger.loose if isinstance(rule, RoomFilter) else ()
+        left = [machine for machine in left if machine in loose or refuse(machine) is None]
+    shape = ledger.site.shape(demand.sku)
+    counts = {
+        machine: ledger.split_rooms(machine).count(shape) for machine in left if machine in ledger.loose
+    }
+    fitting = [machine for machine in left if machine not in counts or counts[machine].most]
+    return fitting, [machine for machine in fitting if machine not in counts or counts[machine].least]
 
 
 def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:

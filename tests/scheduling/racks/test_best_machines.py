@@ -1,0 +1,58 @@
+"""Between which machines tie-breaks decide, whichever split of unknown cells it is: every one tried."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from nexusform.scheduling.racks.engine import BestMachines, RackScheduler
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
+
+MACHINES = tuple(
+    Machine(f"m{number}", f"r{number // 2}", f"{number // 2}", number % 2 + 1, None, 2, 4, 16, 1000)
+    for number in range(4)
+)
+SKUS = tuple(VmSku(f"s{cpus}", cpus, 0, memory, 10) for cpus, memory in ((1, 4), (2, 8), (3, 4), (4, 16)))
+
+
+def standing(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
+    vms: list[tuple[VmName, VmSku, Machine]] = []
+    for number in range(random.randint(2, 7)):
+        cluster = random.choice("ab")
+        name = VmName(cluster, cluster, random.choice("pq"), number)
+        vms.append((name, random.choice(SKUS[:3]), random.choice(MACHINES)))
+    return vms
+
+
+def best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
+    """With these cells; without any for nobody told."""
+    scheduler = RackScheduler(MACHINES)
+    for number, (name, sku, machine) in enumerate(vms):
+        own = cells[number : number + 1]
+        scheduler.occupy(name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own))
+    return scheduler.best_machines(demand)
+
+
+def is_legal(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...]) -> bool:
+    load: dict[tuple[str, int], tuple[int, int]] = {}
+    for (_, sku, machine), cell in zip(vms, cells, strict=True):
+        cpus, memory = load.get((machine.name, cell), (0, 0))
+        load[machine.name, cell] = (cpus + sku.vcpus, memory + sku.memory_gib)
+    return all(cpus <= 4 and memory <= 16 for cpus, memory in load.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_best_in_some_split_and_in_all(seed: int) -> None:
+    random = Random(seed)
+    vms = standing(random)
+    legal = [cells for cells in product(range(2), repeat=len(vms)) if is_legal(vms, cells)]
+    if not legal:
+        pytest.skip("more than fits")
+    demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
+    each = [best(vms, cells, demand) for cells in legal]
+    assert all(one.in_some == one.in_all for one in each), "known cells leave nothing open"
+    answer = best(vms, (), demand)
+    assert answer.in_some == frozenset().union(*(one.in_some for one in each))
+    assert answer.in_all == frozenset.intersection(*(one.in_all for one in each))
