@@ -36,6 +36,7 @@ __all__ = [
     "Kind",
     "LockHeld",
     "LockInfo",
+    "NotDoneYet",
     "ObjectKey",
     "Provider",
     "ProviderAnswer",
@@ -326,6 +327,10 @@ class StepWaits(ProviderProblem):
     """A step has begun and is not over: the next run looks it up and goes on with it. The message says what
     is waited for.
     """
+
+
+class NotDoneYet(ProviderProblem):
+    """A step that somebody else does, at a provider that only looks: what was asked for is not there yet."""
 
 
 class Provider(Protocol):

@@ -21,7 +21,7 @@ class Outcome(StrEnum):
 class StepEvent(Struct, frozen=True):
     """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
     message of a failure, or why it was skipped. `news` is what the provider told of it, "" when it only goes
-    on. `waits`: it failed for now, and goes on with the next run.
+    on. `waits`: it failed for now, and goes on with the next run; `by_others`: somebody else is to do it.
     """
 
     address: str
@@ -33,6 +33,7 @@ class StepEvent(Struct, frozen=True):
     deposed: str = ""
     news: str = ""
     waits: bool = False
+    by_others: bool = False
 
 
 class Listener(Protocol):

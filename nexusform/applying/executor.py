@@ -36,6 +36,7 @@ from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import (
     BackendProblem,
     Clock,
+    NotDoneYet,
     Provider,
     ProviderAnswer,
     ProviderProblem,
@@ -317,10 +318,13 @@ class _Run:
         self._recorder.conclude(call, result.instance, result.error)
         self._hits += result.hits
         self._misses.extend(result.misses)
-        self._end(call.step, Outcome.FAILED if result.error else Outcome.DONE, result.error)
+        outcome = Outcome.FAILED if result.error else Outcome.DONE
+        self._end(call.step, outcome, result.error, by_others=isinstance(finished.problem, NotDoneYet))
 
-    def _end(self, step: Step, outcome: Outcome, error: str, *, waits: bool = False) -> None:
-        event = replace(self._event(step, outcome, error), waits=waits)
+    def _end(
+        self, step: Step, outcome: Outcome, error: str, *, waits: bool = False, by_others: bool = False
+    ) -> None:
+        event = replace(self._event(step, outcome, error), waits=waits, by_others=by_others)
         log("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._ends[step.id] = event
         self._timings.pop(step.id, None)

@@ -18,6 +18,7 @@ from nexusform.plain_data import Path
 from nexusform.ports import (
     UNMANAGED,
     ChangeRequest,
+    NotDoneYet,
     ObjectKey,
     ProviderAnswer,
     ProviderProblem,
@@ -107,7 +108,7 @@ class ObservedSites:
             return
         stands = (key.type, key.id) in self._objects([request.prior or {}])
         if stands or not self._would_show(key):
-            raise ProviderProblem(self._not_yet(request, "removed"))
+            raise NotDoneYet(self._not_yet(request, "removed"))
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """The object of that type and id; it is managed from now on."""
@@ -220,9 +221,9 @@ class ObservedSites:
         self._set_apart([key])
         shown = shown_of(request, self._objects([planned], [request.prior or {}]))
         if shown is None:
-            raise ProviderProblem(self._not_yet(request, word))
+            raise NotDoneYet(self._not_yet(request, word))
         if shown.differing:
-            raise ProviderProblem(self._not_yet(request, word, shown.differing))
+            raise NotDoneYet(self._not_yet(request, word, shown.differing))
         return shown.answer
 
     def _hidden_pools(self, key: ObjectKey) -> str:

@@ -22,10 +22,13 @@ NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids a
 
 
 def name_attribute(what: str) -> Attribute:
-    """`name`: optional in a block without count or for_each, where the block's name stands in."""
+    """`name`: optional in a block without count or for_each: the object keeps its name, and the block's is
+    that of a new one.
+    """
     return Attribute(
         STRING,
-        f"Name of the {what}. Default: the name of the block; required with count or for_each.",
+        f"Name of the {what}. Default: the one it has, for a new one the name of the block; required with "
+        "count or for_each.",
         optional=True,
         computed=True,
         on_change=OnChange.REPLACE,

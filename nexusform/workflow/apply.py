@@ -30,7 +30,7 @@ from nexusform.state import codec, journal
 from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
 from nexusform.state.remaining import Remaining, planned_records
-from nexusform.words import counted
+from nexusform.words import counted, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
@@ -159,6 +159,9 @@ def _unfinished(applied: Applied) -> list[Diagnostic]:
         return []  # a journal that could not be written is told of by itself
     why = f"{counted(failed, 'step')} failed" if failed else "It was interrupted"
     left = f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
+    by_others = sum(end.by_others for end in applied.ends)
+    if by_others and by_others == failed:
+        return [error("the-apply-did-not-finish", _for_others(by_others, left))]
     return [
         error(
             "the-apply-did-not-finish",
@@ -179,6 +182,16 @@ def _waiting(applied: Applied) -> Diagnostic:
         "the-apply-waits",
         f"{counted(waiting, 'step')} {'waits' if waiting == 1 else 'wait'}{others}; the table says for what. "
         "What was done is saved. `nexusform apply -resume` goes on from here.",
+    )
+
+
+def _for_others(count: int, left: str) -> str:
+    """Steps that nexusform does not do itself: doing them again changes nothing before somebody did."""
+    steps = f"{counted(count, 'step')} {form(count, 'waits', 'wait')}"
+    return (
+        f"{steps} for a site to which nexusform sends nothing{left}. Make the changes there, as told above "
+        "for each, let the site be read anew (capture the export again), and run `nexusform apply`: a new "
+        "plan takes over what it finds done."
     )
 
 

@@ -263,9 +263,12 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     imported(capsys)
     text = Path("site.nf.hcl").read_text()
     Path("site.nf.hcl").write_text(re.sub(r'("sys-pool1" \{\s+count += )2', r"\g<1>3", text))
-    code, out, _ = told(capsys, "apply", "-auto-approve")
+    code, out, err = told(capsys, "apply", "-auto-approve")
     assert code == 1
     assert "does not show it" in " ".join(out.split())
+    advice = " ".join(err.replace("│", " ").split())
+    assert "1 step waits for a site to which nexusform sends nothing" in advice
+    assert "-resume" not in advice
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     properties = document["value"][0]["properties"]

@@ -65,14 +65,17 @@ def _null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagno
 
 
 def _default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Where no `name` is written, the block's stands in, unless several instances would share it."""
+    """Where no `name` is written, the object keeps the one that it has (it may have been moved to a block of
+    another name), and the name of the block stands in for a new one, unless several instances would share it.
+    """
     name = instance.type.schema.attributes.get("name")
     if name is None or not name.optional or arguments.get("name") is not None:
         return []
     block = instance.block
     assert block is not None
     if block.count is None and block.for_each is None:
-        arguments["name"] = block.name
+        known = instance.prior.attributes.get("name") if instance.prior is not None else None
+        arguments["name"] = known or block.name
         return []
     key = "each.key" if block.for_each is not None else "count.index"
     return [

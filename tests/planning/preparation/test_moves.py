@@ -101,3 +101,20 @@ def test_a_resource_moves_into_a_module() -> None:
     )
     found = moves(plan(tree(root), state_of(flat)))
     assert found == {"nexus_site.s": 'module.region["east"].nexus_site.s'}
+
+
+def test_what_has_no_name_written_keeps_its_own_under_another_block() -> None:
+    block = 'resource "nexus_site" "east" {\n}\n'
+    moved = (
+        block.replace('"east"', '"west"') + "moved {\n  from = nexus_site.east\n  to   = nexus_site.west\n}\n"
+    )
+    result = plan(moved, state_of(block))
+    assert moves(result) == {"nexus_site.east": "nexus_site.west"}
+    (change,) = result.plan.changes
+    assert change.after is not None
+    assert change.after["name"] == "east"
+
+
+def test_a_name_that_is_written_no_more_stays() -> None:
+    block = 'resource "nexus_site" "s" {\n  name = "east"\n}\n'
+    assert moves(plan('resource "nexus_site" "s" {\n}\n', state_of(block))) == {}
