@@ -176,6 +176,7 @@ class Kind(StrEnum):
     SEPARATION_RULE = "separation_rule"
     REMOTE_STATE = "remote_state"
     NODES = "nodes"
+    HUB_EXPORT = "hub_export"
     CLUSTER_REQUEST = "cluster_request"
 
 

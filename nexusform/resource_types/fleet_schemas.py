@@ -273,7 +273,7 @@ _CONDITIONS: Final = ListType(_CONDITION)
 _FAILED: Final = ObjectType.of(
     dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING)
 )
-_BINDING: Final = ObjectType.of(
+BINDING: Final = ObjectType.of(
     {
         "state": STRING,
         "previous_state": STRING,
@@ -309,7 +309,7 @@ def shown(
 
 PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
     "bindings": shown(
-        MapType(_BINDING),
+        MapType(BINDING),
         "The clusters that hold the placement, by name.",
         predicted=True,
         refers_to=Reference(("fleet_member_cluster",), by="name"),

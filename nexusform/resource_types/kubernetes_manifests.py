@@ -44,7 +44,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "ClusterApprovalRequest": "cluster_approval_requests",
     "ApprovalRequest": "approval_requests",
 }
-_MEMBER_TYPE: Final = ObjectType.of(
+MEMBER_TYPE: Final = ObjectType.of(
     {
         "labels": _TEXTS,
         "taints": ListType(ObjectType.of({"key": STRING, "value": STRING, "effect": STRING})),
@@ -56,13 +56,14 @@ _MEMBER_TYPE: Final = ObjectType.of(
 )
 
 
-def _computed(of: Any, description: str) -> Attribute:
+def computed(of: Any, description: str) -> Attribute:
+    """An attribute that reading gives."""
     return Attribute(of, description, computed=True)
 
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": _computed(STRING, "The directory, or the first file."),
+        "id": computed(STRING, "The directory, or the first file."),
         "directory": Attribute(
             STRING,
             "Directory whose .yaml, .yml and .json files are read, without its folders.",
@@ -80,13 +81,13 @@ _SCHEMA: Final = BlockSchema(
             optional=True,
         ),
         **{
-            attribute: _computed(
+            attribute: computed(
                 _TEXTS, f"Every {kind} as a manifest of {API_KINDS[kind].type_name}, by its id."
             )
             for kind, attribute in ATTRIBUTES.items()
         },
-        "member_clusters": _computed(MapType(_MEMBER_TYPE), "Every MemberCluster, by name."),
-        "hub_objects": _computed(
+        "member_clusters": computed(MapType(MEMBER_TYPE), "Every MemberCluster, by name."),
+        "hub_objects": computed(
             _TEXTS, 'Every other object as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".'
         ),
     },
@@ -114,11 +115,14 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-class _Reading:
-    """The objects of the files, and what is wrong with them."""
+class Reading:
+    """The objects of the files, and what is wrong with them. `shown`: a hub shows them, so what it makes
+    itself is among them, and one object may stand twice.
+    """
 
-    def __init__(self, *, lenient: bool) -> None:
+    def __init__(self, *, lenient: bool, shown: bool = False) -> None:
         self.lenient = lenient
+        self.shown = shown
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
         self._files: set[str] = set()
@@ -143,6 +147,8 @@ class _Reading:
         if not is_fleet_group(manifest.group):
             return ()
         api = API_KINDS.get(manifest.kind)
+        if api is None and self.shown:
+            return ()
         if api is None:
             text = f"{manifest.title} is made by the hub itself; take it out of the files."
             return (problem_at(manifest.file, manifest.place, INVALID, text),)
@@ -152,10 +158,10 @@ class _Reading:
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files, and sort what is in them by kind."""
-    reading = _Reading(lenient=attributes.get("lenient") is True)
+    reading = Reading(lenient=attributes.get("lenient") is True)
     directory = attributes.get("directory")
     try:
-        names = attributes.get("files") or _names(str(directory), context)
+        names = attributes.get("files") or names_of(str(directory), context)
     except FileProblem as problem:
         return DataAnswer({}, [Problem(("directory",), "unreadable-file", str(problem))])
     for at, name in enumerate(names):
@@ -168,24 +174,28 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     if not reading.manifests and not reading.problems:
         text = f"There is no object in {identify(attributes)}: no file that ends in {', '.join(_ENDINGS)}."
         reading.problems.append(Problem(argument, INVALID, text))
-    values = _sorted_by_kind(reading, argument, attributes)
+    values = sorted_by_kind(reading, argument, attributes)
     if any(problem.severity is Severity.ERROR for problem in reading.problems):
         return DataAnswer({}, reading.problems)
     return DataAnswer({"id": identify(attributes), **values}, reading.problems)
 
 
-def _names(directory: str, context: ReadContext) -> list[str]:
+def names_of(directory: str, context: ReadContext) -> list[str]:
+    """The files of a directory that are read. Raises FileProblem."""
     base = directory.rstrip("/") or "/"
     return [f"{base}/{name}" for name in context.files.glob(base, "*") if name.endswith(_ENDINGS)]
 
 
-def _sorted_by_kind(reading: _Reading, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def sorted_by_kind(reading: Reading, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The computed attributes: the objects by kind, and the members."""
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
     seen: dict[tuple[str, str, str, str], Manifest] = {}
     for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         other = seen.setdefault(key, manifest)
+        if other is not manifest and reading.shown:
+            continue
         if other is not manifest:
             text = f"{manifest.title} stands in {other.file}:{other.line} already."
             twice = problem_at(manifest.file, manifest.place, "duplicate-kubernetes-object", text)
@@ -205,7 +215,7 @@ def _sorted_by_kind(reading: _Reading, argument: Path, attributes: Mapping[str, 
 
 
 def _members(
-    members: Mapping[str, Manifest], now: datetime | None, reading: _Reading, argument: Path
+    members: Mapping[str, Manifest], now: datetime | None, reading: Reading, argument: Path
 ) -> dict[str, Any]:
     views = {name: read_member(Node(m.body, m.place), now) for name, m in members.items()}
     silent = [name for name, view in views.items() if not view.says_health]

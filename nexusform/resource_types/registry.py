@@ -67,6 +67,7 @@ DATA_SOURCES: Final[Mapping[str, ResourceType]] = _Table(
     "nexus_inventory",
     "nexusform_remote_state",
     "kubernetes_nodes",
+    "fleet_hub_export",
     "kubernetes_manifests",
     "fleet_cluster_request",
 )

@@ -4,7 +4,7 @@ remembers them and as they stand now; and which of the objects a placement selec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any, Final
@@ -219,10 +219,13 @@ def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:
 
 
 def read_members(
-    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: Pods
+    instances: Iterable[Instance],
+    clusters: Mapping[str, NodeCluster],
+    pods: Pods,
+    shown: Collection[str] = (),
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
     """The members of the plan by name: those that stay or come, and those that go. `clusters` are those
-    that members may stand for, by id.
+    that members may stand for, by id; `shown` are the members that a hub shows.
     """
     members: dict[str, FleetMemberState] = {}
     problems: list[Diagnostic] = []
@@ -243,7 +246,7 @@ def read_members(
             instance.broken = True
         requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
         now = member_of(written, cluster, requests)
-        before = _before(instance, now)
+        before = _before(instance, now, shown)
         members[written.name] = FleetMemberState(instance.address, written, cluster, before, now)
     return members, problems
 
@@ -257,10 +260,12 @@ def _leaving(instance: Instance) -> FleetMemberState | None:
     return FleetMemberState(instance.address, None, None, before, None)
 
 
-def _before(instance: Instance, now: Member) -> Member | None:
-    """The member as placements saw it last, None when none has seen it. One that state holds without a note
-    is taken as it is: nothing tells what changed.
+def _before(instance: Instance, now: Member, shown: Collection[str]) -> Member | None:
+    """The member as placements saw it last, None when none has seen it. One that state holds without a note,
+    or that only a hub shows, is taken as it is: nothing tells what changed.
     """
+    if instance.prior is None and now.name in shown:
+        return now
     if instance.prior is None or instance.replaced or instance.prior.private == UNSEEN:
         return None
     note = instance.prior.private
@@ -462,6 +467,8 @@ def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
 def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
     """What stands: as noted, or as the objects and overrides tell where an older state noted hashes only."""
     note = noted_before(placement)
+    if placement.shown:
+        return _shown(placement, hub, note)
     if is_noted(note) or placement.created or placement.before is None:
         return read_contents(note, placement.prior, hub.by_hash)
     snapshots = (binding.resource_snapshot for binding in placement.prior)
@@ -477,6 +484,20 @@ def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
     objects = selected(placement.before, hub.before[0]) if changed else placement.selected
     on_cluster = _once_overridden(placement, hub, objects, note.get("overrides"))
     return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _shown(placement: PlacementPlan, hub: Hub, note: Mapping[str, Any]) -> Contents:
+    """What a hub shows to stand: its newest snapshot, with the objects that state noted last where it did,
+    else with those that are there now.
+    """
+    indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
+    if not indices:
+        return Contents()
+    noted = read_contents(note, placement.prior, hub.by_hash).latest if is_noted(note) else None
+    objects = noted.objects if noted is not None else placement.selected
+    digest = noted.hash if noted is not None else fingerprint(objects)
+    on_cluster = _once_overridden(placement, hub, objects, None)
+    return Contents((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
 
 def _once_overridden(

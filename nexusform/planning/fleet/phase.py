@@ -16,6 +16,7 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.importers.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
+from nexusform.planning.fleet.export import ShownHub, shown_hub
 from nexusform.planning.fleet.hub import (
     Hub,
     note_members,
@@ -56,7 +57,8 @@ def plan_placements(
     blocks: Blocks, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: Pods
 ) -> FleetOutcome:
     """Plan all placements. `clusters` are those that members may stand for, by id."""
-    members, diagnostics = read_members(blocks.instances.values(), clusters, pods)
+    shown = shown_hub(blocks.request, evaluation)
+    members, diagnostics = read_members(blocks.instances.values(), clusters, pods, shown.members)
     hub = read_hub(blocks.instances.values())
     diagnostics += hub.diagnostics
     instances: list[Instance] = []
@@ -66,7 +68,7 @@ def plan_placements(
         diagnostics += problems
     placements: list[PlacementPlan] = []
     for instance in instances:
-        placement, problems = _begun(instance, blocks, evaluation)
+        placement, problems = _begun(instance, blocks, evaluation, shown)
         placements += [placement] if placement is not None else []
         diagnostics += problems
     diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
@@ -115,7 +117,7 @@ def _evaluated(
 
 
 def _begun(
-    instance: Instance, blocks: Blocks, evaluation: Evaluation
+    instance: Instance, blocks: Blocks, evaluation: Evaluation, shown: ShownHub
 ) -> tuple[PlacementPlan | None, list[Diagnostic]]:
     """The placement of an instance before its first round; None when it goes or is in error."""
     if not instance.configured or instance.broken or instance.config is None:
@@ -125,7 +127,7 @@ def _begun(
     if not isinstance(written, FleetPlacement):
         return None, []
     blocks.preview(instance, evaluation)
-    placement = begin(instance, written)
+    placement = begin(instance, written, shown.of(instance))
     problems = list(_forbidden_changes(placement))
     if has_errors(problems):
         instance.broken = True

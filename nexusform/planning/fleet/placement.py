@@ -46,6 +46,7 @@ from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.fleet.watcher import Occasion, Trigger, Watched, trigger_of
 
 _NEWEST: Final = 1 << 62
+NOT_SHOWN: Final[Mapping[str, Any]] = {}
 
 
 class Loss(Struct, frozen=True):
@@ -82,6 +83,7 @@ class PlacementPlan(Struct):
     (an address) has on a cluster, too. `fixed` is what a staged run brings to each cluster (the
     number of the snapshot, with the overrides of when it began). `decided` is what the last chain of cycles
     that picked any cluster started from.
+    `shown` is what a real hub shows of it, attributes that go before those of state.
     """
 
     instance: Instance
@@ -119,6 +121,7 @@ class PlacementPlan(Struct):
     stalled: tuple[str, ...] = ()
     rollouts: list[RolloutTimeline] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -132,8 +135,8 @@ class PlacementPlan(Struct):
 
     @property
     def created(self) -> bool:
-        """Whether a new object is made in this plan."""
-        return self.instance.prior is None or self.instance.replaced
+        """Whether a new object is made in this plan: one that neither state has nor a hub shows."""
+        return not self.shown and (self.instance.prior is None or self.instance.replaced)
 
     @property
     def first_time(self) -> bool:
@@ -142,8 +145,8 @@ class PlacementPlan(Struct):
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
-        """What state holds of the object that stays; empty for a new one."""
-        return {} if self.created or self.instance.before is None else self.instance.before
+        """What state holds, or a hub shows, of the object that stays; empty for a new one."""
+        return {} if self.created else {**(self.instance.before or {}), **self.shown}
 
     @property
     def external(self) -> bool:
@@ -352,11 +355,12 @@ class PlacementPlan(Struct):
         return before != self.held
 
 
-def begin(instance: Instance, written: FleetPlacement) -> PlacementPlan:
-    """A placement before its first round."""
+def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:
+    """A placement before its first round; `shown` is what a hub shows of it."""
     stays = instance.prior is not None and not instance.replaced
-    attributes = instance.before if stays and instance.before is not None else {}
-    before = instance.type.fleet(attributes) if stays and instance.type.fleet is not None else None
+    attributes = {**(instance.before if stays and instance.before is not None else {}), **shown}
+    stands = attributes and instance.type.fleet is not None
+    before = instance.type.fleet(attributes) if stands and instance.type.fleet is not None else None
     bindings = read_bindings(attributes)
     last_snapshot = read_snapshot(attributes)
     snapshot = next_snapshot(last_snapshot, written.policy)
@@ -370,6 +374,7 @@ def begin(instance: Instance, written: FleetPlacement) -> PlacementPlan:
         _asks_for_more(last_snapshot, written.number),
         bindings,
         is_fulfilled(attributes),
+        shown=shown,
     )
 
 

@@ -4,17 +4,17 @@ read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nexusform.address import Address, parse_address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.importers.kubernetes_nodes import observation_of
+from nexusform.planning.fleet.export import read_by
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.blocks import prior_members, prior_pods
 from nexusform.planning.pods.observed import Elsewhere, Seen
-from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.nodes import standing_clusters
 from nexusform.planning.vms.sites import Thing
@@ -27,7 +27,7 @@ def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
     """Read what the data blocks of the configuration name."""
     elsewhere = Elsewhere()
     registries = request.registries
-    for block, attributes in _read_by(Kind.REMOTE_STATE, request, evaluation):
+    for block, attributes in read_by(Kind.REMOTE_STATE, request, evaluation):
         instances = _instances(attributes, registries)
         catalogue = str(attributes.get("sku_catalogue") or "")
         things = [
@@ -42,29 +42,12 @@ def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
                 elsewhere.diagnostics.append(_twice(block, cluster_id))
         members = prior_members(instances, registries)
         elsewhere.pods += prior_pods(instances, registries, members)
-    for block, attributes in _read_by(Kind.NODES, request, evaluation):
+    for block, attributes in read_by(Kind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in elsewhere.observed:
             elsewhere.diagnostics.append(_observed_twice(block, cluster_id))
         elsewhere.observed[cluster_id] = Seen(block, observation_of(str(attributes.get("objects"))))
     return elsewhere
-
-
-def _read_by(
-    kind: Kind, request: PlanRequest, evaluation: Evaluation
-) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
-    """The data blocks of a kind, with what each read."""
-    sources = request.registries.data_sources
-    for module in modules(request.configuration.root):
-        for block in module.resources.values():
-            if block.mode != "data" or block.type not in sources:
-                continue
-            if sources[block.type].kind is not kind:
-                continue
-            for instance in evaluation.module_instances(module.path):
-                for item in evaluation.resource(instance, block).items.values():
-                    if item.attributes is not None:
-                        yield block, item.attributes
 
 
 def _instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:

@@ -1,0 +1,209 @@
+"""A live hub as kubectl shows it: a plan goes on from the bindings that stand there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nexusform.cli.main import run
+
+GROUP = "placement.kubernetes-fleet.io/v1"
+FLEET = "kubernetes-fleet.io"
+CONFIGURATION = """
+data "fleet_hub_export" "hub" {
+  files = ["hub.json"]
+}
+resource "fleet_member_cluster" "m" {
+  for_each = data.fleet_hub_export.hub.member_clusters
+  name     = each.key
+  labels   = each.value.labels
+  health   = each.value.health
+}
+resource "fleet_hub_manifest" "o" {
+  for_each  = data.fleet_hub_export.hub.hub_objects
+  yaml_body = each.value
+}
+resource "fleet_cluster_resource_placement" "p" {
+  for_each = data.fleet_hub_export.hub.cluster_resource_placements
+  manifest = each.value
+}
+"""
+POLICY = {
+    "placementType": "PickN",
+    "affinity": {
+        "clusterAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"region": "east"}}}]
+            }
+        }
+    },
+}
+
+
+def body(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    server = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {
+        "apiVersion": GROUP,
+        "kind": kind,
+        "metadata": {"name": name, **server, **metadata},
+        "spec": spec,
+    }
+
+
+def member(name: str, region: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": {"region": region}},
+        "spec": {"identity": {"kind": "ServiceAccount", "name": "x", "namespace": "fleet-system"}},
+    }
+
+
+def binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
+    spec = {
+        "state": "Bound",
+        "targetCluster": cluster,
+        "resourceSnapshotName": f"web-{snapshot}-snapshot",
+        "schedulingPolicySnapshotName": "web-1",
+        "clusterDecision": {"clusterScore": {"affinityScore": 0, "priorityScore": 0}},
+    }
+    name = f"web-{cluster}-1234"
+    return body("ClusterResourceBinding", name, spec, labels={f"{FLEET}/parent-CRP": "web"})
+
+
+def hub(*clusters: str) -> list[dict[str, Any]]:
+    """Four members, of which a placement holds these; with today's labels a fresh one would hold others."""
+    placement = body(
+        "ClusterResourcePlacement",
+        "web",
+        {
+            "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+            "policy": {**POLICY, "numberOfClusters": 2},
+        },
+        labels={"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux"},
+        finalizers=[f"{FLEET}/crp-cleanup"],
+    )
+    scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "reason": "r", "message": "m"}
+    placement["status"] = {
+        "conditions": [scheduled],
+        "placementStatuses": [{"clusterName": cluster} for cluster in clusters],
+    }
+    parent = {f"{FLEET}/parent-CRP": "web", f"{FLEET}/is-latest-snapshot": "true"}
+    policy = body(
+        "ClusterSchedulingPolicySnapshot",
+        "web-1",
+        {"policy": POLICY, "policyHash": "eA=="},
+        labels={**parent, f"{FLEET}/policy-index": "1"},
+        annotations={f"{FLEET}/number-of-clusters": "2"},
+    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
+    resources = body(
+        "ClusterResourceSnapshot",
+        "web-3-snapshot",
+        {"selectedResources": [namespace]},
+        labels={**parent, f"{FLEET}/resource-index": "3"},
+    )
+    members = [member(name, name[:4]) for name in ("east1", "east2", "west1", "west2")]
+    return [*members, placement, policy, resources, *map(binding, clusters)]
+
+
+def write(items: list[dict[str, Any]]) -> None:
+    Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory with a configuration that takes everything from the hub."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    write(hub("west1", "east1"))
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+def edited(old: str, new: str) -> None:
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace(old, new))
+
+
+def test_a_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = told(capsys, "plan")
+    assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
+    assert "1 object of the hub is applied by others (Flux Kustomization flux/apps: 1)" in out
+    assert told(capsys, "apply", "-auto-approve")[0] == 0
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out, "2 kept" in out) == (0, True, True), out
+
+
+def test_what_the_hub_did_since_is_where_a_plan_goes_on_from(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "apply", "-auto-approve")
+    write(hub("east2", "east1"))
+    code, out = told(capsys, "plan")
+    assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
+    told(capsys, "apply", "-auto-approve")
+    assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_a_raised_number_picks_beside_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    edited(
+        "manifest = each.value",
+        r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
+    )
+    code, out = told(capsys, "plan")
+    assert (code, "1 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
+    assert "east2 -> Bound (number_of_clusters_increased)" in out
+
+
+def test_json_and_yaml_of_one_hub_are_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "apply", "-auto-approve")
+    text = "---\n".join(yaml.safe_dump(item) for item in hub("west1", "east1"))
+    Path("hub.yaml").write_text(text)
+    edited("hub.json", "hub.yaml")
+    assert "No changes." in told(capsys, "plan")[1]
+
+
+@pytest.mark.parametrize("kind", ["ClusterResourceBinding", "MemberCluster"])
+def test_what_was_not_captured_is_said(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write([item for item in hub("west1", "east1") if item["kind"] != kind])
+    code, out = told(capsys, "plan", "-details")
+    expected = "no binding of it was captured" if kind != "MemberCluster" else "No MemberCluster was captured"
+    assert expected in out
+    assert "kubectl get clusterresourceplacements" in out
+    assert code == (1 if kind != "MemberCluster" else 0)
+
+
+def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "apply", "-auto-approve")
+    Path("hub.json").write_text("")
+    code, out = told(capsys, "plan")
+    assert (code, "There is no object in hub.json" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "who"),
+    [
+        (
+            {"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "n"},
+            {},
+            "Flux HelmRelease n/web",
+        ),
+        ({}, {"argocd.argoproj.io/tracking-id": "shop:v1/Namespace:/web"}, "Argo CD application shop"),
+        ({"argocd.argoproj.io/instance": "shop"}, {}, "Argo CD application shop"),
+        ({}, {"argocd.argoproj.io/sync-wave": "1"}, "Argo CD"),
+    ],
+)
+def test_who_applies_an_object_is_named(
+    labels: dict[str, str], annotations: dict[str, str], who: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = hub("west1", "east1")
+    placement = next(item for item in items if item["kind"] == "ClusterResourcePlacement")
+    placement["metadata"] |= {"labels": labels, "annotations": annotations}
+    write(items)
+    assert f"({who}: 1)" in told(capsys, "plan")[1]
