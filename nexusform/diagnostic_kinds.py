@@ -235,6 +235,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "invalid-value-for-variable": "Invalid value for variable",
     "invalid-var-option": "Invalid -var option",
     "invalid-variable-name": "Invalid variable name",
+    "invalid-variable-validation-condition": "Invalid variable validation condition",
     "invalid-version-constraint": "Invalid version constraint",
     "invalid-vnf-document": "Invalid VNF document",
     "invalid-vnf-package": "Invalid VNF package",

@@ -14,7 +14,7 @@ from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
 from nexusform.language.references import traversals
-from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal
+from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal, TraverseAttribute
 from nexusform.language.type_expressions import type_expression
 from nexusform.plain_data import ConversionProblem
 from nexusform.source import Span
@@ -59,7 +59,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         description=constant_text(arguments.get("description"), problems) or "",
         sensitive=constant_flag(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
-        validations=decode_conditions(parts.blocks, "validation", problems),
+        validations=_decode_validations(parts.blocks, label.value, problems),
         span=block.header_span,
     )
 
@@ -135,6 +135,27 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     return Output(
         label.value, value.expression, text, sensitive, depends_on, preconditions, block.header_span
     )
+
+
+def _decode_validations(
+    blocks: Iterable[Block], name: str, problems: list[Diagnostic]
+) -> tuple[Condition, ...]:
+    # Each must be about the variable, whatever else it refers to.
+    validations = decode_conditions(blocks, "validation", problems)
+    for validation in validations:
+        used = traversals(validation.condition)
+        if used and not any(_is_variable(each, name) for each in used):
+            detail = (
+                f'The condition for variable "{name}" must refer to var.{name}, whose values it is to test.'
+            )
+            at = validation.condition.span
+            problems.append(error("invalid-variable-validation-condition", detail, at))
+    return validations
+
+
+def _is_variable(traversal: Traversal, name: str) -> bool:
+    first = traversal.steps[0] if traversal.steps else None
+    return traversal.root.name == "var" and isinstance(first, TraverseAttribute) and first.name == name
 
 
 _FACE = BodySchema(attributes={"condition": True, "error_message": True})

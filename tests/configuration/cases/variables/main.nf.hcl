@@ -32,6 +32,13 @@ variable "f" {
   }
 }
 
+variable "i" {
+  validation {
+    condition     = var.e == "" && path.module != ""
+    error_message = "It is about another variable."
+  }
+}
+
 variable "g" {
   defualt = 1
 }
