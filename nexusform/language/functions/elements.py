@@ -192,6 +192,10 @@ def _length(value: Value) -> Value:
         raise FixedProblem("argument must be a string, a collection type, or a structural type")
     if of == STRING and raw is not UNKNOWN:
         return Value(NUMBER, len(clusters(raw)))
+    if of == STRING:
+        # What follows takes nothing away from what is there, but may join its last character.
+        fewest = len(clusters(refinement_of(value).prefix))
+        return Value(NUMBER, UNKNOWN, refinement=Refinement(not_null=True, lowest=fewest))
     # Unknown elements of a set may turn out to be equal, so even of a known one only bounds may be known.
     known = refinement_of(value)
     if known.shortest == known.longest:

@@ -17,10 +17,16 @@ from nexusform.language.functions.function import (
     anything,
     plain_function,
 )
-from nexusform.language.functions.json_text import clean_text, json_text, parse_json, type_by_beginning
+from nexusform.language.functions.json_text import (
+    clean_text,
+    json_beginning,
+    json_text,
+    parse_json,
+    type_by_beginning,
+)
 from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
 from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
-from nexusform.values import UNKNOWN, Value, refinement_of
+from nexusform.values import UNKNOWN, Refinement, Value, refinement_of
 
 LARGEST_UNPACKED: Final = 64 * 1024 * 1024
 
@@ -268,7 +274,10 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
-    return Value(STRING, json_text(value) if value.is_wholly_known else UNKNOWN)
+    if value.is_wholly_known:
+        return Value(STRING, json_text(value))
+    mark = json_beginning(value.type) if refinement_of(value).not_null else ""
+    return Value(STRING, UNKNOWN, refinement=Refinement(not_null=True, prefix=mark))
 
 
 def _encode_yaml(value: Value) -> Value:

@@ -10,7 +10,18 @@ from typing import Any, Final
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.numbers import number_text
-from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, Type
+from nexusform.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
 from nexusform.values import UNKNOWN, Value, boolean, null, object_value, tuple_value
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -71,6 +82,15 @@ _BEGINNINGS: Final = {
     '"': STRING,
     **dict.fromkeys("n[{", DYNAMIC),
 }
+
+
+def json_beginning(of: Type) -> str:
+    """How the JSON text of every value of a type begins that is not null."""
+    if of is STRING:
+        return '"'
+    if isinstance(of, (MapType, ObjectType)):
+        return "{"
+    return "[" if isinstance(of, (ListType, SetType, TupleType)) else ""
 
 
 def type_by_beginning(text: str) -> Type:

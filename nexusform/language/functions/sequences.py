@@ -31,6 +31,7 @@ from nexusform.values import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
     UNKNOWN,
+    Refinement,
     Value,
     order_key,
     refined,
@@ -231,6 +232,9 @@ def _slice(sequence: Value, start: Value, end: Value) -> Value:
 
 
 def _sort(strings: Value) -> Value:
+    if strings.raw is UNKNOWN:
+        known = refinement_of(strings)
+        return refined(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
     if not strings.is_wholly_known:
@@ -332,7 +336,7 @@ FUNCTIONS: Final = (
     Function(
         "sort",
         "The strings in order of their characters' codes.",
-        (Parameter("list", ListType(STRING), "a list of strings"),),
+        (Parameter("list", ListType(STRING), "a list of strings", allow_unknown=True),),
         ListType(STRING),
         _sort,
         (Example('sort(["e", "d", "a", "x"])', 'tolist(["a", "d", "e", "x"])'),),
