@@ -19,6 +19,7 @@ from nexusform.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
+from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import problem_at
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import id_attribute
@@ -63,6 +64,15 @@ def _read(body: str, *, lenient: bool) -> ManifestReading:
     return read_manifests("yaml_body", body, lenient=lenient)
 
 
+@lru_cache(maxsize=256)
+def _beside_schemas(body: str, *, lenient: bool) -> tuple[Problem, ...]:
+    from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any manifest
+
+    corrections = CorrectionList("yaml_body", allowed=lenient)
+    found = [each for m in _read(body, lenient=lenient).manifests for each in schema_problems(m, corrections)]
+    return (*found, *corrections.problems)
+
+
 def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
@@ -99,7 +109,8 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the YAML, each with its line, and objects that stand twice."""
     reading = _reading(attributes)
-    findings = list(reading.findings)
+    body, lenient = attributes.get("yaml_body"), attributes.get("lenient") is True
+    findings = [*reading.findings, *(_beside_schemas(body, lenient=lenient) if isinstance(body, str) else ())]
     for manifest in reading.manifests:
         findings += _not_for_the_hub(manifest)
     problems = line_problems(findings, "yaml_body")

@@ -20,6 +20,7 @@ from nexusform.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
+from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import Node, YamlDocument, problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
@@ -142,10 +143,12 @@ class Reading:
             self.problems.append(Problem(path, each.id, f"{place}: {each.detail}", each.severity))
 
     def _findings(self, manifest: Manifest) -> Iterable[Problem]:
-        if is_envelope(manifest):
-            return envelope_problems(manifest)
-        if not is_fleet_group(manifest.group):
-            return ()
+        if is_envelope(manifest) or not is_fleet_group(manifest.group):
+            from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any of these
+
+            corrections = CorrectionList(manifest.file, allowed=self.lenient)
+            found = [*schema_problems(manifest, corrections), *corrections.problems]
+            return [*envelope_problems(manifest), *found] if is_envelope(manifest) else found
         api = API_KINDS.get(manifest.kind)
         if api is None and self.shown:
             return ()

@@ -11,6 +11,7 @@ from nexusform.cli.main import run
 from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_shapes import API_KINDS
 from nexusform.ports import DataAnswer, ReadContext
+from nexusform.resource_types.fleet_hub_manifest import FLEET_HUB_MANIFEST
 from nexusform.resource_types.kubernetes_manifests import ATTRIBUTES, MEMBER, read
 from tests.importers.test_fleet_documents import SPECS, manifest
 from tests.resource_types.test_nexus_inventory import NOW, MemoryFiles
@@ -202,3 +203,20 @@ def test_a_folder_becomes_a_fleet(
     assert 'fleet_cluster_resource_placement.all["everywhere"]' in printed
     assert "one  " in printed
     assert "1 to place" in printed
+
+
+MISSPELT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: web}
+spec:
+  replicsa: 3
+"""
+
+
+def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
+    (problem,) = answer(a=MISSPELT).problems
+    assert problem.detail == (
+        'hub/a.yaml:5: Deployment web/web: unknown field "spec.replicsa". Did you mean "replicas"?'
+    )
+    found = FLEET_HUB_MANIFEST.check and FLEET_HUB_MANIFEST.check({"yaml_body": MISSPELT})
+    assert [each.detail for each in found or ()] == [problem.detail.replace("hub/a.yaml", "yaml_body")]

@@ -1,0 +1,165 @@
+"""Objects of Kubernetes' own kinds beside their schema: what `kubectl apply` refuses of keys and of values.
+
+An unknown key, and a value of another kind than the field holds (a number where a text belongs). Custom
+resources have schemas that nobody here knows: they are let pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
+from nexusform.importers.manifest_corrections import CorrectionList
+from nexusform.importers.yaml_text import ELISION, Node, YamlDocument, problem_at
+from nexusform.scheduling.quantity import Malformed, parse_quantity
+
+_MOST_KNOWN: Final = 12
+
+
+class _Schemas(Struct, frozen=True):
+    # The type of each kind, and of each type what its fields hold, in the words of kubernetes_fields.py.
+    kinds: Mapping[str, str]
+    types: Mapping[str, Mapping[str, str]]
+
+
+@cache
+def _schemas() -> _Schemas:
+    """The table, read once, where there is any object of these kinds."""
+    from nexusform.importers import kubernetes_fields as table
+
+    kinds = (line.rpartition(" ") for line in table.KINDS.splitlines())
+    types = {}
+    for line in table.TYPES.splitlines():
+        name, *fields = line.split(" ")
+        types[name] = dict(field.split("=", 1) for field in fields)
+    return _Schemas({kind: name for kind, _, name in kinds}, types)
+
+
+def schema_problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
+    """What the API refuses of an object. What is in an envelope is applied without a look at its keys: there
+    it is told as a warning.
+    """
+    if is_envelope(manifest):
+        for inner in unwrapped([manifest]).manifests:
+            for problem in _problems(inner, corrections):
+                text = f"{problem.detail} A hub takes it as it is, and the member drops or refuses it."
+                yield problem_at(manifest.file, inner.place, INVALID, text, Severity.WARNING)
+        return
+    yield from _problems(manifest, corrections)
+
+
+def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
+    version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
+    name = _schemas().kinds.get(f"{version} {manifest.kind}")
+    if name is None:
+        return
+    reader = _Reader(manifest, corrections)
+    yield from reader.value(Node.of(YamlDocument(manifest.body, manifest.place)), name, "")
+
+
+class _Reader:
+    def __init__(self, manifest: Manifest, corrections: CorrectionList) -> None:
+        self._manifest = manifest
+        self._corrections = corrections
+        self._types = _schemas().types
+
+    def value(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        """A value beside what its field holds; null counts as absent."""
+        data = node.data
+        if data is None or holds == "a" or (data == ELISION and self._corrections.allowed):
+            return
+        if holds[0] == "[":
+            yield from self._list(node, holds[1:], path)
+        elif holds[0] == "{":
+            yield from self._mapping(node, holds[1:], path)
+        elif holds in self._types:
+            yield from self._object(node, self._types[holds], path)
+        else:
+            yield from self._scalar(node, holds, path)
+
+    def _list(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        if not isinstance(node.data, list):
+            yield self._refuse(node, f"{path} must be a list.")
+            return
+        for number, item in enumerate(node.items()):
+            yield from self.value(item, holds, f"{path}[{number}]")
+
+    def _mapping(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        if not isinstance(node.data, dict):
+            yield self._refuse(node, f"{path} must be a mapping.")
+            return
+        for key, below in node.fields():
+            yield from self.value(below, holds, f"{path}.{key}")
+
+    def _object(self, node: Node, fields: Mapping[str, str], path: str) -> Iterator[Problem]:
+        if not isinstance(node.data, dict):
+            yield self._refuse(node, f"{path or 'the object'} must be a mapping.")
+            return
+        for key, below in node.fields():
+            inner = f"{path}.{key}" if path else key
+            if key in fields:
+                yield from self.value(below, fields[key], inner)
+                continue
+            known = f" Known here: {', '.join(fields)}." if len(fields) <= _MOST_KNOWN else ""
+            near = did_you_mean(key, fields) or known
+            yield self._refuse(below, f'unknown field "{inner}".{near}')
+
+    def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        is_right, wanted = _SCALARS[holds]
+        if is_right(node.data):
+            return
+        if self._manifest.kind == "Secret":  # what it holds is not for the screen
+            yield self._refuse(node, f"{path} must be {wanted}.")
+            return
+        plain = not isinstance(node.data, dict | list)
+        if holds == "s" and plain:
+            written = str(node.data).lower() if isinstance(node.data, bool) else str(node.data)
+            detail = f'{path} must be a text; write "{written}", with quotes.'
+            if self._corrections.allowed:
+                read = f'{path}: {written} without quotes is read as "{written}".'
+                self._corrections.made("unquoted-text", node.place, read)
+                return
+        elif isinstance(node.data, str) and _unquoted(node.data, is_right):
+            detail = f"{path} must be {wanted}; write {node.data}, without quotes."
+        else:
+            shown = f', not "{node.data}"' if isinstance(node.data, str) else ""
+            detail = f"{path} must be {wanted}{shown}."
+        yield self._refuse(node, detail)
+
+    def _refuse(self, node: Node, detail: str) -> Problem:
+        return problem_at(self._manifest.file, node.place, INVALID, f"{self._manifest.title}: {detail}")
+
+
+def _is_whole(data: Any) -> bool:
+    return isinstance(data, int) and not isinstance(data, bool)
+
+
+def _is_number(data: Any) -> bool:
+    return isinstance(data, int | float) and not isinstance(data, bool)
+
+
+def _is_quantity(data: Any) -> bool:
+    return _is_number(data) or (isinstance(data, str) and not isinstance(parse_quantity(data), Malformed))
+
+
+# By the mark of the table: what is right, and what to say it must be.
+_SCALARS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "s": (lambda data: isinstance(data, str), "a text"),
+    "i": (_is_whole, "a whole number"),
+    "n": (_is_number, "a number"),
+    "b": (lambda data: isinstance(data, bool), "true or false"),
+    "q": (_is_quantity, "a quantity such as 500m or 2Gi"),
+    "x": (lambda data: _is_whole(data) or isinstance(data, str), "a whole number or a text"),
+}
+
+
+def _unquoted(text: str, is_right: Callable[[Any], bool]) -> bool:
+    """Whether a text without its quotes would be right."""
+    if text in ("true", "false"):
+        return is_right(text == "true")
+    return text.removeprefix("-").isdecimal() and is_right(0)
