@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import Path
@@ -25,6 +26,7 @@ from nexusform.ports import (
     ReadAnswer,
     ReadRequest,
 )
+from nexusform.words import first_of, form
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.importers.az_adoption import AdoptedObject
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 # Gives the sites as they are, and what is wrong with what was read.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
+_MOST_NAMED: Final = 4
 # One VM on a machine, as in the note UNMANAGED.
 _Row: TypeAlias = tuple[str, str, int, int, int, int]
 
@@ -161,6 +164,7 @@ class ObservedSites:
             self._unseen.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadAnswer(request.attributes or None)
         attributes = _with_own_machines(_with_told(request.known, one), one, shown)
+        attributes = _without_deleted(attributes, request.known)
         return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
 
     def _would_show(self, key: ObjectKey) -> bool:
@@ -224,7 +228,12 @@ class ObservedSites:
             raise NotDoneYet(self._not_yet(request, word))
         if shown.differing:
             raise NotDoneYet(self._not_yet(request, word, shown.differing))
-        return shown.answer
+        seen = _without_unplanned(dict(shown.answer.attributes), planned)
+        lacking = _lacking(seen, planned)
+        if lacking:
+            nodes = f"{form(len(lacking), 'node')} {first_of(lacking, _MOST_NAMED)}"
+            raise NotDoneYet(self._not_yet(request, word, (nodes,)))
+        return replace(shown.answer, attributes=seen)
 
     def _hidden_pools(self, key: ObjectKey) -> str:
         """What to say where the agent pools of a cluster were not captured: only its nodes show them."""
@@ -339,6 +348,46 @@ def _cluster_in(site: AzSite, object_id: str) -> AzCluster | None:
     """The cluster that an id names, or the id of a pool of it, as the site shows it."""
     name = object_id.split("/")[1]
     return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
+
+
+def _without_unplanned(seen: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
+    """What is seen without nodes that nobody made yet, and that are to be made by a later step."""
+    nodes, asked = seen.get("nodes"), planned.get("nodes")
+    if not isinstance(nodes, Mapping) or not isinstance(asked, Mapping):
+        return seen
+    return _with_nodes(seen, {k: node for k, node in nodes.items() if node["platform_name"] or k in asked})
+
+
+def _lacking(seen: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
+    """The nodes for which a plan has a machine, and of which the site shows none."""
+    asked = planned.get("nodes") or {}
+    nodes = seen.get("nodes") or {}
+    return [
+        k for k, node in nodes.items() if not node["platform_name"] and (asked.get(k) or {}).get("machine")
+    ]
+
+
+def _with_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster or pool with other nodes."""
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
+    return {**attributes, "nodes": nodes, **count}
+
+
+def _without_deleted(attributes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster or pool without the nodes that were there and are not any more, though its count stands: they
+    were deleted, and the platform makes others. A node that never had a machine is waited for.
+    """
+    nodes, before = attributes.get("nodes"), known.get("nodes")
+    if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
+        return attributes
+    deleted = {
+        name
+        for name, node in nodes.items()
+        if not node["platform_name"] and (before.get(name) or {"platform_name": name})["platform_name"]
+    }
+    if not deleted:
+        return attributes
+    return _with_nodes(attributes, {name: node for name, node in nodes.items() if name not in deleted})
 
 
 def _figures(shape: AzShape) -> tuple[int, int, int, int]:

@@ -329,3 +329,27 @@ def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(
     Path("site.nf.hcl").unlink()
     _, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
     assert '"1GB" is no size of pages: "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
+
+
+def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text())
+    nodes = document["value"][0]["properties"]["nodes"]
+    gone = nodes.pop(next(n for n, node in enumerate(nodes) if "ssh-test-3d38-pool1" in node["name"]))
+    path.write_text(json.dumps(document))
+    (coming,) = [row for row in rows(capsys) if row["action"] != "keep"]
+    assert (coming["action"], coming["trigger"]) == ("place", "node_deleted")
+    code, _, err = told(capsys, "apply", "-auto-approve")
+    assert (
+        code,
+        "for a site to which nexusform sends nothing" in " ".join(err.replace("│", " ").split()),
+    ) == (
+        1,
+        True,
+    )
+    nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
+    path.write_text(json.dumps(document))
+    code, out, _ = told(capsys, "plan")
+    assert (code, "No changes." in out, "6 kept" in out) == (0, True, True)
