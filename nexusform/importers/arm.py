@@ -131,6 +131,10 @@ class Item:
             return []
         return _items(self.file, self.path_of(key), value, self._findings)
 
+    def is_alike(self, other: Item) -> bool:
+        """Whether two say the same."""
+        return self._fields == other._fields
+
     def over(self, file: str, path: Path, properties: Mapping[str, Any]) -> Item:
         """The object with these properties over its own, said of another place."""
         merged = {**self._fields, "properties": {**self._properties, **properties}}

@@ -11,8 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import INCOMPLETE, Item, is_list, resources
+from nexusform.importers.arm import INCOMPLETE, Item, id_key, is_list, resources
 from nexusform.importers.az_model import EXPORTED_AT
+from nexusform.words import counted, form
 
 # Kind of document (az_files.StandardFile.kind, or ANY) -> its files as (name for messages, content).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
@@ -67,6 +68,7 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
     unreadable: set[str] = set()
     listed: set[str] = set()
     incomplete: set[str] = set()
+    sorting = _Sorting(by_kind)
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
             data, problems = _parse(name, content)
@@ -80,7 +82,7 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
                 findings.append(Problem((), NOT_READ, "no list of resources: not read.", _WARNING, file=name))
                 continue
             already_met = len(findings)
-            kinds = _sort(_items_of(name, data, kind, findings), kind, by_kind)
+            kinds = sorting.take(_items_of(name, data, kind, findings), kind)
             if kind != ANY:
                 kinds.add(kind)
             if any(finding.id == INCOMPLETE for finding in findings[already_met:]):
@@ -89,6 +91,7 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
                     findings[already_met:] = map(_as_error, findings[already_met:])
             elif is_list(data):
                 listed |= kinds
+    sorting.say_repeated()
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
     return AzItems(
         by_kind,
@@ -131,25 +134,56 @@ def _parse(name: str, content: bytes) -> tuple[Any, list[Problem]]:
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
 
 
-def _sort(items: Iterable[Item], kind: str, by_kind: dict[str, list[Item]]) -> set[str]:
-    """Put resources under their kinds: that of their type, else that of the file. The kinds that were met."""
-    strange: dict[str, Item] = {}
-    met: set[str] = set()
-    for item in items:
-        own = kind_of(item)
-        if own is None and _is_named(item):
-            strange.setdefault(item.text("type") or "", item)
-        elif own is not None or kind != ANY:
-            by_kind[own or kind].append(item)
+class _Sorting:
+    """Resources on their way under their kinds. One that stands twice, alike, is taken once."""
+
+    def __init__(self, by_kind: dict[str, list[Item]]) -> None:
+        self._by_kind = by_kind
+        self._known: dict[tuple[str, str], Item] = {}
+        self._repeated: list[Item] = []
+
+    def take(self, items: Iterable[Item], kind: str) -> set[str]:
+        """Put resources under their kinds: that of their type, else that of the file. The kinds met."""
+        strange: dict[str, Item] = {}
+        met: set[str] = set()
+        for item in items:
+            own = kind_of(item)
+            if own is None and (_is_named(item) or kind == ANY):
+                strange.setdefault(item.text("type") or "" if _is_named(item) else "", item)
+                continue
             met.add(own or kind)
-        else:
-            strange.setdefault("", item)
+            if not self._is_repeated(item, own or kind):
+                self._by_kind[own or kind].append(item)
+        _say_strange(strange)
+        return met
+
+    def _is_repeated(self, item: Item, kind: str) -> bool:
+        arm_id = item.value("id")
+        if not isinstance(arm_id, str):
+            return False
+        known = self._known.setdefault((kind, id_key(arm_id)), item)
+        if known is item or not known.is_alike(item):
+            return False
+        self._repeated.append(item)
+        return True
+
+    def say_repeated(self) -> None:
+        """Say once that resources stand twice."""
+        if self._repeated:
+            count = len(self._repeated)
+            detail = (
+                f"{counted(count, 'resource')} {form(count, 'stands', 'stand')} further up already, alike."
+            )
+            self._repeated[0].report("id", "resources-twice", f"{detail} Each is read once.", _WARNING)
+
+
+def _say_strange(strange: Mapping[str, Item]) -> None:
+    """Say of each type of resources that is not read that it is not."""
     for type_name, item in strange.items():
         said = (
             f'resources of the type "{type_name}"' if type_name else "what says neither its type nor its id"
         )
         item.report("type", NOT_READ, f"{said}: not read.", _WARNING)
-    return met
 
 
 def kind_of(item: Item) -> str | None:

@@ -84,7 +84,8 @@ def read_sites(
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
     findings += missing_ground(items)
-    findings += not_captured(items, sites)
+    if not any(finding.severity is Severity.ERROR for finding in findings):
+        findings += not_captured(items, sites)
     return tuple(sites), _limited(findings)
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics import Problem, Severity
 
 MAX_BYTES: Final = 16 * 1024 * 1024
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # its marks, in either byte order
 # What aliases may unfold to, in nodes per document.
 MAX_NODES: Final = 500_000
 MAX_DEPTH: Final = 100
@@ -72,12 +73,17 @@ def read_yaml(file: str, content: str | bytes) -> YamlStream:
         detail = f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read."
         return YamlStream((), (problem_at(file, None, "file-too-large", detail),))
     try:
-        text = content.decode("utf-8-sig") if isinstance(content, bytes) else content.removeprefix("\ufeff")
+        text = _decoded(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         before = content[: problem.start] if isinstance(content, bytes) else b""
         place = TextPlace(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
         return YamlStream((), (problem_at(file, place, INVALID, "this is not utf-8 text."),))
     return _read(file, text)
+
+
+def _decoded(content: bytes) -> str:
+    """UTF-8, with or without a mark, or the UTF-16 of PowerShell's `>`. Raises UnicodeDecodeError."""
+    return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
 
 
 def _read(file: str, text: str) -> YamlStream:

@@ -165,3 +165,22 @@ def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
         ("c1", "bom-1.7.3", ("compute-plane",)),
         ("c2", "bom-1.7.3", ("management-plane",)),
     ]
+
+
+def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
+    both = {"racks": [("racks.json", json.dumps(RACKS).encode())], "any": [("all.json", b"")]}
+    typed = [{**one, "id": one["id"].upper(), "type": "microsoft.networkcloud/racks"} for one in RACKS]
+    findings: list[Any] = []
+    both["racks"].append(("copy.json", json.dumps(RACKS).encode()))
+    both["any"] = [("all.json", json.dumps(typed).encode())]
+    items = read_items(both, findings)
+    assert [finding.id for finding in findings] == ["resources-twice"]
+    assert len(items.of("racks")) == 4  # what differs stands beside: who reads it says so
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_yaml_is_read_as_shells_write_it(encoding: str) -> None:
+    content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
+    findings: list[Any] = []
+    items = read_items({"racks": [("racks.yaml", content)]}, findings)
+    assert (findings, [item.text("name") for item in items.of("racks")]) == ([], ["r1"])
