@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, locks
+from nexusform.backends import journal_lines, locks, refusals
 from nexusform.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
 from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
+from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.regular_files import TooLarge
 
 # What azure-storage-blob gives: its keyword arguments are declared too loosely to be checked.
 ContainerClient = Any
@@ -30,6 +31,7 @@ _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
 _MOST_BLOCKS: Final = 40_000  # an append blob ends at 50,000
 _MOST_BYTES: Final = 4 << 20  # of one block
+_FIRST_PART: Final = 1 << 20  # bytes that come with the size of a blob
 
 
 class AzureBackend(KeepsLines):
@@ -178,7 +180,7 @@ class AzureBackend(KeepsLines):
         """One of `history` by its id."""
         with self._explained("read the history"):
             snapshot = self._container.get_blob_client(self._name, snapshot=version)
-            return bytes(snapshot.download_blob().readall())
+            return _content(snapshot.download_blob(), Reading(refusals.LARGEST))
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -191,7 +193,8 @@ class AzureBackend(KeepsLines):
                 download = self._blob.download_blob()
             except ResourceNotFoundError:
                 return None, ""
-            return bytes(download.readall()) or None, str(download.properties.etag)
+            document = _content(download, Reading(refusals.LARGEST))
+            return document or None, str(download.properties.etag)
 
     def _upload(self, document: bytes, etag: str) -> None:
         """Write under the lease, or only onto the version that was read."""
@@ -251,6 +254,8 @@ class AzureBackend(KeepsLines):
             yield
         except AzureError as problem:
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {_reason(problem)}") from None
+        except TooLarge as problem:
+            raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
 
 
 class _HeldLease:
@@ -284,7 +289,8 @@ class _Journal:
 
     def lines(self) -> list[bytes]:
         """Every line of every blob, in order."""
-        texts = [bytes(self._blob_of(name).download_blob().readall()) for name in self._names()]
+        reading = Reading(refusals.LARGEST)
+        texts = [_content(self._blob_of(name).download_blob(), reading) for name in self._names()]
         return journal_lines.lines_of(texts)
 
     def begun(self) -> bool:
@@ -338,7 +344,7 @@ class _Journal:
     def _arrived(self, data: bytes) -> bool:
         """Whether this very block stands where it was to stand: the answer to an earlier try got lost."""
         assert self._blob is not None
-        download = self._blob.download_blob(offset=self._position)
+        download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
         return bytes(download.readall()) == data
 
     def _open(self, *, anew: bool = False) -> None:
@@ -358,6 +364,12 @@ class _Journal:
         self._blob = self._blob_of(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)
         self._position = self._blocks = 0
+
+
+def _content(download: Any, reading: Reading) -> bytes:
+    """What a blob holds; its first part came with its size. Raises TooLarge, AzureError."""
+    reading.take(download.size)
+    return bytes(download.readall())
 
 
 def _renewal(client: Any) -> Callable[[], None]:
@@ -438,6 +450,7 @@ def open_azurerm(settings: Mapping[str, Any]) -> AzureBackend:
         increment_base=2,
         connection_timeout=10,
         read_timeout=60,
+        max_single_get_size=_FIRST_PART,
     )
     snapshots = settings.get("snapshot")
     return AzureBackend(container, settings["key"], snapshots=snapshots is not False)

@@ -26,10 +26,11 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import locks
-from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
+from nexusform.backends import locks, refusals
+from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
+from nexusform.regular_files import TooLarge
 
 _TIMEOUT: Final = 60.0  # seconds for one answer
 _PLACE: Final = "{workspace}"
@@ -38,7 +39,6 @@ _TAKEN: Final = frozenset({409, 423})
 _GONE: Final = frozenset({204, 404})
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
-_MOST_BYTES: Final = 1 << 30
 
 
 class HttpService(Struct, frozen=True):
@@ -254,6 +254,8 @@ class HttpBackend:
         for left in reversed(range(self._here.tries)):
             try:
                 status, content = self._send(method, address, body, headers or {})
+            except TooLarge as problem:
+                raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
             except (OSError, ValueError) as problem:
                 status, content = 0, str(getattr(problem, "reason", problem)).encode()
             if 200 <= status < 300 or status in accepted:
@@ -280,7 +282,8 @@ class HttpBackend:
             context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310
-                return int(answer.status), answer.read(_MOST_BYTES)
+                announced = answer.length or 0
+                return int(answer.status), Reading(refusals.LARGEST).take_all(answer, announced)
         except urllib.error.HTTPError as refusal:
             with refusal:
                 return refusal.code, refusal.read(1 << 20)

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.backends import journal_lines, locks
+from nexusform.backends import journal_lines, locks, refusals
 from nexusform.backends.journal_lines import Gathering
 from nexusform.backends.locks import Lease, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
+from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.regular_files import TooLarge
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -88,12 +89,13 @@ class PostgresBackend:
     def journal(self) -> list[bytes]:
         """All records since the last compaction."""
         query = (
-            "SELECT lines FROM {schema}.journal JOIN {schema}.workspaces w ON w.id = workspace "
-            "WHERE name = %s ORDER BY number"
+            "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s THEN "
+            "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
+            "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
         with self._session("read the journal") as connection:
-            rows = connection.execute(self._database.sql(query), (self._workspace,)).fetchall()
-        return journal_lines.lines_of(bytes(lines) for (lines,) in rows)
+            lines = _bounded(connection, self._database.sql(query), (refusals.LARGEST, self._workspace))
+        return journal_lines.lines_of([lines or b""])
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""
@@ -153,7 +155,8 @@ class PostgresBackend:
     def holder(self) -> LockInfo | None:
         """Who holds the lock now: who took it last, if a session still has it."""
         query = (
-            "SELECT holder FROM {schema}.workspaces w WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
+            "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces w "
+            "WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
             "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
         )
@@ -208,15 +211,17 @@ class PostgresBackend:
     def read_version(self, version: str) -> bytes:
         """One of `history` by its id."""
         query = (
-            "SELECT v.document FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
+            "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN v.document END "
+            "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
             "WHERE name = %s AND v.id = %s"
         )
         with self._session("read the history") as connection:
             number = int(version) if version.isdigit() else -1
-            content = _first(connection, self._database.sql(query), (self._workspace, number))
+            parameters = (refusals.LARGEST, self._workspace, number)
+            content = _bounded(connection, self._database.sql(query), parameters)
         if content is None:
             raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
-        return bytes(content)
+        return content
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -260,9 +265,11 @@ class PostgresBackend:
             connection.execute(self._database.sql(statement), (row, b"\n".join(lines)))
 
     def _document(self, connection: Connection[Any]) -> bytes | None:
-        query = "SELECT document FROM {schema}.workspaces WHERE name = %s"
-        content = _first(connection, self._database.sql(query), (self._workspace,))
-        return bytes(content) if content is not None else None
+        query = (
+            "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
+            "FROM {schema}.workspaces WHERE name = %s"
+        )
+        return _bounded(connection, self._database.sql(query), (refusals.LARGEST, self._workspace))
 
     def _replace(self, connection: Connection[Any], row: int, document: bytes) -> None:
         standing = self._document(connection)
@@ -290,7 +297,8 @@ class PostgresBackend:
     def _take(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
         """Note the holder; who had not given the lock back, and our fencing number."""
         sql = self._database.sql
-        former = _first(connection, sql("SELECT holder FROM {schema}.workspaces WHERE id = %s"), (row,))
+        noted = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
+        former = _first(connection, sql(noted), (row,))
         take = (
             "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 "
             "WHERE id = %s RETURNING fencing"
@@ -308,6 +316,8 @@ class PostgresBackend:
         except Error as problem:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {what} in {self._database.place}: {line}") from None
+        except TooLarge as problem:
+            raise BackendProblem(f"Cannot {what} in {self._database.place}: {problem.strerror}.") from None
 
 
 class _HeldLock:
@@ -382,6 +392,17 @@ def _first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -
     """The first column of the first row, None when there is no row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row is not None else None
+
+
+def _bounded(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
+    """A value, None when there is none; the query gives its size too, and nothing beyond. Raises TooLarge.
+
+    `parameters` begin with the most bytes. Values come as they are: as text they would be twice as long.
+    """
+    row = connection.execute(query, parameters, binary=True).fetchone()
+    size, content = row if row is not None else (None, None)
+    Reading(int(parameters[0])).take(int(size or 0))
+    return bytes(content) if content is not None else None
 
 
 def open_postgres(settings: Mapping[str, Any]) -> PostgresBackend:

@@ -1,14 +1,19 @@
-"""What all backends refuse alike: a client that is not installed, and names of workspaces."""
+"""What all backends refuse alike: a client that is not installed, names of workspaces, and more than is read
+into memory.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from nexusform.ports import BackendProblem
+from nexusform.regular_files import TooLarge
 
+LARGEST: Final = 1 << 30  # bytes of a state or a journal
+LARGEST_LOCK: Final = 1 << 16  # bytes of what says who holds a lock
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
 
@@ -40,3 +45,38 @@ def needing(backend: str, extra: str) -> Iterator[None]:
         raise BackendProblem(
             f'The backend "{backend}" needs the package {missing.name}: pip install "nexusform[{extra}]".'
         ) from None
+
+
+class Reading:
+    """How many bytes one reading may still take: whoever may write there must not fill the reader's memory.
+
+    A journal in pieces is one reading.
+    """
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Set so many bytes aside, before they are read. Raises TooLarge, with the whole bound."""
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(self._most)
+
+    def take_all(self, body: Body, announced: int = 0) -> bytes:
+        """Read a body to its end; `announced` is how long it says that it is. Raises TooLarge."""
+        if announced > self._left:
+            raise TooLarge(self._most)
+        content = body.read(self._left + 1)
+        self.take(len(content))
+        return content
+
+
+class Body(Protocol):
+    """What a server answers with."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; fewer at the end."""
+        ...

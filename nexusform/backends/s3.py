@@ -13,15 +13,16 @@ and changes the ETag of K, so that nothing of the former holder is accepted any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, locks
+from nexusform.backends import journal_lines, locks, refusals
 from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, check_deletable, check_name, needing
+from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.regular_files import TooLarge
 
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"
@@ -169,7 +170,7 @@ class S3Backend(KeepsLines):
         """One of `history` by its id."""
         with self._explained("read the history"):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
-            return _document(answer["Body"].read()) or b""
+            return _document(_content(answer, Reading(refusals.LARGEST))) or b""
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class S3Backend(KeepsLines):
         answer = self._objects.get_answer(self._lock_key)
         if answer is None:
             return None
-        content = answer["Body"].read()
+        content = _content(answer, Reading(refusals.LARGEST_LOCK))
         return _StandingLock(locks.from_json(content), _lease_of(content), _age(answer), str(answer["ETag"]))
 
     def _fence(self, lock_id: str) -> None:
@@ -215,6 +216,8 @@ class S3Backend(KeepsLines):
             ) from None
         except (BotoCoreError, ClientError) as problem:
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem}") from None
+        except TooLarge as problem:
+            raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
 
 
 class _HeldLock:
@@ -265,10 +268,12 @@ class _Objects:
             raise
         return answer
 
-    def get(self, key: str) -> tuple[bytes | None, str]:
-        """Content and ETag; None and "" when there is no such object."""
+    def get(self, key: str, reading: Reading | None = None) -> tuple[bytes | None, str]:
+        """Content and ETag; None and "" when there is no such object. Raises TooLarge."""
         answer = self.get_answer(key)
-        return (None, "") if answer is None else (answer["Body"].read(), str(answer["ETag"]))
+        if answer is None:
+            return None, ""
+        return _content(answer, reading or Reading(refusals.LARGEST)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
         """Write over the version with this ETag ("": there must be none); the new ETag. Raises _Refused."""
@@ -308,6 +313,12 @@ class _Objects:
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
 
 
+def _content(answer: Mapping[str, Any], reading: Reading) -> bytes:
+    """The body of an answer, which is closed unread when it is too large. Raises TooLarge."""
+    with closing(answer["Body"]) as body:
+        return reading.take_all(body, answer.get("ContentLength") or 0)
+
+
 def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     # A page without any has no list of them either.
     entries: list[Mapping[str, Any]] = []
@@ -333,7 +344,8 @@ class _Journal:
 
     def lines(self) -> list[bytes]:
         """Every line of every object, in order."""
-        texts = [self._objects.get(key)[0] or b"" for key in self._objects.keys(self._prefix)]
+        reading = Reading(refusals.LARGEST)
+        texts = [self._objects.get(key, reading)[0] or b"" for key in self._objects.keys(self._prefix)]
         return journal_lines.lines_of(texts)
 
     def begun(self) -> bool:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from nexusform import regular_files
-from nexusform.backends import journal_lines
+from nexusform.backends import journal_lines, refusals
 from nexusform.ports import BackendProblem
 from nexusform.regular_files import NotRegular, create, open_regular, sync_directory, write_all
 
@@ -118,9 +118,6 @@ def _cut_torn_line(path: Path) -> None:
             file.truncate(end)
 
 
-LARGEST: Final = 1 << 30  # bytes of a state or a journal
-
-
 @contextmanager
 def explained(what: str, path: Path) -> Iterator[None]:
     """Turn an error of the operating system into a BackendProblem that says what could not be done."""
@@ -146,7 +143,7 @@ _HINTS: Final[dict[type[OSError], str]] = {
 def read_file(path: Path) -> bytes | None:
     """The content of a regular file, None when there is none. Raises OSError."""
     try:
-        return regular_files.read_regular(path, LARGEST, follow=False)
+        return regular_files.read_regular(path, refusals.LARGEST, follow=False)
     except FileNotFoundError:
         return None
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.backends import refusals
 from nexusform.backends.memory import MemoryBackend
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
@@ -224,6 +227,41 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
     with pytest.raises(ValueError, match="one line"):
         opened.backend.append_all([b"{d}", b"\n"])
     assert opened.open_again().journal() == [b"{a}", b"{b}", b"{c}"]
+
+
+@pytest.mark.parametrize("what", ["document", "journal", "version"])
+def test_what_is_too_large_is_refused_before_it_is_in_memory(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if opened.kind.forgets:
+        pytest.skip("it is in memory")
+    large = b"x" * (16 << 20)
+    write = {
+        "document": opened.backend.write,
+        "version": opened.backend.write,
+        "journal": opened.backend.append,
+    }
+    write[what](large)
+    again = opened.open_again()
+    read: Callable[[], object] = again.journal if what == "journal" else again.read
+    if what == "version":
+        if not isinstance(again, KeepsHistory):
+            pytest.skip("keeps no history")
+        opened.backend.write(b"small")
+        (version,) = again.history()
+        read = partial(again.read_version, version.id)
+    monkeypatch.setattr(refusals, "LARGEST", (16 << 20) - 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BackendProblem, match="it is larger than 16777215 bytes"):
+            read()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Local files and answers of unknown length are read up to the bound.
+    assert opened.kind.backend in ("local", "http") or peak < 12 << 20
+    monkeypatch.setattr(refusals, "LARGEST", (16 << 20) + 1)
+    assert read() in (large, [large])
 
 
 def test_a_record_is_one_line(backend: StateBackend) -> None:
