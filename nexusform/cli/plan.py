@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
@@ -13,13 +13,16 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.reports import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
-from nexusform.diagnostics import error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.guard_rails import Limit, breaches, limits_of
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.resuming import remarks_on_rest
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.surroundings import unwritable
+
+if TYPE_CHECKING:  # most plans are not saved
+    from nexusform.workflow.saved_plans import Signer
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
 
@@ -104,6 +107,10 @@ def plan(arguments: PlanArguments) -> int:
     if arguments.out and (reason := unwritable(arguments.out)):
         voice.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
         return 1
+    signer, problems = _signer_of(arguments.sign)
+    if problems:
+        voice.diagnostics(problems, {})
+        return 1
     opened = open_project(place_of(arguments.state, arguments.variables))
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
@@ -111,7 +118,7 @@ def plan(arguments: PlanArguments) -> int:
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
         voice.diagnostics([*run.diagnostics, *remarks_on_rest(run.stored)], opened.sources)
-        made = _plan_and_tell(run, options, showing, arguments) if run.ready else None
+        made = _plan_and_tell(run, options, showing, arguments, signer) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):
         return 1
@@ -119,6 +126,15 @@ def plan(arguments: PlanArguments) -> int:
         voice.diagnostics(broken, opened.sources)
         return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
+
+
+def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
+    """What -sign=KEYFILE asks for, looked at before anything is planned."""
+    if not key_file:
+        return None, []
+    from nexusform.workflow.saved_plans import signer_of
+
+    return signer_of(key_file)
 
 
 def limits_in(flag: str) -> tuple[Limit, ...]:
@@ -129,15 +145,16 @@ def limits_in(flag: str) -> tuple[Limit, ...]:
         raise click.UsageError(f"-fail-on: {problem}") from None
 
 
-def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments) -> Plan:
+def _plan_and_tell(
+    run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments, signer: Signer | None
+) -> Plan:
     with showing.voice.planning():
         made = run.plan(options).plan
-    project = run.project  # with the configuration that planning may have written
     saved_to = ""
     if arguments.out and not made.errored:
         from nexusform.workflow.saved_plans import save_plan
 
-        run.diagnostics += save_plan(made, project, run.prior_document(), arguments.out, arguments.sign)
+        run.diagnostics += save_plan(made, run, arguments.out, signer)
         saved_to = "" if has_errors(run.diagnostics) else arguments.out
     showing.tell(made, run, saved_to=saved_to)
     return made

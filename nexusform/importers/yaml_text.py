@@ -20,7 +20,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # its marks, in either byte order
 # What aliases may unfold to, in nodes per document.
 MAX_NODES: Final = 500_000
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = 512
 
 INVALID: Final = "invalid-yaml"
 DUPLICATE: Final = "duplicate-yaml-key"

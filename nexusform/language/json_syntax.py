@@ -36,7 +36,7 @@ from nexusform.language.syntax import (
     TraverseRoot,
     TupleCons,
 )
-from nexusform.language.token_stream import MAX_DEPTH, normalized
+from nexusform.language.token_stream import normalized
 from nexusform.source import Position, SourceFile, Span
 
 _TOKEN = re.compile(
@@ -58,6 +58,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _LONGEST_NUMBER = 4000
+_MOST_LEVELS = 512
 _LARGEST_EXPONENT = 10_000
 
 _PLAIN, _ESCAPED, _MARK, _NUMBER, _WORD, _ODD, _END = 1, 2, 3, 4, 5, 6, 7
@@ -142,8 +143,8 @@ class _Reader:
 
     def _compound(self) -> JsonValue:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.wrong(f"Objects and arrays may be nested at most {MAX_DEPTH} levels deep.")
+        if self.depth > _MOST_LEVELS:
+            raise self.wrong(f"Objects and arrays may be nested at most {_MOST_LEVELS} levels deep.")
         value: JsonValue = self._object() if self.word == "{" else self._array()
         self.depth -= 1
         return value
@@ -271,6 +272,9 @@ def read_json(text: str, positions: Positions) -> tuple[JsonValue | None, list[D
     except MalformedJsonError as problem:
         subject = positions.span(problem.begin, problem.end)
         return None, [error("invalid-json-syntax", problem.detail, subject)]
+    except RecursionError:  # where calls may not nest as deep as documents
+        subject = positions.span(reader.begin, reader.begin + 1)
+        return None, [error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
     return value, []
 
 

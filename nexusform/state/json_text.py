@@ -1,8 +1,8 @@
 """JSON text to plain data and back: fast, exact, and able to say where something stands.
 
 orjson does the work. It would change or refuse some values: numbers that neither 64 bits nor a float
-hold, text that is no Unicode, and nesting beyond 254 levels on writing. These are written as
-fragments, and documents with such numbers are read by the standard library.
+hold, text that is no Unicode, and nesting beyond 254 levels on writing, 1,024 on reading. What holds these is
+laid out here, and read by the standard library.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.exact_numbers import MAX_DIGITS, number_from_decimal
 from nexusform.language.numbers import number_text
@@ -34,7 +36,6 @@ _SMALLEST: Final = -(1 << 63)
 _GREATEST: Final = (1 << 64) - 1
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LONGEST_INTEGER: Final = 20
-_NESTING: Final = 200
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
@@ -80,7 +81,7 @@ def loads(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
-        if "infinity" in problem.msg:
+        if "infinity" in problem.msg or "depth limit" in problem.msg:
             return _load_exactly(data)
         raise _explained(data, problem.msg, problem.pos) from None
 
@@ -171,48 +172,7 @@ def dumps(
 
     `default` turns what is not plain data into it, or raises TypeError.
     """
-    import orjson
-
-    option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
-    hook = _with_fractions(default)
-    try:
-        return orjson.dumps(value, default=hook, option=option)
-    except TypeError:
-        return orjson.dumps(_within_limits(value, 0, hook, option), default=hook, option=option)
-
-
-def _with_fractions(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def hook(value: Any) -> Any:
-        return _digits(value) if is_fraction(value) else default(value)
-
-    return hook
-
-
-def _digits(number: int | Fraction) -> Any:
-    import orjson
-
-    return orjson.Fragment(number_text(number).encode())
-
-
-def _within_limits(value: Any, depth: int, default: Callable[[Any], Any], option: int) -> Any:
-    # The same for orjson, what it cannot write replaced by fragments.
-    import json
-
-    import orjson
-
-    if value.__class__ is int and not _SMALLEST <= value <= _GREATEST:
-        return _digits(value)
-    if value.__class__ is str and _SURROGATE.search(value):
-        return orjson.Fragment(json.dumps(value).encode())
-    if isinstance(value, Mapping):
-        inner: Any = {name: _within_limits(part, depth + 1, default, option) for name, part in value.items()}
-    elif isinstance(value, (list, tuple)):
-        inner = [_within_limits(part, depth + 1, default, option) for part in value]
-    else:
-        return value
-    if depth and depth % _NESTING == 0:
-        return orjson.Fragment(orjson.dumps(inner, default=default, option=option))
-    return inner
+    return _Writer(default, indent=indent, sort=sort).text(value)
 
 
 def in_order(members: Mapping[str, Any]) -> Any:
@@ -231,24 +191,110 @@ def dumps_document(document: Any) -> bytes:
 
     The fields of dataclasses stand in their own order, the members of dicts are sorted.
     """
-    import orjson
-
-    option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    try:
-        return orjson.dumps(document, default=_with_fractions(plain_mapping), option=option)
-    except TypeError:
-        return dumps(_arranged(document), indent=True) + b"\n"
+    return _Writer(plain_mapping, indent=True, sort=True).text(document) + b"\n"
 
 
-def _arranged(value: Any) -> Any:
-    """The same as dicts whose order is the one to be written."""
-    if is_dataclass(value):
-        return {field.name: _arranged(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: _arranged(value[name]) for name in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_arranged(part) for part in value]
-    return value
+class _Open(Struct):
+    """An object or a list that is being written."""
+
+    parts: Iterator[tuple[bytes, Any]]  # a member's name with its colon, and what stands behind it
+    closing: bytes
+    begun: bool = False
+
+
+class _Writer:
+    """Plain data as text, by orjson where it can. The rest is laid out here as orjson would, on a stack of
+    its own, so that depth costs no calls.
+
+    orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists behind one without
+    making room for the brackets, and writes over what lies behind its buffer.
+    """
+
+    def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:
+        import orjson
+
+        self._default = default
+        self._sort = sort
+        self._indent = b"  " if indent else b""
+        self._colon = b": " if indent else b":"
+        self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+
+    def text(self, value: Any) -> bytes:
+        """The whole text. Raises TypeError for what is not plain data."""
+        pieces: list[bytes] = []
+        stack = [_Open(iter([(b"", value)]), b"")]
+        while stack:
+            inside = stack[-1]
+            depth = len(stack) - 1
+            part = next(inside.parts, None)
+            if part is None:
+                stack.pop()
+                pieces += (self._line(depth - 1), inside.closing) if depth else ()
+                continue
+            if depth:
+                pieces += (b"," if inside.begun else b"", self._line(depth))
+            inside.begun = True
+            pieces.append(part[0])
+            written = self._at_once(part[1], depth)
+            if written is None:
+                opened, bracket = self._opened(part[1])
+                stack.append(opened)
+                written = bracket
+            pieces.append(written)
+        return b"".join(pieces)
+
+    def _line(self, depth: int) -> bytes:
+        return b"\n" + depth * self._indent if self._indent else b""
+
+    def _at_once(self, value: Any, depth: int) -> bytes | None:
+        """The text of a scalar, and of what orjson can write; None for what is to be laid out."""
+        import orjson
+
+        plain = self._plain(value)
+        holds_parts = isinstance(plain, (Mapping, list, tuple)) or is_dataclass(plain)
+        if holds_parts and plain and depth > _TRIED:
+            return None
+        try:
+            text = orjson.dumps(plain, default=self._refusing_fractions, option=self._option)
+        except TypeError:
+            return None if holds_parts else _odd_scalar(plain)
+        return text.replace(b"\n", self._line(depth)) if depth and self._indent else text
+
+    def _opened(self, value: Any) -> tuple[_Open, bytes]:
+        plain = self._plain(value)
+        if isinstance(plain, (list, tuple)):
+            return _Open(iter([(b"", part) for part in plain]), b"]"), b"["
+        if is_dataclass(plain):
+            members = [(each.name, getattr(plain, each.name)) for each in fields(plain)]
+        else:
+            names = sorted(plain) if self._sort else list(plain)
+            members = [(name, plain[name]) for name in names]
+        if not all(isinstance(name, str) for name, _ in members):
+            raise TypeError("a member without a name")
+        return _Open(iter([(_odd_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
+
+    def _plain(self, value: Any) -> Any:
+        scalar = value is None or isinstance(value, (str, int, float, list, tuple, dict))
+        return value if scalar or is_dataclass(value) or is_fraction(value) else self._default(value)
+
+    def _refusing_fractions(self, value: Any) -> Any:
+        if is_fraction(value):
+            raise TypeError("a fraction")
+        return self._default(value)
+
+
+_TRIED: Final = 4  # levels on which orjson is asked first
+
+
+def _odd_scalar(value: Any) -> bytes:
+    """A number of any size, or a text of any characters."""
+    import json
+
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=bool(_SURROGATE.search(value))).encode()
+    if isinstance(value, int) or is_fraction(value):
+        return number_text(value).encode()
+    raise TypeError(f"not plain data: {type(value).__name__}")
 
 
 # --- where in the text -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.verification.verification import problem_of
-from nexusform.ports import FileProblem, Files, StateBackend
+from nexusform.ports import BackendProblem, FileProblem, Files, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -41,17 +42,18 @@ _MOST_NAMED = 5
 _NOT_GIVEN = "no-value-for-required-variable"
 
 
-def save_plan(
-    plan: Plan, project: Project, prior: bytes | None, path: str, key_file: str = ""
-) -> list[Diagnostic]:
-    """Write a plan file, signed with the key of a file when one is named, encrypted when plans are to be."""
+Signer: TypeAlias = Callable[[str], Mapping[str, str]]  # a digest to what stands in the plan file
+
+
+def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> list[Diagnostic]:
+    """Write a plan file, signed when a signer is there, encrypted when plans are to be."""
+    project = run.project  # with the configuration that planning may have written
     configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
-        signer = _signer(key_file) if key_file else None
-        document = plan_file.write(plan, snapshot, prior or b"", signer)
-    except (FileProblem, EncryptionProblem) as problem:
-        return [error("the-plan-cannot-be-signed", str(problem))]
+        document = plan_file.write(plan, snapshot, run.prior_document() or b"", signer)
+    except BackendProblem as problem:
+        return [error("the-plan-cannot-be-saved", str(problem))]
     document, problems = sealed_plan(document, configuration, project.place)
     if has_errors(problems):
         return problems
@@ -66,9 +68,14 @@ def save_plan(
     return problems
 
 
-def _signer(key_file: str) -> Callable[[str], Mapping[str, str]]:
-    key = read_file(key_file, _LARGEST_KEY)
-    return lambda digest: sign(digest, key, key_file)
+def signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
+    """What signs with the key of a file; an error when there is no such key in it."""
+    try:
+        key = read_file(key_file, _LARGEST_KEY)
+        sign("", key, key_file)
+    except (FileProblem, EncryptionProblem) as problem:
+        return None, [error("the-plan-cannot-be-signed", str(problem))]
+    return lambda digest: sign(digest, key, key_file), []
 
 
 def signature_problems(saved: SavedPlan, key_file: str) -> list[Diagnostic]:

@@ -103,8 +103,8 @@ MISTAKES = {
     '{"a": [1': ("1:7-1:8", "This array is never closed."),
     '{"a": 1': ("1:1-1:2", "This object is never closed."),
     '{"a": 1e99999}': ("1:7-1:14", "This number is too long or too large."),
-    "[" * 5000: ("1:101-1:102", "Objects and arrays may be nested at most 100 levels deep."),
-    '{"a":' * 5000: ("1:501-1:502", "Objects and arrays may be nested at most 100 levels deep."),
+    "[" * 5000: ("1:513-1:514", "Objects and arrays may be nested at most 512 levels deep."),
+    '{"a":' * 5000: ("1:2561-1:2562", "Objects and arrays may be nested at most 512 levels deep."),
 }
 
 

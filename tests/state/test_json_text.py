@@ -1,5 +1,5 @@
 import gc
-import json
+import sys
 from decimal import Decimal
 
 import pytest
@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.exact_numbers import number_from_decimal
+from nexusform.language.numbers import number_text
 from nexusform.plain_data import from_plain, to_plain
+from nexusform.state import json_text
 from nexusform.state.json_text import JsonProblem, collector_paused, dumps, loads, locate
 from nexusform.values import NULL, Value, number, object_value, string, tuple_value
 
@@ -99,11 +101,38 @@ def test_readers_take_what_writers_wrote(value: Value) -> None:
         assert from_plain(loads(document), value.type) == value
 
 
-def test_deep_nesting_is_written() -> None:
+@given(_VALUES, st.integers(-1, 3), st.booleans(), st.booleans())
+def test_what_is_laid_out_here_looks_like_the_rest(
+    value: Value, tried: int, indent: bool, sort: bool
+) -> None:
+    plain, _ = to_plain(value)
+    document = {"b": [plain, {"é\n": [], "a": {}}], "a": [[[[plain]]], 1e16, True, None]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "_TRIED", tried)
+        laid_out = dumps(document, indent=indent, sort=sort)
+    assert laid_out == dumps(document, indent=indent, sort=sort)
+
+
+def test_deep_nesting_is_written_and_read() -> None:
     value = []
-    for _ in range(400):
+    for _ in range(1200):
         value = [value]
-    assert json.loads(dumps(value)) == value
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(3000)
+    try:
+        assert dumps(value) == b"[" * 1201 + b"]" * 1201
+        assert dumps(loads(dumps(value))) == dumps(value)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_long_number_behind_a_hundred_brackets_harms_no_memory() -> None:
+    """What orjson does with a fragment there: it writes beyond its buffer."""
+    for digits in (1 << 9, 1 << 10, 1 << 11, 3700, 3800, 3900):
+        value: object = 10**digits
+        for _ in range(140):
+            value = [value]
+        assert dumps(value) == b"[" * 140 + number_text(10**digits).encode() + b"]" * 140
 
 
 def test_other_data_is_a_bug_that_shows() -> None:

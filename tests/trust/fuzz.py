@@ -126,8 +126,9 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.chdir(directory)
-            from nexusform.cli.main import run
+            from nexusform.cli.main import let_calls_nest, run
 
+            let_calls_nest()
             said = io.StringIO()
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
                 for command in commands:

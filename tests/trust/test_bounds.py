@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -114,6 +116,57 @@ def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.Mo
     finally:
         tracemalloc.stop()
     assert peak < MEGABYTES << 20
+
+
+NESTED = """
+variable "v" {
+  type = any
+}
+locals {
+  json = jsondecode(file("list.txt"))
+  yaml = yamldecode(file("map.txt"))
+}
+output "all" {
+  value = [var.v, local.json, local.yaml]
+}
+output "text" {
+  value = [yamldecode(yamlencode(local.json)) == local.json, jsonencode(local.yaml)]
+}
+resource "fleet_hub_manifest" "m" {
+  yaml_body = file("manifest.yaml")
+}
+"""
+
+
+def nest(directory: Path, levels: int, leaf: str = "1") -> None:
+    """A configuration that reads documents of so many levels, in every way that it can."""
+    (directory / "main.nf.hcl").write_text(NESTED)
+    mapping = '{"a":' * levels + leaf + "}" * levels
+    (directory / "map.txt").write_text(mapping)
+    (directory / "list.txt").write_text("[" * levels + leaf + "]" * levels)
+    (directory / "x.auto.nfvars.json").write_text(mapping.replace("a", "v", 1))
+    head = '{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": '
+    (directory / "manifest.yaml").write_text(head + '{"a":' * (levels - 1) + leaf + "}" * levels)
+
+
+def test_documents_nest_as_deep_as_is_said(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        command = [sys.executable, "-m", "nexusform", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1)
+        return " ".join((done.stdout + done.stderr).replace("│", " ").split())
+
+    nest(tmp_path, 512)
+    assert "1 to add" in said("plan", "-out=p", "-report=json:p.json", "-report=html:p.html")
+    assert "Apply complete" in said("apply", "p")
+    nest(tmp_path, 512, "2")
+    assert "Apply complete" in said("apply", "-auto-approve")
+    assert "No changes" in said("plan")
+    nest(tmp_path, 513)
+    refused = said("plan")
+    assert "nested more than 512 levels deep" in refused
+    assert "may be nested at most 512 levels deep" in refused
+    assert "bug of its own" not in refused
 
 
 LONG_WORDS = {

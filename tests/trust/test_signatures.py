@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nexusform.cli.main import run
 from nexusform.planning.saved import plan_file
+from nexusform.ports import BackendProblem
+from nexusform.workflow.run import Run
 from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
 
 PEM = serialization.Encoding.PEM
@@ -147,12 +149,26 @@ def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFix
     for key, expected in odd_keys().values():
         Path("odd.key").write_bytes(key)
         assert run(["plan", "-out=p.nfplan", "-sign=odd.key"]) == 1
-        told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        captured = capsys.readouterr()
+        told = " ".join(captured.err.replace("│", " ").split())
+        assert not captured.out  # nothing is planned for nothing
         assert "The plan cannot be signed" in told
         assert expected in told
         assert not Path("p.nfplan").exists()
     assert run(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
     assert 'There is no file "absent.key"' in capsys.readouterr().err
+
+
+def test_a_state_that_is_lost_before_the_plan_is_saved_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: Run) -> bytes:
+        raise BackendProblem("The connection is lost.")
+
+    monkeypatch.setattr(Run, "prior_document", lost)
+    assert run(["plan", "-out=p.nfplan"]) == 1
+    assert "The connection is lost." in capsys.readouterr().err
+    assert not Path("p.nfplan").exists()
 
 
 def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:

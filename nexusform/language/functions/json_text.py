@@ -27,7 +27,7 @@ from nexusform.values import UNKNOWN, Value, boolean, null, object_value, tuple_
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 # How deep a document may be nested: values are walked recursively.
-DEEPEST: Final = 150
+DEEPEST: Final = 512
 
 _ESCAPES: Final = {
     ord("<"): "\\u003c",
@@ -111,7 +111,7 @@ def _exact(text: str) -> Value:
 
 
 def _value(data: Any, depth: int) -> Value:
-    if depth == 0:
+    if depth < 0:
         raise FunctionProblem(f"the document is nested more than {DEEPEST} levels deep", 0)
     if isinstance(data, Value):
         return data
