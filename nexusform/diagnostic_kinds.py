@@ -543,6 +543,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "vms-stand-against-their-placement-group": "VMs stand against their placement group",
     "vms-without-a-machine": "VMs without a machine",
     "volumes-are-not-known": "Volumes are not known",
+    "what-the-plan-shows-was-not-compared": "What the plan shows was not compared",
     "what-the-plan-stands-on-changed": "What the plan stands on changed",
     "which-pod": "Which pod?",
     "which-subscription": "Which subscription?",

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct, field
@@ -20,14 +20,15 @@ from nexusform.encryption.backend import EncryptedBackend
 from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.plan import Mode
+from nexusform.planning.plan import Change, Mode, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.verification.standing_state import state_problems
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
+from nexusform.source import Position, Span
 from nexusform.state import codec
-from nexusform.state.objects import EMPTY
+from nexusform.state.objects import EMPTY, ObjectState
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
@@ -111,15 +112,34 @@ class Run(Struct):
             result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         told = remarks(self.providers) if options.refresh else []
-        more = (*contradictions, *imports.diagnostics, *refusals, *told)
+        return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *told))
+
+    def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:
+        """The result with what else is to be said of it, with lint, and with the room of its sites."""
         if more:
-            errored = result.plan.errored or has_errors(refusals)
+            errored = result.plan.errored or has_errors(more)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more), errored=errored)
             result = replace(result, plan=plan)
-        if options.mode is Mode.NORMAL:
+        if result.plan.mode is Mode.NORMAL:
             result = with_lint(result, self.project.configuration)
         with logged("info", "room counted"):
             return with_room(result, self.project.registries)
+
+    def plan_of(self, made: Plan) -> Plan:
+        """The plan that is made of what a saved one was made of, asking no provider."""
+        options = PlanOptions(
+            mode=made.mode,
+            targets=made.targets,
+            excludes=made.excludes,
+            replaces=made.replaces,
+            tie_breaks=made.tie_breaks,
+            want_rejected=any(row.rejected for row in made.placements),
+            now=made.timestamp,
+        )
+        imports = {change.address: _imported(change) for change in made.changes if change.importing}
+        contradictions = state_problems(self.stored.state, self.project.registries.resource_types, PROVIDERS)
+        request = replace(self.request(options, dict(made.refreshed)), imports=imports)
+        return self._concluded(make_plan(request), contradictions).plan
 
     def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
         """What import blocks take over; configuration that was generated becomes part of the project."""
@@ -151,6 +171,14 @@ class Run(Struct):
             explain=options.explain,
             now=options.now or plan_time(self.project.place.environment),
         )
+
+
+def _imported(change: Change) -> Imported:
+    """What a change takes over, as it was found."""
+    attributes, number = change.before or {}, change.prior_creation
+    found = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
+    nowhere = Position(1, 1, 0)
+    return Imported(change.importing, found, change.source or Span("", nowhere, nowhere))
 
 
 def base_request(project: Project, stored: Stored) -> PlanRequest:

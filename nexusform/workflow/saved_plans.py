@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+import nexusform
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
@@ -24,11 +25,13 @@ from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.planning.saved.record_codec import write_record
 from nexusform.planning.verification.verification import problem_of
 from nexusform.ports import BackendProblem, FileProblem, Files, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
+from nexusform.state import json_text
 from nexusform.values import Value
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
@@ -227,7 +230,61 @@ def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> CheckedPlan:
     problem = problem_of(plan, state, run.project.registries.resource_types)
     if problem:
         return CheckedPlan(None, (_disagreeing(problem),))
-    return CheckedPlan(plan, (*remarks, *map(_other_but_alike, others)))
+    compared = _shown_otherwise(run, plan)
+    if has_errors(compared):
+        return CheckedPlan(None, tuple(compared))
+    return CheckedPlan(plan, (*remarks, *map(_other_but_alike, others), *compared))
+
+
+# What a plan says of how it was made.
+_NOT_COMPARED: Final = frozenset({"basis", "nexusform_version", "timestamp", "variables", "prior_digest"})
+
+
+def _shown_otherwise(run: Run, plan: Plan) -> list[Diagnostic]:
+    """An error for what a plan shows that does not follow from its configuration and the state, a warning
+    where that cannot be looked at.
+
+    The plan is made once more of what it was made of, with what its providers saw then.
+    """
+    if plan.nexusform_version != nexusform.__version__:
+        return [_not_compared(f"It was made by nexusform {plan.nexusform_version}.")]
+    if _changed_files(plan.basis.files, run.project.files):
+        return []  # which is told already
+    again = run.plan_of(plan)
+    if again.errored:
+        first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
+        return [_not_compared(f"Planning again fails here: {first.summary}.")]
+    shown, made = write_record(plan), write_record(again)
+    # Providers and imports may have said more; what planning says must be there.
+    said = {_text(each) for each in shown.pop("diagnostics", [])}
+    if not {_text(each) for each in made.pop("diagnostics", [])} <= said:
+        return [_disagreeing("It does not show all warnings that planning gives.")]
+    for name in {**shown, **made}:
+        if name not in _NOT_COMPARED and _text(shown.get(name)) != _text(made.get(name)):
+            return [_disagreeing(f"Its {name.replace('_', ' ')} are not those that planning gives.")]
+    return []
+
+
+def _not_compared(why: str) -> Diagnostic:
+    return warning(
+        "what-the-plan-shows-was-not-compared",
+        f"{why} Its steps, changes and places of VMs agree with each other and with the state; rows of pods, "
+        "room, tables and warnings could not be compared with what planning gives.",
+    )
+
+
+def _text(record: Any) -> bytes:
+    return json_text.dumps(_without_places(record), sort=True, default=str)
+
+
+def _without_places(record: Any) -> Any:
+    """The same without places in files, which stand in another directory for the plan's own configuration."""
+    if isinstance(record, dict):
+        is_place = record.keys() == {"filename", "start", "end"}
+        return None if is_place else {name: _without_places(part) for name, part in record.items()}
+    if isinstance(record, list):
+        return [_without_places(part) for part in record]
+    return record
 
 
 def _disagreeing(problem: str) -> Diagnostic:

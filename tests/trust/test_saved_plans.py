@@ -1,6 +1,7 @@
 """A plan that was changed after it was saved, its digests with it, is refused before anything is done."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,94 @@ def test_a_forged_plan_is_refused_and_nothing_is_written(
     assert told.count("Error:") == 1
     assert "Saved plan does not mean what it shows" in told
     assert not Path("state/nexusform.nfstate").exists()
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "end-to-end"
+
+
+def rows(kind: str, change: Callable[[list[Any], list[int]], None]) -> Callable[[Any], None]:
+    """A change of all placement rows that is told where the rows of a kind stand."""
+
+    def of_kind(placements: Any) -> None:
+        change(placements, [at for at, row in enumerate(placements) if row["kind"] == kind])
+
+    return of_kind
+
+
+def drop(placements: list[Any], at: list[int]) -> None:
+    del placements[at[0]]
+
+
+def swap(placements: list[Any], at: list[int]) -> None:
+    first, last = at[0], at[-1]
+    names = placements[first]["object"], placements[last]["object"]
+    placements[last]["object"], placements[first]["object"] = names
+
+
+def told_as_sure(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["certainty"] = None
+
+
+def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["target"]["PodPlace"]["machine"] = "rack9-bm01"
+
+
+def dropped(name: str) -> Callable[[Any], None]:
+    """A change that drops the first of a list of the plan, such as a notice or a site's room."""
+    return lambda plan: plan[name].pop(0)
+
+
+def counted_otherwise(plan: Any) -> None:
+    plan["placement_tables"][0]["actual_racks"] += 1
+
+
+def a_move(plan: Any) -> None:
+    plan["moved"] = [["fleet_member_cluster.a", "fleet_member_cluster.b"]]
+
+
+FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
+    **{f"{kind} dropped": ("placements.json", rows(kind, drop)) for kind in ("vm", "binding", "pod")},
+    **{f"{kind} swapped": ("placements.json", rows(kind, swap)) for kind in ("vm", "binding", "pod")},
+    "pod elsewhere": ("placements.json", rows("pod", moved_elsewhere)),
+    "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
+    "room dropped": ("plan.json", dropped("room")),
+    "notice dropped": ("plan.json", dropped("diagnostics")),
+    "output dropped": ("plan.json", dropped("outputs")),
+    "table counted otherwise": ("plan.json", counted_otherwise),
+    "move invented": ("plan.json", a_move),
+    "site dropped": ("sites.json", lambda sites: sites.pop(0)),
+}
+
+
+def test_rows_that_do_not_follow_from_the_plan_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    plan = Path("p.nfplan").read_bytes()
+    for name, (member, change) in FORGERIES.items():
+        Path("p.nfplan").write_bytes(plan)
+        forge(Path("p.nfplan"), member, change)
+        assert Path("p.nfplan").read_bytes() != plan
+        capsys.readouterr()
+        assert run(["apply", "p.nfplan"]) == 1, name
+        assert "Saved plan does not mean what it shows" in capsys.readouterr().err, name
+        assert not Path("state/nexusform.nfstate").exists()
+    Path("p.nfplan").write_bytes(plan)
+    assert run(["apply", "p.nfplan"]) == 0
+
+
+def test_a_plan_of_another_version_is_applied_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    forge(Path("p.nfplan"), "plan.json", lambda plan: plan.update(nexusform_version="0.0.1"))
+    capsys.readouterr()
+    assert run(["apply", "p.nfplan"]) == 0
+    assert "It was made by nexusform 0.0.1." in capsys.readouterr().out
 
 
 def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
