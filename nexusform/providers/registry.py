@@ -24,15 +24,17 @@ class ProviderKind(Struct, frozen=True):
 
     `make(settings, directory, leaving, confinement)`: evaluated settings as plain data, the root module's
     directory, where to register what must be closed, and where files that settings name may be. Raises
-    ProviderProblem.
+    ProviderProblem. `answers` are settings that come back as attributes of objects, which are shown: they
+    cannot be sensitive.
     """
 
     settings: BlockSchema
     make: Make
+    answers: frozenset[str] = frozenset()
 
 
 PROVIDERS: Final[Mapping[str, ProviderKind]] = {
-    "simulated": ProviderKind(simulated.SETTINGS, simulated.make),
+    "simulated": ProviderKind(simulated.SETTINGS, simulated.make, frozenset({"answer"})),
     "azure": ProviderKind(azure.SETTINGS, azure.make),
     "azure_export": ProviderKind(azure_export.SETTINGS, azure_export.make),
 }

@@ -31,9 +31,8 @@ from nexusform.ports import (
     ResourceType,
 )
 from nexusform.providers.observed_site import ObservedSites
-from nexusform.providers.registry import DEFAULT, PROVIDERS
+from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
 from nexusform.regular_files import Confinement
-from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
@@ -62,7 +61,7 @@ def make_providers(
         evaluation = evaluation or Evaluation(
             setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
         )
-        settings, wrong, sensitive = _settings(block, kind.settings, evaluation)
+        settings, wrong, sensitive = _settings(block, kind, evaluation)
         problems += wrong
         if settings is None:
             continue
@@ -150,15 +149,26 @@ def provider_problems(request: PlanRequest) -> list[Diagnostic]:
 
 
 def _settings(
-    block: ProviderBlock, schema: BlockSchema, evaluation: Evaluation
+    block: ProviderBlock, kind: ProviderKind, evaluation: Evaluation
 ) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
     """The settings, what is wrong with them, and whether any is sensitive."""
-    body, problems = prepare_body(block.body, schema, block.span)
+    body, problems = prepare_body(block.body, kind.settings, block.span)
     if has_errors(problems):
         return None, problems, False
     known = len(evaluation.diagnostics)
     values, sensitive, wrong = body.evaluate(evaluation.scope(evaluation.root))
     problems += [*evaluation.diagnostics[known:], *wrong]
+    shown = next((path for path in sensitive if kind.answers & set(path)), None)
+    if shown is not None:
+        problems.append(
+            error(
+                "invalid-provider-configuration",
+                f'"{path_text(shown)}" is sensitive, and what a provider answers is shown as an attribute of '
+                "its object. Answer with a value that may be seen; nonsensitive() says that one may.",
+                body.locate(shown),
+                block=_header(block),
+            )
+        )
     if has_errors(problems):
         return None, problems, bool(sensitive)
     unsure = sorted(name for name, value in values.items() if _has_unknown(value))

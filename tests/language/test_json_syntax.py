@@ -1,6 +1,9 @@
 """JSON syntax: values with places, mistakes with places, values as expressions."""
 
+import inspect
 import json
+import sys
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -108,12 +111,32 @@ MISTAKES = {
 }
 
 
+@pytest.fixture
+def deep_calls() -> Iterator[None]:
+    """Calls may nest as the command line lets them."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(3000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("deep_calls")
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:12])
 def test_a_mistake_is_one_diagnostic_at_its_place(text: str) -> None:
     body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
     assert body.objects == ()
     assert [(place(each.subject), each.detail) for each in diagnostics] == [MISTAKES[text]]
     assert diagnostics[0].summary == "Invalid JSON syntax"
+
+
+def test_depth_that_calls_do_not_reach_is_a_diagnostic() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 200)
+    try:
+        _, diagnostics = parse_json_file(SourceFile("a.nf.json", "[" * 500))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert [each.detail for each in diagnostics] == ["Objects and arrays are nested too deeply."]
 
 
 @pytest.mark.parametrize("text", ["1", '"a"', "[1]", "null"])

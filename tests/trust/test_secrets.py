@@ -57,6 +57,22 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
+FAULT = """
+variable "secret" {
+  default   = "canary-7351"
+  sensitive = true
+}
+provider "simulated" {
+  fault {
+    address   = "*"
+    operation = "create"
+    answer    = ANSWER
+  }
+}
+resource "nexus_site" "s" {}
+"""
+
+
 def test_no_message_holds_a_value_that_is_sensitive(capsys: pytest.CaptureFixture[str]) -> None:
     for position, expression in enumerate(MISTAKES.split()):
         Path(f"o{position}.nf.hcl").write_text(f'output "o{position}" {{\n  value = {expression}\n}}\n')
@@ -191,6 +207,24 @@ def test_what_a_provider_with_sensitive_settings_says_is_not_passed_on(
     assert "What the provider says is not shown" in told.out + told.err
     assert CANARY not in told.out + told.err
     assert f"boom {CANARY}" not in Path("state/nexusform.nfstate.journal").read_text()
+
+
+@pytest.mark.parametrize(
+    "answer", ["{ name = var.secret }", "var.secret", '{ "nodes[0].machine" = "x-${var.secret}" }']
+)
+def test_an_answer_that_is_planted_cannot_be_sensitive(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be an attribute of the object, and be shown as one."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(FAULT.replace("ANSWER", answer))
+    assert run(["apply", "-auto-approve"]) == 1
+    told = capsys.readouterr()
+    assert "is sensitive, and what a provider answers is shown" in " ".join(
+        told.err.replace("│", " ").split()
+    )
+    assert "canary" not in (told.out + told.err)
+    assert not Path("state").exists()
 
 
 def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
