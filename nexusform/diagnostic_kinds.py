@@ -365,6 +365,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "pods_not_made": "Pods are not made",
     "pods_pending": "Pods stay Pending",
     "pods_preempted": "Pods are evicted",
+    "provider-cannot-do-this": "The provider cannot do this",
     "provider-configuration-is-not-known": "Provider configuration is not known",
     "provider-configuration-not-present": "Provider configuration not present",
     "read-at-creation-only": "Read at creation only",

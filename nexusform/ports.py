@@ -33,6 +33,7 @@ __all__ = [
     "DataAnswer",
     "FileProblem",
     "Files",
+    "JudgesPlans",
     "Kind",
     "LockHeld",
     "LockInfo",
@@ -363,6 +364,17 @@ class Provider(Protocol):
 
     def remarks(self) -> list[Problem]:
         """What is to be said of what was read so far: warnings."""
+        ...
+
+
+@runtime_checkable
+class JudgesPlans(Protocol):
+    """A provider that knows beforehand what it cannot do."""
+
+    def refusal(self, request: ChangeRequest) -> str:
+        """Why a change that is planned cannot be done, "" when nothing is known against it. Raises
+        ProviderProblem when it cannot find out.
+        """
         ...
 
 

@@ -15,13 +15,14 @@ class Outcome(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    WAITING = "waiting"  # it has begun, and goes on with the next run
     SKIPPED = "skipped"
 
 
 class StepEvent(Struct, frozen=True):
     """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
     message of a failure, or why it was skipped. `news` is what the provider told of it, "" when it only goes
-    on. `waits`: it failed for now, and goes on with the next run; `by_others`: somebody else is to do it.
+    on. `by_others`: it failed because somebody else is to do it.
     """
 
     address: str
@@ -32,7 +33,6 @@ class StepEvent(Struct, frozen=True):
     error: str = ""
     deposed: str = ""
     news: str = ""
-    waits: bool = False
     by_others: bool = False
 
 

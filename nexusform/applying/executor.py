@@ -305,7 +305,7 @@ class _Run:
         call = finished.task
         if isinstance(finished.problem, StepWaits):
             # Its intent stays without an outcome: the next run looks it up, as after a crash.
-            self._end(call.step, Outcome.FAILED, str(finished.problem), waits=True)
+            self._end(call.step, Outcome.WAITING, str(finished.problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.instance(call.change.address)
@@ -321,10 +321,8 @@ class _Run:
         outcome = Outcome.FAILED if result.error else Outcome.DONE
         self._end(call.step, outcome, result.error, by_others=isinstance(finished.problem, NotDoneYet))
 
-    def _end(
-        self, step: Step, outcome: Outcome, error: str, *, waits: bool = False, by_others: bool = False
-    ) -> None:
-        event = replace(self._event(step, outcome, error), waits=waits, by_others=by_others)
+    def _end(self, step: Step, outcome: Outcome, error: str, *, by_others: bool = False) -> None:
+        event = replace(self._event(step, outcome, error), by_others=by_others)
         log("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._ends[step.id] = event
         self._timings.pop(step.id, None)
@@ -333,8 +331,9 @@ class _Run:
             self._counts.count(step)
             self._graph.done(step.id)
             return
-        self._failed = True
-        reason = f"{event.address} failed, and this depends on it."
+        self._failed = self._failed or outcome is Outcome.FAILED
+        word = "waits" if outcome is Outcome.WAITING else "failed"
+        reason = f"{event.address} {word}, and this depends on it."
         for dependent in self._graph.below(step.id):
             self._skip(self._steps[dependent], reason)
 

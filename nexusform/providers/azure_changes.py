@@ -19,6 +19,8 @@ from nexusform.importers.az_bodies import (
 )
 from nexusform.ports import ChangeRequest, ProviderProblem
 from nexusform.providers.azure_requests import ArmChange, Target, Verb
+from nexusform.values import UNKNOWN
+from nexusform.words import counted
 
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
@@ -77,6 +79,8 @@ def _target(kind: str, values: Values, around: Surroundings) -> Target:
 
 
 def _creation(kind: str, target: Target, values: Values, around: Surroundings) -> ArmChange:
+    if kind != POOL:
+        _refuse_without_body(target, values)
     if kind == CLUSTER:
         return _new(target, _cluster_body(values), values, around.top)
     if kind == POOL:
@@ -91,8 +95,23 @@ def _new(target: Target, properties: Values, values: Values, top: Values) -> Arm
 
 
 def body_of(values: Values) -> dict[str, Any]:
-    """The opaque body of an azure block, empty without one."""
-    return dict((values.get("azure") or {}).get("body") or {})
+    """The opaque body of an azure block, empty without one and while it is not known."""
+    body = (values.get("azure") or {}).get("body")
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
+def _refuse_without_body(target: Target, values: Values) -> None:
+    body = (values.get("azure") or {}).get("body")
+    if body is UNKNOWN or body:
+        return
+    needed = {
+        "kubernetes_clusters": "networkConfiguration (CNI network, cloud services network) and keys",
+        "virtual_machines": "vmImage, adminUsername, cloudServicesNetworkAttachment and keys",
+    }
+    raise ProviderProblem(
+        f"Azure needs more of {target.title} than nexusform knows: {needed[target.kind]}. Write it in the "
+        "block `azure { body = { properties = { ... } } }`."
+    )
 
 
 # --- clusters and pools --------------------------------------------------------------------------
@@ -147,9 +166,29 @@ def _pool_changes(target: Target, prior: Values, planned: Values, top: Values) -
         fewer = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _patch(target, shown, prior, planned, fewer)
         return
+    _refuse_beyond(target, prior, planned)
     lasting = {name: part for name, part in after.items() if name not in _PATCHED}
     yield ArmChange(Verb.DELETE, target, unless_shown=lasting)
     yield _new(target, new_pool_properties(planned), planned, top)
+
+
+def _refuse_beyond(target: Target, prior: Values, planned: Values) -> None:
+    """A pool that is made anew is away as a whole: never more than its max_unavailable allows."""
+    count = int(pool_properties(prior)["count"])
+    allowed = unavailable(planned, count)
+    if count > allowed:
+        raise ProviderProblem(
+            f"Azure changes this only by deleting the pool {target.title} and making it anew: its "
+            f"{counted(count, 'node')} would be away at once, and its max_unavailable allows {allowed}. Set "
+            'max_unavailable = "100%" in its upgrade_settings, or add a pool with another name, drain this '
+            "one and remove it."
+        )
+
+
+def unavailable(values: Values, count: int) -> int:
+    """How many nodes of a pool of so many may be away at once, as its upgrade_settings say."""
+    text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
+    return count * int(text[:-1]) // 100 if text.endswith("%") else int(text)
 
 
 def _patch(
@@ -184,12 +223,8 @@ def _vm_changes(target: Target, prior: Values, planned: Values, around: Surround
     if stood == stands:
         yield from _patch(target, {}, prior, planned)
         return
-    if stands and not body_of(planned):
-        raise ProviderProblem(
-            f"{target.title} goes to another machine by being deleted and made anew, and for that Azure "
-            "needs more than nexusform knows of it: image, network, keys. Write them in its block "
-            "`azure { body = {...} }`."
-        )
+    if stands:
+        _refuse_without_body(target, planned)
     if stood:
         yield ArmChange(Verb.DELETE, target)
     if stands:

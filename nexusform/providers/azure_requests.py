@@ -187,7 +187,7 @@ class Arm:
             except _Later as later:
                 if is_late():
                     raise ProviderProblem(f"Azure does not take the change: {later}") from None
-                step.tell(StepNews(words=f"{later}. Trying again."))
+                step.tell(StepNews(words=f"{str(later).rstrip('.')}. Trying again."))
                 self.wait(later.seconds, step, f"{later}")
                 sent = sent or later.may_be_sent
                 continue

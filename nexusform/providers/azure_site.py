@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.providers.azure_changes import CLUSTER, POOL, VM, Surroundings, changes_of
+from nexusform.providers.azure_nodes import doomed_nodes, make_anew
 from nexusform.providers.azure_requests import RESTING, SHOWN_WITHIN, Arm, Target, state_of
 from nexusform.providers.azure_subscription import (
     CLUSTERS,
@@ -75,6 +76,21 @@ class AzureSites(ObservedSites):
             for request, answer in zip(requests, answers, strict=True)
         ]
 
+    def refusal(self, request: ChangeRequest) -> str:
+        """Why Azure cannot do what a plan asks for, "" when nothing is known against it. Raises
+        ProviderProblem when Azure cannot be asked.
+        """
+        if request.key.type not in _ACTED_ON:
+            return ""
+        self._directory()
+        try:
+            # A pool comes to the group of its cluster, which may be made by the same plan.
+            group = self._group(request, missing_ok=request.key.type == POOL)
+            changes_of(request, Surroundings(group, {}, str))
+        except ProviderProblem as problem:
+            return str(problem)
+        return ""
+
     # --- doing ---------------------------------------------------------------------------------
 
     def _act(self, request: ChangeRequest) -> ProviderAnswer:
@@ -82,8 +98,12 @@ class AzureSites(ObservedSites):
         self._made[request.key.id] = group
         top = self._directory().tops.get(_site_of(request), {})
         around = Surroundings(group, top, self._arm_id_of)
-        arm = self._subscription.arm()
-        arm.carry_out(changes_of(request, around), request)
+        arm, changes = self._subscription.arm(), changes_of(request, around)
+        arm.carry_out(changes, request)
+        if request.key.type != VM and request.prior is not None:
+            cluster = _cluster_target(request, group)
+            with asking():
+                make_anew(arm, cluster, doomed_nodes(request, changes), request)
         if request.releases:
             return ProviderAnswer(request.planned or {})
         return self._read_back(request, arm, group)
@@ -172,16 +192,15 @@ class AzureSites(ObservedSites):
         self, request: ChangeRequest, arm: Arm, group: str
     ) -> dict[str, list[dict[str, Any]]] | None:
         """The bodies that tell of one object: its own, and those of the machines and racks it is on."""
-        values = request.planned or {}
-        owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
-        name = owner.rpartition("/")[2]
-        kind = VMS if request.key.type == VM else CLUSTERS
-        body = arm.get(Target(kind, group, (name,)))
+        is_vm = request.key.type == VM
+        target = Target(VMS, group, (request.key.id.rpartition("/")[2],))
+        target = target if is_vm else _cluster_target(request, group)
+        body = arm.get(target)
         if body is None:
             return None
-        documents = {kind: [body], **self._hardware_of(_machine_ids(body))}
-        if kind == CLUSTERS:
-            documents[POOLS] = self._subscription.pools(group, name)
+        documents = {target.kind: [body], **self._hardware_of(_machine_ids(body))}
+        if not is_vm:
+            documents[POOLS] = self._subscription.pools(group, target.names[0])
         return documents
 
     def _hardware_of(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
@@ -241,6 +260,13 @@ def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
                 top = {name: body[name] for name in ("location", "extendedLocation") if body.get(name)}
                 directory.tops[site.name] = top
     return directory
+
+
+def _cluster_target(request: ChangeRequest, group: str) -> Target:
+    """The cluster that a step on a cluster or pool is about."""
+    values = request.planned or request.prior or {}
+    owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+    return Target(CLUSTERS, group, (owner.rpartition("/")[2],))
 
 
 def _site_of(request: ChangeRequest) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,9 +151,9 @@ def _follow(
 
 def _unfinished(applied: Applied) -> list[Diagnostic]:
     """An error for an apply that did not do all of its steps."""
-    if any(end.waits for end in applied.ends):
-        return [_waiting(applied)]
     counts = Counter(end.outcome for end in applied.ends)
+    if counts[Outcome.WAITING]:
+        return [_waiting(counts)]
     failed, skipped = counts[Outcome.FAILED], counts[Outcome.SKIPPED]
     if applied.problem or not (failed or skipped):
         return []  # a journal that could not be written is told of by itself
@@ -171,17 +171,16 @@ def _unfinished(applied: Applied) -> list[Diagnostic]:
     ]
 
 
-def _waiting(applied: Applied) -> Diagnostic:
+def _waiting(counts: Mapping[Outcome | None, int]) -> Diagnostic:
     """An error of its own for an apply that goes on later: nothing went wrong with the steps that wait."""
-    waiting = sum(end.waits for end in applied.ends)
-    failed = sum(end.outcome is Outcome.FAILED and not end.waits for end in applied.ends)
-    skipped = sum(end.outcome is Outcome.SKIPPED for end in applied.ends)
+    waiting, failed = counts[Outcome.WAITING], counts[Outcome.FAILED]
+    skipped = counts[Outcome.SKIPPED]
     others = f", {counted(failed, 'step')} failed" if failed else ""
     others += f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
     return error(
         "the-apply-waits",
-        f"{counted(waiting, 'step')} {'waits' if waiting == 1 else 'wait'}{others}; the table says for what. "
-        "What was done is saved. `nexusform apply -resume` goes on from here.",
+        f"{counted(waiting, 'step')} {'waits' if waiting == 1 else 'wait'}{others}; it is said above for "
+        "what. What was done is saved. `nexusform apply -resume` goes on from here.",
     )
 
 

@@ -22,6 +22,7 @@ from nexusform.planning.plan import Action, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import (
     ChangeRequest,
+    JudgesPlans,
     ObjectKey,
     Provider,
     ProviderAnswer,
@@ -29,6 +30,7 @@ from nexusform.ports import (
     ReadAnswer,
     ReadRequest,
     ResourceType,
+    StepWaits,
 )
 from nexusform.providers.observed_site import ObservedSites
 from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
@@ -91,6 +93,8 @@ _HIDDEN: Final = (
 def _without_words() -> Iterator[None]:
     try:
         yield
+    except StepWaits:
+        raise StepWaits(_HIDDEN) from None
     except ProviderProblem as problem:
         raise ProviderProblem(_HIDDEN, exists=problem.exists, attributes=problem.attributes) from None
 
@@ -290,6 +294,28 @@ def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mappin
     return kept or None
 
 
+def refused_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """Refusals of changes that their providers know beforehand not to do."""
+    problems: list[Diagnostic] = []
+    for change in plan.changes:
+        provider = providers.get(change.provider)
+        if not isinstance(provider, JudgesPlans) or change.action not in _SENT:
+            continue
+        made_anew = change.action is not Action.UPDATE
+        key = ObjectKey(change.address.type, change.id, change.creation)
+        request = ChangeRequest(
+            key, str(change.address), None if made_anew else change.before, change.after, aim=change.after
+        )
+        try:
+            refusal = provider.refusal(request)
+        except ProviderProblem as problem:
+            return [error("reading-what-stands-failed", str(problem))]
+        if refusal:
+            problems.append(error("provider-cannot-do-this", refusal, change.source, block=change.block))
+    return problems
+
+
+_SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
 # A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
 _PARTS: Final = frozenset({"nexus_agent_pool"})
 

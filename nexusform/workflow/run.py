@@ -33,7 +33,14 @@ from nexusform.workflow.importing import Imports, find_imports, refusal_to_gener
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
-from nexusform.workflow.providers import Refreshed, make_providers, refresh, remarks, stand_already
+from nexusform.workflow.providers import (
+    Refreshed,
+    make_providers,
+    refresh,
+    refused_by_providers,
+    remarks,
+    stand_already,
+)
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
 
@@ -111,6 +118,8 @@ class Run(Struct):
         with logged("info", "plan made", mode=options.mode):
             result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
+        if options.refresh and not has_errors(refusals) and not result.plan.errored:
+            refusals += refused_by_providers(result.plan, self.providers)
         told = remarks(self.providers) if options.refresh else []
         return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *told))
 

@@ -94,7 +94,7 @@ class Site:
         """Begin a change; it shows at once as going on."""
         key = path.lower()
         self.taken.append((method, path))
-        self.bodies.append(body or {})
+        self.bodies.append(json.loads(json.dumps(body or {})))
         self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
         fails = self.faults.fails > 0
         self.faults.fails -= fails

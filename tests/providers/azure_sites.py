@@ -16,6 +16,31 @@ SCALED = """resource "nexus_kubernetes_cluster" "c" {
     vm_sku_name = "NC_P22_112_v1"
     mode        = "System"
   }
+  agent_pool "web" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+# A pool is made anew for its labels, one shrinks, one comes.
+MIXED = """resource "nexus_kubernetes_cluster" "c" {
+  agent_pool "np1" {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  agent_pool "web" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    labels      = { tier = "web" }
+    upgrade_settings {
+      max_unavailable = "100%"
+    }
+  }
+  agent_pool "other" {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+  }
 }
 """
 NEW = """resource "nexus_kubernetes_cluster" "d" {
@@ -62,17 +87,22 @@ resource "nexus_virtual_machine" "v" {
 
 
 def standing_site() -> Site:
-    """Six machines in two racks, a cluster `c` with a control plane of one and a pool `np1` of two."""
+    """Six machines in two racks, a cluster `c` with a control plane of one, a System pool `np1` and a User
+    pool `web` of two each.
+    """
     site = Site()
     hardware(site)
     plane = {"count": 1, "vmSkuName": "NC_P10_56_v1"}
-    pool = {"name": "np1", "count": 2, "mode": "System", "vmSkuName": "NC_P22_112_v1"}
+    pools = [
+        {"name": name, "count": 2, "mode": mode, "vmSkuName": "NC_P22_112_v1"}
+        for name, mode in (("np1", "System"), ("web", "User"))
+    ]
     properties = {
         "clusterId": NEXUS,
         "provisioningState": "Succeeded",
         "kubernetesVersion": "v1.29",
         "controlPlaneNodeConfiguration": plane,
-        "initialAgentPoolConfigurations": [pool],
+        "initialAgentPoolConfigurations": pools,
     }
     created = {"createdAt": "2025-01-01T00:00:00Z"}
     body = {"extendedLocation": LOCATION, "location": "eastus", "systemData": created}

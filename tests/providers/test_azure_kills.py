@@ -21,7 +21,7 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import Runner
 from tests.providers.arm_server import ArmServer, Faults, Killed, Site
-from tests.providers.azure_sites import NEW, SCALED, project, standing_site
+from tests.providers.azure_sites import MIXED, NEW, SCALED, project, standing_site
 
 KILLED = -signal.SIGKILL
 POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "")
@@ -141,7 +141,9 @@ def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> 
     story.runner.end()
 
 
-STORIES = pytest.mark.parametrize("story", [SCALED, NEW], ids=["scale-out", "new"], indirect=True)
+STORIES = pytest.mark.parametrize(
+    "story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True
+)
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
 
 

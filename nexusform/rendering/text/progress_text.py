@@ -58,6 +58,8 @@ def ended_line(step: StepEvent, paint: Painter = PLAIN) -> str:
     if step.outcome is Outcome.SKIPPED:
         return f"{_name(step)}: Skipped: {harmless(step.error)}"
     word = _WORDS[step.kind][1]
+    if step.outcome is Outcome.WAITING:
+        return f"{paint(f'{_name(step)}: {word} waits', 'bold', 'yellow')}: {harmless(step.error)}"
     if step.outcome is Outcome.FAILED:
         text = f"{_name(step)}: {word} errored after {elapsed_text(step.elapsed)}"
         return f"{paint(text, 'bold', 'red')}: {harmless(step.error)}"
@@ -94,22 +96,29 @@ def nothing_sent_line(provider: str = "simulated") -> str:
     return f'Nothing was sent to a site: provider "{provider}" recorded this and did nothing else.'
 
 
-_TONES: Final = {Outcome.DONE: "green", Outcome.FAILED: "red", Outcome.SKIPPED: "yellow"}
+_TONES: Final = {
+    Outcome.DONE: "green",
+    Outcome.FAILED: "red",
+    Outcome.WAITING: "yellow",
+    Outcome.SKIPPED: "yellow",
+}
 _SHOWN: Final = 20
 
 
 def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
     """What was done, failed and was skipped, after an apply that did not go through.
 
-    Failed steps are listed with the reason; of done and of skipped ones only the first 20 are.
+    Failed and waiting steps are listed with the reason, of those that wait its first line: the rest was told
+    when they ended. Of done and of skipped ones only the first 20 are.
     """
     steps: dict[Outcome, list[StepEvent]] = {outcome: [] for outcome in Outcome}
     for event in events:
         if event.outcome is not None:
             steps[event.outcome].append(event)
-    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in steps.items())
+    told = {outcome: ended for outcome, ended in steps.items() if ended or outcome is not Outcome.WAITING}
+    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in told.items())
     done, skipped = steps[Outcome.DONE], steps[Outcome.SKIPPED]
-    listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *skipped[:_SHOWN]]
+    listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *steps[Outcome.WAITING], *skipped[:_SHOWN]]
     width = max((columns(_name(step)) for step in listed), default=0)
     lines = [f"Steps: {counts}.", *(_outcome_line(step, width, paint) for step in listed)]
     for word, ended in (("done", done), ("skipped", skipped)):
@@ -121,5 +130,6 @@ def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
 def _outcome_line(step: StepEvent, width: int, paint: Painter) -> str:
     assert step.outcome is not None, "only steps that ended are listed"
     word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
-    error = f": {harmless(step.error)}" if step.error else ""
+    reason = step.error.partition("\n")[0] if step.outcome is Outcome.WAITING else step.error
+    error = f": {harmless(reason)}" if reason else ""
     return f"  {word}  {pad(_name(step), width)}  {step.kind.value}{error}"
