@@ -8,10 +8,10 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostic_kinds import ADVICE
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
+from nexusform.rendering.report.advice import ADVICE
 from nexusform.rendering.report.overview import violation_text
 from nexusform.words import form
 

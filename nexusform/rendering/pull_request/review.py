@@ -15,11 +15,11 @@ from msgspec import Struct
 from nexusform.address import parse_address
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
-from nexusform.diagnostic_kinds import ADVICE
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.pull_request.markdown_parts import escaped, fenced
+from nexusform.rendering.report.advice import ADVICE
 from nexusform.source import SourceFile
 
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")

@@ -7,10 +7,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from nexusform.advice.registry import RULES
-from nexusform.diagnostic_kinds import ADVICE, SUMMARIES
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.report.advice import ADVICE
 from nexusform.source import Span
 
 VERSION: Final = "2.1.0"

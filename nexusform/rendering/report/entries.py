@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from nexusform.diagnostic_kinds import ADVICE
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.occupancy import SiteRoom, sharing_as_before
 from nexusform.planning.plan import Plan
+from nexusform.rendering.report.advice import ADVICE
 from nexusform.source import Span
 
 
