@@ -234,13 +234,16 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 @st.composite
 def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
     # An expression some parts of which are variables, and what these stand for.
-    text = draw(st.sampled_from(_corpus()))
+    texts = [draw(st.sampled_from(_corpus()))]
     for _ in range(draw(st.integers(0, 3))):
         others = draw(st.tuples(*[st.sampled_from(_corpus())] * 2))
-        inner = {"X": text, "Y": others[0], "Z": others[1]}
-        text = re.sub(r"\b[XYZ]\b", lambda m, inner=inner: f"({inner[m[0]]})", draw(st.sampled_from(_JOINTS)))
+        inner = {"X": texts[-1], "Y": others[0], "Z": others[1]}
+        joint = draw(st.sampled_from(_JOINTS))
+        texts.append(re.sub(r"\b[XYZ]\b", lambda m, inner=inner: f"({inner[m[0]]})", joint))
+    # What fails as a whole says nothing.
+    text = next(text for text in reversed(texts) if _evaluated(text, {}) is not None)
     expression, _ = parse_expression(SourceFile("case", text))
-    assume(expression is not None)
+    assert expression is not None
     parts = list(_parts(expression))
     encoded = text.encode()
     pieces: list[bytes] = []
