@@ -16,6 +16,7 @@ from nexusform.scheduling.racks.vms import MachineSku
 from nexusform.words import counted
 
 AGGREGATOR: Final = "aggregator"
+_HOW_SKUS_TELL: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
 # What a status that an export lacks reads as; a machine that lacks one counts as not ready.
 _STATES: Final[Mapping[str, str]] = {
     "cordonStatus": "Uncordoned",
@@ -100,7 +101,7 @@ def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
     _, slot_role = _server_in(rack, slot, reading.rack_skus)
     sku, hardware = _hardware(sku_id, rack, slot, reading)
     if sku is None and hardware is None:
-        _report_unknown_sku(item, name, sku_id, rack)
+        _report_unknown_sku(item, name, sku_id, rack, lists_skus=bool(reading.rack_skus))
     states = {key: item.text(key) for key in _STATES}
     absent = sorted(key for key, state in states.items() if state is None)
     if absent:
@@ -170,15 +171,16 @@ def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
     )
 
 
-def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack) -> None:
+def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack, *, lists_skus: bool) -> None:
     way_out = (
         f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "a machine block of your own"
     )
+    more = "" if lists_skus else _HOW_SKUS_TELL
     item.report(
         "machineSkuId" if sku_id else "name",
         "unknown-hardware",
         f'what hardware the machine "{name}" is, neither its SKU nor the rack SKU '
-        f'"{name_of(rack.rack_sku_id or "")}" tells. Say it, for example with {way_out}.',
+        f'"{name_of(rack.rack_sku_id or "")}" tells. Say it, for example with {way_out}.{more}',
         Severity.WARNING,
     )
 

@@ -166,6 +166,7 @@ class TestRacksAndMachines:
         assert inventory.machines[0].machine_sku is None
         assert finding.severity is Severity.WARNING
         assert 'machine_sku_by_id = { "AAAA"' in finding.detail
+        assert "racksku list --output json > rack_skus.json" in finding.detail
 
     def test_roles_lose_prefix_and_flag(self) -> None:
         labels = [COMPUTE, "platform.afo-nc.microsoft.com/management-plane=false", "control-plane"]

@@ -26,7 +26,7 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
-from nexusform.words import counted, form
+from nexusform.words import counted, first_of, form
 
 MOST_SITES: Final = 6
 FEW_VMS: Final = 12  # that many new VMs are listed by machine beside the table
@@ -103,11 +103,25 @@ def _verdict(plan: Plan) -> list[tuple[str, str]]:
     """The closing lines: a heading and a sentence each, without those that have nothing to say."""
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
-    sentences += [("NUMA cells", draws_text(plan.draws))]
+    sentences += [("NUMA cells", draws_text(plan.draws)), ("Scale-in", _scale_in(plan))]
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)
     sentences += [("Conditions", _conditions(plan)), ("Inventory", _inventory(plan))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
+
+
+def _scale_in(plan: Plan) -> str:
+    """The worst that a platform which chooses for itself can leave of the pools that shrink."""
+    worst = [
+        f"{table.fewest_left_on_a_rack:,} of {table.cluster}/{table.pool}"
+        for table in plan.placement_tables
+        if table.fewest_left_on_a_rack is not None
+    ]
+    if not worst:
+        return ""
+    return (
+        f"the platform chooses which VMs go; in the worst case {first_of(worst, MOST_SITES)} stay on a rack."
+    )
 
 
 def _score(score: PredictionScore) -> str:
