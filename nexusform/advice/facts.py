@@ -77,7 +77,7 @@ class PoolFacts(Struct, frozen=True):
         return len(self.numbers)
 
     @property
-    def memory_gib(self) -> int:
+    def memory_gib(self) -> float:
         """Host memory of the whole pool."""
         return self.count * self.sku.memory_gib
 

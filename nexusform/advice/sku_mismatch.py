@@ -12,7 +12,7 @@ from typing import Final
 
 from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
-from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 from nexusform.words import counted, listed
 
 ID: Final = "sku-mismatch"
@@ -100,7 +100,7 @@ def _nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | Non
     alike = [other for other in skus if (other.kind, other.memory_gib, other.numa_cells) == same]
     fitting = [other for other in alike if _fits(machine, other)]
 
-    def distance(other: VmSku) -> int:
+    def distance(other: VmSku) -> float:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
         return abs(
             other.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * other.memory_in_cell
@@ -117,4 +117,4 @@ def _fits(machine: Machine, sku: VmSku) -> bool:
 
 
 def _per_cell(sku: VmSku, cpus: int, memory: int) -> int:
-    return min(cpus // max(sku.cpus_in_cell, 1), memory // max(sku.memory_in_cell, 1))
+    return min(cpus // max(sku.cpus_in_cell, 1), memory * MIB_PER_GIB // max(sku.mib_in_cell, 1))

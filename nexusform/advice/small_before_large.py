@@ -32,7 +32,7 @@ class Group(NamedTuple):
     pools: tuple[PoolFacts, ...]
 
     @property
-    def memory_gib(self) -> int:
+    def memory_gib(self) -> float:
         """Host memory of all of them."""
         return sum(pool.memory_gib for pool in self.pools)
 

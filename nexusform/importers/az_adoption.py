@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from math import ceil
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -379,7 +380,7 @@ class _Adoption:
         """What a node takes beyond its SKU."""
         excess = AzShape(
             max(node.shape.cpu_cores - sku.host_vcpus, 0),
-            max(node.shape.memory_gib - sku.memory_gib, 0),
+            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
             max(node.shape.disk_gib - sku.disk_gib, 0),
             sku.numa_cells,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
@@ -240,7 +241,7 @@ def _node_shape(node: ReadNode, skus: Mapping[str, VmSku]) -> AzShape:
         )
     return AzShape(
         max(cpus, sku.vcpus) + sku.emulator_vcpus,
-        max(memory, sku.memory_gib),
+        max(memory, ceil(sku.memory_gib)),
         max(disk, sku.disk_gib),
         sku.numa_cells,
     )

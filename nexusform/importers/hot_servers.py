@@ -26,6 +26,7 @@ from nexusform.importers.vnf_model import (
     Vdu,
 )
 from nexusform.importers.yaml_text import Node, Notes, whole_number
+from nexusform.scheduling.racks.vms import gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
 # policy -> (affinity, hard)
@@ -190,7 +191,6 @@ def _group(
 
 HINTS: Final = "scheduler_hints"
 _DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
-_MIB_PER_GIB: Final = 1024
 
 
 class Open(Struct, frozen=True):
@@ -426,7 +426,7 @@ def _size(template: Template, flavor: object) -> Size:
     ram = whole_number(template.value(made.at("ram")))
     return Size(
         whole_number(template.value(made.at("vcpus"))) or None,
-        -(-ram // _MIB_PER_GIB) if ram else None,
+        gib(ram) if ram else None,
         whole_number(template.value(made.at("disk"))),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from nexusform.importers.vnf_model import (
 )
 from nexusform.importers.vnf_text import open_text
 from nexusform.importers.yaml_text import Node, Notes
+from nexusform.scheduling.racks.vms import gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
 _CONTAINER: Final = "vdu.oscontainerdeployableunit"
@@ -148,7 +150,7 @@ def _size(topology: Topology, body: Node, notes: Notes) -> Size:
         return Size(
             topology.value(old.at("num_cpus")).number,
             _memory(topology.value(old.at("mem_size")), notes),
-            _memory(topology.value(old.at("disk_size")), notes),
+            _storage(topology.value(old.at("disk_size")), notes),
         )
     cpus = topology.value(compute.at("virtual_cpu", "num_virtual_cpu"))
     number = cpus.number
@@ -161,16 +163,28 @@ def _size(topology: Topology, body: Node, notes: Notes) -> Size:
 
 def _disk(topology: Topology, storage: Node, notes: Notes) -> int | None:
     parts = [storage] if isinstance(storage.data, dict) else list(storage.items())
-    sizes = [_memory(topology.value(part.at("size_of_storage")), notes) for part in parts]
+    sizes = [_storage(topology.value(part.at("size_of_storage")), notes) for part in parts]
     known = [size for size in sizes if size is not None]
     return sum(known) if known else None
 
 
-def _memory(node: Node, notes: Notes) -> int | None:
-    """A size in GiB; a warning for one that cannot be read."""
+def _memory(node: Node, notes: Notes) -> float | None:
+    """Memory in GiB, in whole MiB."""
+    size = _mib(node, notes, _OF_MEMORY)
+    return None if size is None else gib(size)
+
+
+def _storage(node: Node, notes: Notes) -> int | None:
+    """A disk in whole GiB."""
+    size = _mib(node, notes, _BYTES)
+    return None if size is None else ceil(gib(size))
+
+
+def _mib(node: Node, notes: Notes, units: Mapping[str, int]) -> int | None:
+    """A size in MiB; a warning for one that cannot be read."""
     if node.absent:
         return None
-    size = gib(node.data)
+    size = mib(node.data, units)
     if size is None:
         notes.warn(
             node,
@@ -293,18 +307,22 @@ _BYTES: Final = {
     "tb": 10**12,
     "tib": 2**40,
 }
-_GIB: Final = 2**30
+_MIB: Final = 2**20
 _NANO: Final = 10**9
 
 
-def gib(value: Any) -> int | None:
-    """A size in whole GiB, rounded up ("4 GB" and "4 GiB" are both 4); None when it has no known unit."""
+# Memory of flavors is counted in powers of two, whatever it is called: "4 GB" of it are 4 GiB.
+_OF_MEMORY: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+
+
+def mib(value: Any, units: Mapping[str, int]) -> int | None:
+    """A size in whole MiB, rounded up; None when it has no known unit."""
     match = _FORM.match(value) if isinstance(value, str) else None
     if match is None:
         return None
-    unit = _BYTES.get(match[2].lower())
+    unit = units.get(match[2].lower())
     if unit is None:
         return None
     whole, _, fraction = match[1].partition(".")
     billionths = int(whole) * _NANO + int(fraction.ljust(9, "0") or "0")
-    return -(-billionths * unit // (_GIB * _NANO))
+    return -(-billionths * unit // (_MIB * _NANO))

@@ -39,10 +39,10 @@ class Origin(Struct, frozen=True):
 
 
 class Size(Struct, frozen=True):
-    """What one VM asks for: vCPUs, GiB of memory and of local disk, rounded up; None = not said."""
+    """What one VM asks for: vCPUs, GiB of memory (in whole MiB) and GiB of local disk; None = not said."""
 
     vcpus: int | None = None
-    memory_gib: int | None = None
+    memory_gib: float | None = None
     disk_gib: int | None = None
 
 

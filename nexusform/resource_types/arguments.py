@@ -95,6 +95,14 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
     ]
 
 
+def memory_problems(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
+    """A problem for `memory_gib` where it is known and not above 0."""
+    memory = values.get("memory_gib")
+    if memory is None or not is_known(memory) or memory > 0:
+        return []
+    return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
+
+
 def reference_problem(
     kind: str, argument: str, what: str, object_id: str, known: Iterable[str], how: str
 ) -> Problem:

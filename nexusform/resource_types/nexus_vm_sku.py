@@ -12,12 +12,13 @@ from nexusform.resource_types.arguments import (
     figure_attribute,
     id_attribute,
     joined_id,
+    memory_problems,
     name_attribute,
     whole_number_problems,
 )
 from nexusform.resource_types.kubelet import EXTENDED, extended_of, extended_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.racks.vms import VmSku, whole_mib
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL
@@ -28,7 +29,7 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("VM SKU"),
         "vcpus": figure_attribute("vCPUs that the guest sees.", 1),
         "emulator_vcpus": figure_attribute("vCPUs that the host adds for emulator threads.", 0, 0),
-        "memory_gib": figure_attribute("Memory in GiB.", 1),
+        "memory_gib": figure_attribute("Memory in GiB, counted in MiB: 0.5 is 512 MiB.", 0),
         "disk_gib": figure_attribute("Root disk in GiB.", 0, 300),
         "numa_cells": figure_attribute("Number of NUMA cells that one VM spans.", 1, 1),
         "extra_large": Attribute(
@@ -42,7 +43,7 @@ _SCHEMA: Final = BlockSchema(
     },
     description="A VM SKU of your own. It fits any hardware that has the room.",
 )
-_FIGURES: Final = ("vcpus", "emulator_vcpus", "memory_gib", "disk_gib", "numa_cells")
+_FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
@@ -52,7 +53,7 @@ def identify(attributes: Mapping[str, Any]) -> str:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Figures with a fraction, and a name that the catalogue has already."""
-    problems = whole_number_problems(attributes, _FIGURES)
+    problems = [*whole_number_problems(attributes, _FIGURES), *memory_problems(attributes)]
     problems += extended_problems(attributes.get("extended_resources"), ("extended_resources",))
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
@@ -73,7 +74,7 @@ def sku_of(attributes: Mapping[str, Any]) -> VmSku:
         name=str(attributes["name"]),
         vcpus=int(attributes["vcpus"]),
         emulator_vcpus=int(attributes.get("emulator_vcpus") or 0),
-        memory_gib=int(attributes["memory_gib"]),
+        memory_gib=whole_mib(attributes["memory_gib"]),
         disk_gib=int(attributes.get("disk_gib", 300)),
         numa_cells=int(attributes.get("numa_cells") or 1),
         extra_large=bool(attributes.get("extra_large")),

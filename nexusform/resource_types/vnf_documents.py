@@ -14,10 +14,10 @@ from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import FileProblem, Files, Surroundings
-from nexusform.resource_types.arguments import is_known, unknown_sku, whole_number_problems
+from nexusform.resource_types.arguments import is_known, memory_problems, unknown_sku, whole_number_problems
 from nexusform.resource_types.hardware import VFS
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.racks.vms import VmSku, whole_mib
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN
@@ -215,7 +215,7 @@ VDU_BLOCK: Final = NestedBlock(
                 decides_placement=True,
             ),
             "vcpus": _size("vCPUs of one VM. Default: what the documents say.", 1),
-            "memory_gib": _size("Memory of one VM in GiB. Default: what the documents say.", 1),
+            "memory_gib": _size("Memory of a VM in GiB, counted in MiB. Default: what the documents say.", 0),
             "disk_gib": _size("Disk of one VM in GiB. Default: what the documents say, else 0.", 0),
             "sriov_vfs": VFS,
             "role": Attribute(
@@ -247,7 +247,7 @@ def sku_text(vdu: Vdu, block: Mapping[str, Any]) -> str:
     if _by_flavor(vdu, block):
         return vdu.flavor
     vcpus, memory, _ = figures(vdu, block)
-    return f"{vcpus} vCPU / {memory} GiB"
+    return f"{vcpus} vCPU / {memory if memory is None else f'{memory:g}'} GiB"
 
 
 def _by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
@@ -257,7 +257,7 @@ def _by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
     return bool(vdu.flavor) and not said and sized == [None, None]
 
 
-def figures(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
+def figures(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
     """vCPUs, GiB of memory and of disk: the block's, else the documents'."""
     size = vdu.size
     vcpus = block.get("vcpus")
@@ -265,7 +265,7 @@ def figures(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, int | None,
     disk = block.get("disk_gib")
     return (
         size.vcpus if vcpus is None else int(vcpus),
-        size.memory_gib if memory is None else int(memory),
+        size.memory_gib if memory is None else whole_mib(memory),
         (size.disk_gib or 0) if disk is None else int(disk),
     )
 
@@ -286,7 +286,7 @@ def sku_of(vdu: Vdu, block: Mapping[str, Any], surroundings: Surroundings) -> Vm
     return VmSku(sku_text(vdu, block), vcpus, 0, memory, disk)
 
 
-def missing_size(vdu: Vdu, vcpus: int | None, memory: int | None) -> Problem:
+def missing_size(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
     """The problem of a VDU whose size nobody says."""
     what = "vCPUs" if vcpus is None else "memory"
     what = "vCPUs and no memory" if vcpus is None and memory is None else what
@@ -303,7 +303,8 @@ def block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with the blocks by themselves."""
     for name, block in blocks.items():
         path: Path = ("vdu", name)
-        yield from whole_number_problems(block, (*_SIZES, "sriov_vfs"), path)
+        yield from whole_number_problems(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
+        yield from memory_problems(block, path)
         yield from kubelet_problems(block.get("kubelet"), (*path, "kubelet"))
         sized = [size for size in _SIZES if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and sized:

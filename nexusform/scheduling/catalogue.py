@@ -50,7 +50,7 @@ def largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
     return max(skus, key=by_size, default=None)
 
 
-def by_size(sku: VmSku) -> tuple[int, int, int, str]:
+def by_size(sku: VmSku) -> tuple[float, float, int, str]:
     """The sort key that puts the SKU that is hardest to place last."""
     return sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name
 

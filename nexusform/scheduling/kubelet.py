@@ -105,7 +105,7 @@ def registered_labels(name: str, *, control_plane: bool) -> dict[str, str]:
 
 def capacity(sku: VmSku) -> NodeSize:
     """The size of the VM."""
-    return NodeSize(1000 * sku.vcpus, sku.memory_gib * GIB)
+    return NodeSize(1000 * sku.vcpus, sku.memory_mib * MIB)
 
 
 def allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import floor
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,7 +80,7 @@ class Figures(Struct, frozen=True):
     vcpus: int
     memory_gib: int
     free_vcpus: int
-    free_memory_gib: int
+    free_memory_gib: float
 
 
 class CapacityAnswer(Struct, frozen=True):
@@ -188,8 +189,8 @@ def _without(fitting: Interval, on_rack: Interval) -> Interval:
     return Interval(fitting.least - on_rack.least, fitting.most - on_rack.most)
 
 
-def _left_over(free: int, fitting: Interval, of_each: int) -> Interval:
-    return Interval(free - fitting.most * of_each, free - fitting.least * of_each)
+def _left_over(free: float, fitting: Interval, of_each: float) -> Interval:
+    return Interval(floor(free - fitting.most * of_each), floor(free - fitting.least * of_each))
 
 
 def _zones(
@@ -217,7 +218,7 @@ def _usual_skus(site: SiteView, machines: Sequence[Machine]) -> tuple[VmSku, ...
     return tuple(sorted(skus, key=_larger_first))
 
 
-def _larger_first(sku: VmSku) -> tuple[int, int, str]:
+def _larger_first(sku: VmSku) -> tuple[float, int, str]:
     return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.vms import Interval, StandingVm
+from nexusform.scheduling.racks.vms import Interval, StandingVm, gib
 from nexusform.whatif.capacity import SkuRoom, find_capacity
 from nexusform.whatif.fragmentation import largest_sku
 from nexusform.whatif.world_view import SiteView
@@ -22,7 +22,7 @@ class Taken(Struct, frozen=True):
     """What the VMs of a site take of its machines, wherever their NUMA cells are: vCPUs and GiB."""
 
     vcpus: int
-    memory_gib: int
+    memory_gib: float
 
 
 class SiteRoom(Struct, frozen=True):
@@ -92,11 +92,11 @@ def _rest(cells: int, used: Interval) -> Interval:
 
 def taken_on(site: SiteView) -> Taken:
     """What the VMs with a machine take."""
-    vcpus = memory = 0
+    vcpus = mib = 0
     for vm in site.scheduler.vms():
         vcpus += vm.sku.cpus_in_cell * vm.sku.numa_cells
-        memory += vm.sku.memory_in_cell * vm.sku.numa_cells
-    return Taken(vcpus, memory)
+        mib += vm.sku.mib_in_cell * vm.sku.numa_cells
+    return Taken(vcpus, gib(mib))
 
 
 def _used_cells(site: SiteView) -> tuple[Interval, Interval]:

@@ -43,12 +43,12 @@ class Fragmentation(Struct, frozen=True):
     unknown: int
     broken_by: tuple[BrokenBy, ...]
     broken_vcpus: int
-    broken_memory_gib: int
+    broken_memory_gib: float
     stranded_cells: int
     stranded_vcpus: int
-    stranded_memory_gib: int
+    stranded_memory_gib: float
     free_vcpus: int
-    free_memory_gib: int
+    free_memory_gib: float
 
 
 class _Cell(Struct):
@@ -58,7 +58,7 @@ class _Cell(Struct):
 
     machine: Machine
     vcpus: int
-    memory: int
+    memory: float
     disk: int = 0
     vms: list[StandingVm] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class _Cell(Struct):
         return max(self.vcpus, 0)
 
     @property
-    def free_memory(self) -> int:
+    def free_memory(self) -> float:
         return max(self.memory, 0)
 
 
@@ -97,7 +97,7 @@ def largest_sku(site: SiteView, machines: Sequence[Machine]) -> VmSku | None:
     def fits_somewhere(sku: VmSku) -> bool:
         return any(_may_hold(machine, sku) for machine in kinds)
 
-    def smallness(sku: VmSku) -> tuple[int, int, int, bool, str]:
+    def smallness(sku: VmSku) -> tuple[float, int, int, bool, str]:
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used, sku.name
 
     return min(filter(fits_somewhere, one_cell), key=smallness, default=None)
@@ -140,15 +140,15 @@ def find_fragmentation(
     )
 
 
-def _free_as_a_whole(site: SiteView, cells: Iterable[_Cell]) -> tuple[int, int]:
+def _free_as_a_whole(site: SiteView, cells: Iterable[_Cell]) -> tuple[int, float]:
     """VCPUs and GiB that are free on the machines of these cells, whichever of their cells VMs are in."""
     overfull = frozenset(site.scheduler.overfull_machines())
     vcpus: Counter[str] = Counter()
-    memory: Counter[str] = Counter()
+    memory: dict[str, float] = {}
     for cell in cells:
         if cell.machine.name not in overfull:
             vcpus[cell.machine.name] += cell.free_vcpus
-            memory[cell.machine.name] += cell.free_memory
+            memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.vms():
         if not vm.placement.cells and vm.placement.machine in vcpus:
             vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
@@ -229,7 +229,7 @@ class _Usable:
 
     def __init__(self, skus: Iterable[VmSku]) -> None:
         self._skus = tuple(skus)
-        self._known: dict[tuple[str | None, int, int, int], bool] = {}
+        self._known: dict[tuple[str | None, int, float, int], bool] = {}
 
     def is_stranded(self, cell: _Cell) -> bool:
         """Whether something is free in the cell, and no SKU can take it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.resource_types.vnf_documents import block_problems, figures, read_documents, sku_text
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import UNKNOWN
 from nexusform.workflow.surroundings import RealFiles
@@ -575,3 +577,24 @@ def test_a_smaller_vnf_is_not_said_to_lose_what_a_platform_likes() -> None:
     smaller = good(planned({**vnf, "scale_levels": {"w": 0}}, state))
     assert {found[0] for found in triggers(smaller).values()} == {"remove"}
     assert [table.fewest_left_on_a_rack for table in smaller.plan.placement_tables] == [None]
+
+
+def test_memory_is_counted_in_mib() -> None:
+    """512 MB of a flavor are half a GiB, not a whole one; whole figures stay whole numbers."""
+    for written, gib, label in (
+        ("512 MB", 0.5, "0.5"),
+        ("4 GB", 4, "4"),
+        ("1500 MiB", 1500 / 1024, "1.46484"),
+    ):
+        text = (
+            "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
+            "    a:\n      type: tosca.nodes.nfv.Vdu.Compute\n      capabilities:\n        virtual_compute:\n"
+            f"          properties: {{virtual_memory: {{virtual_mem_size: {written}}}, "
+            "virtual_cpu: {num_virtual_cpu: 1}}\n"
+        )
+        (vdu,) = read_documents({"vnfd": text}).vnf.vdus
+        assert figures(vdu, {}) == (1, gib, 0)
+        assert sku_text(vdu, {}) == f"1 vCPU / {label} GiB"
+        assert figures(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
+    (problem,) = block_problems({"a": {"memory_gib": 0}})
+    assert problem.detail == '"memory_gib" must be above 0.'

@@ -150,7 +150,7 @@ def _action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | Non
     return PlacementAction.PLACE, None
 
 
-def _scores(explanation: Explanation | None) -> dict[str, int]:
+def _scores(explanation: Explanation | None) -> dict[str, float]:
     """The figures that decided: those of the chosen rack, then of the chosen machine."""
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}

@@ -299,14 +299,14 @@ def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 
 
 def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
-    """New clusters in planning order: name, and host memory in GiB in total."""
+    """New clusters in planning order: name, and host memory in MiB in total."""
     skus = CATALOGUES[NEWEST].vm_skus
     clusters: dict[Address, tuple[str, int]] = {}
     created = {change.address for change in plan.changes if change.action is Action.CREATE}
     for table in plan.placement_tables:
         if table.address in created:
             sku = skus.get(table.vm_sku_name)
-            memory = table.total_count * (sku.memory_gib if sku is not None else 1)
+            memory = table.total_count * (sku.memory_mib if sku is not None else 1)
             _, memory_so_far = clusters.get(table.address, ("", 0))
             clusters[table.address] = (table.cluster, memory_so_far + memory)
     return clusters

@@ -20,7 +20,7 @@ from nexusform.planning.replanning.remedies import WayOut, moved_vms, way_docume
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, GroupMember, OpenRule
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, VmSku
 
 # Each trial is a whole plan.
 MOST_TRIALS: Final = 40
@@ -180,8 +180,8 @@ def _least(skus: Sequence[VmSku], site: SitePlan) -> int:
     memory: Counter[str] = Counter()
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
-        memory[machine.availability_zone] += machine.cells * machine.memory_gib_per_cell
-    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_gib for sku in skus), memory)]
+        memory[machine.availability_zone] += machine.cells * machine.memory_gib_per_cell * MIB_PER_GIB
+    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
     return max(1, *(_covering(need, offered) for need, offered in needs))
 
 

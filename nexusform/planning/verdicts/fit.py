@@ -21,7 +21,7 @@ from nexusform.planning.vms.vm_object import HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Demand, Machine, Placement
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
@@ -220,7 +220,7 @@ def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
             disk[machine] += vm.sku.disk_gib
             for cell in vm.placement.cells:
                 cpus[machine, cell] += vm.sku.cpus_in_cell
-                memory[machine, cell] += vm.sku.memory_in_cell
+                memory[machine, cell] += vm.sku.mib_in_cell
 
     small = {name for name, used in disk.items() if used > site.machines[name].disk_gib}
     small |= {
@@ -232,8 +232,12 @@ def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
     return [name for name in site.machines if name in small]
 
 
-def _holds(machine: Machine, cell: int, cpus: int, memory: int) -> bool:
-    return cell < machine.cells and cpus <= machine.cpus_per_cell and memory <= machine.memory_gib_per_cell
+def _holds(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
+    return (
+        cell < machine.cells
+        and cpus <= machine.cpus_per_cell
+        and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
+    )
 
 
 def _overfull_warning(instance: Instance, machines: list[str]) -> Diagnostic:

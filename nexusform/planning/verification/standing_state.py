@@ -18,7 +18,7 @@ from nexusform.planning.vms.sites import build_sites, sku_of, surroundings_befor
 from nexusform.ports import ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, VmName, VmSku
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.state.objects import ObjectState, State
 
@@ -240,14 +240,15 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
         if one.sku is not None and where in machines:
             for cell in one.vm.placement.cells:
                 cpus[*where, cell] += one.sku.cpus_in_cell
-                memory[*where, cell] += one.sku.memory_in_cell
+                memory[*where, cell] += one.sku.mib_in_cell
                 vfs[*where, cell] += one.sku.vfs_in_cell
     seen = set()
     for site_id, name, cell in cpus:
         machine = machines[site_id, name]
         beyond = cpus[site_id, name, cell] > machine.cpus_per_cell
         beyond |= vfs[site_id, name, cell] > machine.vfs_per_cell
-        if (beyond or memory[site_id, name, cell] > machine.memory_gib_per_cell) and name not in seen:
+        beyond |= memory[site_id, name, cell] > machine.memory_gib_per_cell * MIB_PER_GIB
+        if beyond and name not in seen:
             seen.add(name)
             yield name
 

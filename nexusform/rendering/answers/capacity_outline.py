@@ -89,7 +89,7 @@ def _not_known(answer: CapacityAnswer) -> Iterable[str]:
         yield f"{len(answer.homeless):,} {takes} no machine, and their room is not counted: {named}."
 
 
-def _share(free: int, total: int, unit: str) -> str:
+def _share(free: float, total: int, unit: str) -> str:
     percent = f" ({100 * free / total:.0f} %)" if total else ""
     return f"{free:,} of {total:,} {unit}{percent}"
 

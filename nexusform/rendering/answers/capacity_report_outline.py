@@ -135,12 +135,12 @@ def report_csv(lines: Iterable[SiteLine]) -> str:
     return text.getvalue()
 
 
-def _csv_row(line: SiteLine) -> list[str | int]:
+def _csv_row(line: SiteLine) -> list[str | float]:
     """A site as a row of CSV, intervals as two figures."""
     site, room, outlook = line.room, line.room.room, line.outlook
     now = Interval(0, 0) if room is None else room.now
     pairs = (site.used, site.free, site.closed, site.stranded, now, _with_a_rack_lost(line))
-    bounds: list[str | int] = []
+    bounds: list[str | float] = []
     for pair in pairs:
         bounds += (pair.least, pair.most)
     months = outlook.months if outlook is not None else None

@@ -111,7 +111,7 @@ def _site(site: SiteMap) -> dict[str, Any]:
     }
 
 
-_Sku: TypeAlias = tuple[str, int, int, int, int]
+_Sku: TypeAlias = tuple[str, int, float, int, float]
 
 
 def _sku(sku: VmSku) -> _Sku:

@@ -332,7 +332,7 @@ def _ranked(
     """Best first; whoever ties with the best carries a digest."""
     parts = {item: _parts(keys, demand, item) for item in items}
 
-    def order(item: int) -> tuple[tuple[int, ...], bytes]:
+    def order(item: int) -> tuple[tuple[float, ...], bytes]:
         return _figures(parts[item]), digest(seed, demand.vm, names[item])
 
     ranked = sorted(parts, key=order)
@@ -349,8 +349,8 @@ def _parts(keys: Sequence[OpenKey], demand: Demand, item: int) -> tuple[KeyPart,
 def _part(opened_key: OpenKey, demand: Demand, item: int) -> KeyPart:
     key, figure = opened_key
     value = figure(item) if figure is not None else 0
-    return KeyPart(key.rule, value, key.words(demand, value))
+    return KeyPart(key.rule, key.figure(value), key.words(demand, value))
 
 
-def _figures(parts: tuple[KeyPart, ...]) -> tuple[int, ...]:
+def _figures(parts: tuple[KeyPart, ...]) -> tuple[float, ...]:
     return tuple(part.value for part in parts)

@@ -100,7 +100,7 @@ NOBODY: Final = Tally(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 class Usage(Struct, frozen=True):
     """What stands on a site, and what of it belongs to the demand's cluster and pool.
 
-    By machine: `memory` (GiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms` and
+    By machine: `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms` and
     `rack_memory`. All of it changes as VMs come and go, so a rule may keep a list and read it later.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 
 
 class Room(NamedTuple):
@@ -42,7 +42,7 @@ class Share(NamedTuple):
     @classmethod
     def of(cls, sku: VmSku) -> Share:
         """The share of a VM of this SKU."""
-        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.memory_in_cell, sku.vfs_in_cell)
+        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
 
     @property
     def of_cells(self) -> Share:
@@ -69,7 +69,7 @@ class Rooms:
     def of_machine(self, machine: Machine) -> int:
         """The room of an empty machine."""
         cpus = (machine.cpus_per_cell,) * machine.cells
-        memory = (machine.memory_gib_per_cell,) * machine.cells
+        memory = (machine.memory_gib_per_cell * MIB_PER_GIB,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
         return self.intern(Room(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
 

@@ -153,12 +153,14 @@ class Key(Struct, frozen=True, kw_only=True):
     """Ranks machines or racks: the lowest figure wins, ties go to the next key.
 
     `opens` gives the figures (0 or more, below 2 ** `bits`) by number, live, or None when they are 0
-    everywhere for the demand. `words(demand, figure)` says it for people, "" = not worth saying.
+    everywhere for the demand. `words(demand, figure)` says it for people, "" = not worth saying;
+    `figure` makes of it what programs are told.
     """
 
     rule: str
     opens: Callable[[Usage, Demand], Figures | None]
     words: Callable[[Demand, int], str]
+    figure: Callable[[int], float] = int
     bits: int = COUNT_BITS
     differs: Differs = Differs.ANYWHERE
 
@@ -173,5 +175,5 @@ class KeyPart(Struct, frozen=True):
     """
 
     rule: str
-    value: int
+    value: float
     text: str

@@ -138,7 +138,7 @@ class Shape:
         self.number = number
         self.sku = sku
         self.share = Share.of(sku)
-        self.memory = sku.memory_gib
+        self.memory = sku.memory_mib
         self.is_extra_large = sku.extra_large
         self.steps = steps
 

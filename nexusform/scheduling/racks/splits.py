@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Final, TypeAlias, TypeVar
 
 from nexusform.scheduling.racks.rooms import Room, Share
-from nexusform.scheduling.racks.vms import Interval
+from nexusform.scheduling.racks.vms import Interval, gib
 
 # What is left of each cell: vCPUs and GiB.
 Left: TypeAlias = tuple[tuple[int, int], ...]
@@ -94,7 +94,7 @@ class Splits:
     def _taken_text(self, left: Left) -> str:
         """What a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
         cells = zip(self._base, left, strict=True)
-        return ",".join(f"{has[0] - free[0]}:{has[1] - free[1]}" for has, free in cells)
+        return ",".join(f"{has[0] - free[0]}:{gib(has[1] - free[1])}" for has, free in cells)
 
     def _cells(self, left: Left) -> tuple[Cells, ...]:
         """The cells of each share in one assignment that gives this split."""

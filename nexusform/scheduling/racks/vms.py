@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +18,7 @@ from nexusform.words import form
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
+MIB_PER_GIB: Final = 1024
 # SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's own).
 VFS_PER_CELL = 30
 
@@ -24,6 +28,16 @@ class RackSpread(StrEnum):
 
     POOL = "pool"
     CLUSTER = "cluster"
+
+
+def gib(mib: int) -> float:
+    """So many MiB in GiB; a whole number where it is one."""
+    return mib // MIB_PER_GIB if mib % MIB_PER_GIB == 0 else mib / MIB_PER_GIB
+
+
+def whole_mib(memory_gib: float | Fraction) -> float:
+    """So many GiB in whole MiB, rounded up, as GiB."""
+    return gib(ceil(memory_gib * MIB_PER_GIB))
 
 
 class MachineSku(Struct, frozen=True):
@@ -40,7 +54,8 @@ class VmSku(Struct, frozen=True):
     """A VM size. `vcpus` are guest vCPUs; the host gives `host_vcpus` = guest + emulator threads.
 
     `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
-    and ceil(memory / cells) GiB. `machine_skus` names the hardware that lists it; empty = any.
+    and its share of the memory, which is counted in MiB, rounded up: `memory_gib` may have a fraction.
+    `machine_skus` names the hardware that lists it; empty = any.
     `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further
     resources of a node of this size, per cell of the node: they decide about pods, not about VMs. `vfs`
     are the SR-IOV virtual functions that each VM takes, as its pool declares.
@@ -49,7 +64,7 @@ class VmSku(Struct, frozen=True):
     name: str
     vcpus: int
     emulator_vcpus: int
-    memory_gib: int
+    memory_gib: float
     disk_gib: int
     numa_cells: int = 1
     extra_large: bool = False
@@ -69,9 +84,19 @@ class VmSku(Struct, frozen=True):
         return -(-self.host_vcpus // self.numa_cells)
 
     @property
-    def memory_in_cell(self) -> int:
+    def memory_mib(self) -> int:
+        """MiB of memory, rounded up."""
+        return ceil(self.memory_gib * MIB_PER_GIB)
+
+    @property
+    def mib_in_cell(self) -> int:
+        """MiB taken in each of its cells."""
+        return -(-self.memory_mib // self.numa_cells)
+
+    @property
+    def memory_in_cell(self) -> float:
         """GiB taken in each of its cells."""
-        return -(-self.memory_gib // self.numa_cells)
+        return gib(self.mib_in_cell)
 
     @property
     def vfs_in_cell(self) -> int:

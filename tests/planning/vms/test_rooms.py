@@ -371,3 +371,10 @@ def test_labels_of_nodes_are_known_in_the_plan() -> None:
     values = attributes(state_of(text), "nexus_kubernetes_cluster.a")
     assert values["node_count"] == 2
     assert "labels" not in values["nodes"]["a-p-0"]
+
+
+def test_vm_skus_of_less_than_a_gib_take_no_whole_one() -> None:
+    own = 'resource "nexus_vm_sku" "tiny" {\n vcpus = 1\n memory_gib = 0.5\n disk_gib = 0\n}\n'
+    refused = errors(plan(RACKS + own.replace("0.5", "0")))
+    assert [problem.id for problem in refused] == ["invalid-number"]
+    assert not errors(plan(RACKS + own))

@@ -14,6 +14,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Room, Share
 from nexusform.scheduling.racks.splits import MOST_SPLITS, Splits, bounds
 from nexusform.scheduling.racks.vms import (
+    MIB_PER_GIB,
     NONE_FITS,
     Demand,
     Interval,
@@ -93,16 +94,16 @@ def test_the_width_is_that_of_every_labelled_assignment() -> None:
 @given(st.lists(st.sampled_from(MENU), min_size=1, max_size=6), st.integers(0, 5))
 def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed: int) -> None:
     host = machine(disk=100_000)
-    legal = set(assignments(host, skus))
+    legal = {tuple((cpus, gib * MIB_PER_GIB) for cpus, gib in left) for left in assignments(host, skus)}
     shares = tuple(sorted(Share.of(sku) for sku in skus))
-    splits = Splits(((48, 224),) * 2, shares)
+    splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert splits.known
     assert {tuple(sorted(left)) for left in legal} == set(splits.left)
     drawn = splits.drawn(f"{seed}|split|m|", list)
     assert drawn == splits.drawn(f"{seed}|split|m|", list)
     assert (drawn is None) == (not legal)
     if drawn is not None:
-        left = [[48, 224], [48, 224]]
+        left = [[48, 224 * MIB_PER_GIB], [48, 224 * MIB_PER_GIB]]
         for share, cells in zip(shares, drawn, strict=True):
             assert len(cells) == share.cells
             for cell in cells:
@@ -113,7 +114,7 @@ def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed
 
 def test_draws_differ() -> None:
     shares = tuple(sorted(Share.of(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
-    splits = Splits(((48, 224),) * 2, shares)
+    splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert len(splits.left) == 2  # in one cell, or apart
     assert len({splits.drawn(f"{seed}|split|m|", list) for seed in range(20)}) == 2
 
@@ -177,7 +178,7 @@ def test_bounds_hold_what_splits_say(sizes: list[int], sku: VmSku) -> None:
     host = machine(4, 30, 120)
     exact = stand(host, skus).count_free(anybodys(sku))
     shares = [Share.of(one) for one in skus]
-    room = Room(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120,) * 4)
+    room = Room(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120 * MIB_PER_GIB,) * 4)
     found = bounds(room, shares, Share.of(sku))
     assert found.least <= exact.least <= exact.most <= found.most
 
@@ -189,6 +190,16 @@ def test_too_many_splits_are_bounded_and_one_is_found_for_a_draw() -> None:
     count = scheduler.count_free(anybodys(SKUS["NC_G12_56_v1"]))
     assert 0 < count.least < count.most
     assert scheduler.attempt(Demand(VmName("d", "d", "p", 0), SKUS["NC_G12_56_v1"])) is not None
-    splits = Splits(((100, 1000),) * 8, tuple(sorted(Share.of(sku) for sku in skus)))
+    splits = Splits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.of(sku) for sku in skus)))
     assert not splits.known
     assert MOST_SPLITS == 10_000
+
+
+def test_memory_is_counted_in_mib() -> None:
+    """Half a GiB is no whole one: 448 of them fill a cell of 224 GiB."""
+    small, halves = VmSku("small", 0, 0, 0.5, 0), VmSku("halves", 2, 0, 3.5, 0, numa_cells=2)
+    scheduler = stand(machine(1, 48, 224, 0), [small] * 447)
+    assert scheduler.count_free(anybodys(small)) == Interval(1, 1)
+    assert halves.memory_in_cell == 1.75
+    assert VmSku("odd", 2, 0, 7, 0, numa_cells=2).memory_in_cell == 3.5
+    assert VmSku("tiny", 1, 0, 1 / 3, 0).memory_mib == 342

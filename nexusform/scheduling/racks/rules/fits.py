@@ -11,7 +11,7 @@ from nexusform.scheduling.racks.rooms import Room, Share
 from nexusform.scheduling.racks.rule import PoolKey, RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules import cells
 from nexusform.scheduling.racks.rules.zones import where
-from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, gib
 
 MOST_CULPRITS = 5
 
@@ -26,18 +26,19 @@ def opens(sku: VmSku) -> RefuseRoom:
             return None
         if needed == 1:
             return _one_cell(sku, room)
-        return f"{fitting} of the {needed} cells needed have {share.cpus} vCPUs and {share.memory} GiB left"
+        size = f"{share.cpus} vCPUs and {gib(share.memory):g} GiB"
+        return f"{fitting} of the {needed} cells needed have {size} left"
 
     return refuse
 
 
 def _one_cell(sku: VmSku, room: Room) -> str:
     most_cpus, most_memory = max(room.cpus, default=0), max(room.memory, default=0)
-    if most_memory < sku.memory_gib:
-        return f"no cell of {sku.memory_gib} GiB left (most: {most_memory})"
+    if most_memory < sku.memory_mib:
+        return f"no cell of {sku.memory_gib:g} GiB left (most: {gib(most_memory):g})"
     if most_cpus < sku.host_vcpus:
         return f"no cell of {sku.host_vcpus} vCPUs left (most: {most_cpus})"
-    return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib} GiB left"
+    return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib:g} GiB left"
 
 
 def _count(demand: Demand, left: Interval, _before: Interval) -> str:
@@ -48,7 +49,7 @@ def _count(demand: Demand, left: Interval, _before: Interval) -> str:
 def _sentence(scene: Scene) -> str:
     """Why no machine is left: how much is asked of how many cells, and what stands in them instead."""
     sku = scene.demand.sku
-    size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
+    size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell:g} GiB"
     if sku.numa_cells > 1:
         text = f"No machine with {sku.numa_cells} NUMA cells of {size} each is free"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
+from nexusform.scheduling.racks.vms import gib
 
 
 def _vms_of(vms: int, name: str) -> str:
@@ -23,11 +24,12 @@ OF_POOL = Key(
     words=lambda demand, vms: _vms_of(vms, demand.vm.pool),
     differs=Differs.WHERE_POOL_STANDS,
 )
-# GiB used by VMs on the machine.
+# MiB used by VMs on the machine.
 MEMORY_USED = Key(
     rule="machine_spread",
     opens=lambda usage, _demand: usage.memory,
-    words=lambda _demand, gib: f"{gib:,} GiB",
+    words=lambda _demand, mib: f"{gib(mib):,} GiB",
+    figure=gib,
     bits=MEMORY_BITS,
     differs=Differs.NOWHERE,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
-from nexusform.scheduling.racks.vms import Demand
+from nexusform.scheduling.racks.vms import Demand, gib
 
 
 def _vms(count: int) -> str:
@@ -39,11 +39,12 @@ ALL_VMS = Key(
     words=lambda _demand, count: _vms(count),
     differs=Differs.NOWHERE,
 )
-# GiB used by VMs on the rack.
+# MiB used by VMs on the rack.
 MEMORY_USED = Key(
     rule="rack_spread",
     opens=lambda usage, _demand: usage.rack_memory,
-    words=lambda _demand, gib: f"{gib:,} GiB",
+    words=lambda _demand, mib: f"{gib(mib):,} GiB",
+    figure=gib,
     bits=MEMORY_BITS,
     differs=Differs.NOWHERE,
 )
