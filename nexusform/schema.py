@@ -52,10 +52,11 @@ class Attribute(Struct, frozen=True):
     user may set it and nexusform fills it in otherwise. `default` is plain data for an optional
     argument that is absent. `predicted` (pr): an observed value may differ without being an error.
     `decides_placement`: must be known in the plan. Checks on known values: `choices`, `minimum`
-    and `maximum` (inclusive, numbers), `pattern` (whole match, strings) with `pattern_hint` in
-    words. `shown_in` names computed attributes that show parts of the value: they are sensitive
-    when it is. `refers_to` says whose objects it names: apply makes those first and removes them last,
-    whether the configuration refers to them or writes their ids out.
+    and `maximum` (inclusive, numbers; whole ones in state unless `fractions` will do), `pattern`
+    (whole match, strings) with `pattern_hint` in words. `shown_in` names computed attributes that show
+    parts of the value: they are sensitive when it is. `refers_to` says whose objects it names: apply
+    makes those first and removes them last, whether the configuration refers to them or writes their
+    ids out.
     """
 
     type: Type
@@ -71,6 +72,7 @@ class Attribute(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
+    fractions: bool = False
     pattern: str = ""
     pattern_hint: str = ""
     shown_in: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ def parent_attribute(of: str, more: str = "") -> Attribute:
     )
 
 
-def figure_attribute(description: str, minimum: int, default: int | None = None) -> Attribute:
+def figure_attribute(description: str, minimum: int, default: int | None = None, **more: Any) -> Attribute:
     """A number that decides where VMs go, such as an amount of memory; required without a default."""
     return Attribute(
         NUMBER,
@@ -67,6 +67,7 @@ def figure_attribute(description: str, minimum: int, default: int | None = None)
         default=default,
         minimum=minimum,
         decides_placement=True,
+        **more,
     )
 
 

@@ -29,7 +29,7 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("VM SKU"),
         "vcpus": figure_attribute("vCPUs that the guest sees.", 1),
         "emulator_vcpus": figure_attribute("vCPUs that the host adds for emulator threads.", 0, 0),
-        "memory_gib": figure_attribute("Memory in GiB, counted in MiB: 0.5 is 512 MiB.", 0),
+        "memory_gib": figure_attribute("Memory in GiB, counted in MiB: 0.5 is 512 MiB.", 0, fractions=True),
         "disk_gib": figure_attribute("Root disk in GiB.", 0, 300),
         "numa_cells": figure_attribute("Number of NUMA cells that one VM spans.", 1, 1),
         "extra_large": Attribute(

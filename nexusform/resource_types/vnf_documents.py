@@ -193,7 +193,7 @@ MASTER: Final = "masterNode"
 _SIZES: Final = ("vcpus", "memory_gib", "disk_gib")
 
 
-def _size(description: str, minimum: int) -> Attribute:
+def _size(description: str, minimum: int, **more: Any) -> Attribute:
     return Attribute(
         NUMBER,
         description,
@@ -201,6 +201,7 @@ def _size(description: str, minimum: int) -> Attribute:
         minimum=minimum,
         on_change=OnChange.REPLACE_POOL,
         decides_placement=True,
+        **more,
     )
 
 
@@ -215,7 +216,9 @@ VDU_BLOCK: Final = NestedBlock(
                 decides_placement=True,
             ),
             "vcpus": _size("vCPUs of one VM. Default: what the documents say.", 1),
-            "memory_gib": _size("Memory of a VM in GiB, counted in MiB. Default: what the documents say.", 0),
+            "memory_gib": _size(
+                "Memory of a VM in GiB, counted in MiB. Default: what the documents say.", 0, fractions=True
+            ),
             "disk_gib": _size("Disk of one VM in GiB. Default: what the documents say, else 0.", 0),
             "sriov_vfs": VFS,
             "role": Attribute(

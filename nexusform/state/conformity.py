@@ -92,7 +92,8 @@ def _attribute_look(attribute: Attribute) -> _Look:
         if wrong is None and attribute.choices and value not in attribute.choices:
             wrong = _wrong(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
         if wrong is None and attribute.minimum is not None:
-            wrong = _not_whole(path, value, attribute.minimum, attribute.maximum)
+            counted = _not_whole if not attribute.fractions else _out_of_range
+            wrong = counted(path, value, attribute.minimum, attribute.maximum)
         if wrong is not None:
             yield wrong
 
@@ -193,6 +194,12 @@ def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Problem 
     whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not whole or value < least:
         return _wrong(path, value, f"a whole number from {least}")
+    return _out_of_range(path, value, least, most)
+
+
+def _out_of_range(path: Path, value: Any, least: int, most: int | None) -> Problem | None:
+    if value < least:
+        return _wrong(path, value, f"a number from {least}")
     if most is not None and value > most:
         return _wrong(path, value, f"at most {most}")
     return None
