@@ -6,6 +6,7 @@ in as it is. Attribute names are ours, their values anybody's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +24,7 @@ class Markup(str):
 Part: TypeAlias = "str | Markup | Iterable[Part] | None"
 
 # Elements of HTML that have no content and no end tag.
-_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
+_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
 def escaped(text: str) -> str:
@@ -77,6 +78,12 @@ def _attributes(attributes: dict[str, Any]) -> str:
 def _text(value: Any) -> str:
     # 12.0 and 12 are drawn alike.
     return f"{float(value):g}" if isinstance(value, float) or is_fraction(value) else str(value)
+
+
+def breakable(text: str) -> Markup:
+    """A name that may break after its dots and underscores, and nowhere else where there is room."""
+    parts = re.split(r"(?<=[._\[])(?=.)", text)
+    return Markup(element("wbr").join(escaped(part) for part in parts))
 
 
 def data_script(identifier: str, document: Any) -> Markup:

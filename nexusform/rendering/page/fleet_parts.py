@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, element
+from nexusform.rendering.notation.markup import Markup, Part, breakable, element
 from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.page_parts import section, table
 from nexusform.scheduling.fleet.bindings import Binding
@@ -165,18 +165,28 @@ def _grid(matrix: FleetMatrix) -> Part:
 
 def _line(placement: str, matrix: FleetMatrix) -> Markup:
     """A placement's row."""
-    cells = [_cell(matrix.square(placement, cluster)) for cluster in matrix.clusters]
-    return element("tr", element("th", element("code", placement), scope="row"), cells)
+    cells = [_cell(cluster, matrix.square(placement, cluster)) for cluster in matrix.clusters]
+    return element("tr", element("th", _named(placement), scope="row"), cells)
 
 
-def _cell(square: Square) -> Markup:
-    """One cell of the matrix; its `data-tip` is what the pointer shows."""
+def _named(placement: str) -> Part:
+    """A placement's address, its name in bold and the rest small above it."""
+    kind, dot, name = placement.partition("_placement.")
+    front = element("code", breakable(kind + dot), class_="quiet small front")
+    return [front, element("code", breakable(name), class_="name")]
+
+
+def _cell(cluster: str, square: Square) -> Markup:
+    """One cell of the matrix; its `data-tip` is what the pointer shows, `data-head` what it is called where
+    cells stand below one another.
+    """
     row = square.binding
     if row is None:
         refused = f"refused: {square.rule}" if square.rule else "not picked"
         words = refused if square.why_not else "\N{EN DASH}"
-        return element("td", words, class_="not", data_tip=square.why or None)
-    return element("td", _binding(row), class_=f"picked {row.action.value}", data_tip=square.why or None)
+        return element("td", words, class_="not", data_tip=square.why or None, data_head=cluster)
+    kind = f"picked {row.action.value}"
+    return element("td", _binding(row), class_=kind, data_tip=square.why or None, data_head=cluster)
 
 
 def _binding(row: PlacementChange) -> Part:
@@ -218,13 +228,16 @@ def _reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
             rule = square.rule or ("picked" if square.binding is not None else "not picked")
             lines.append((placement, cluster, rule, square.why))
     parts: list[Part] = []
-    if all(square.binding is not None for square in squares.values()):
-        hint = "Why a cluster was not picked: plan with -placements=all, or ask nexusform explain."
+    only_picked = all(square.binding is not None for square in squares.values())
+    if only_picked:
+        flag, command = element("code", "-placements=all"), element("code", "nexusform explain")
+        hint = ["Why a cluster was not picked: plan with ", flag, ", or ask ", command, "."]
         parts.append(element("p", hint, class_="quiet"))
     if lines:
         heads = ("Placement", "Cluster", "Rule", "Why")
         listed = table("Clusters and why", heads, lines[:_MOST_ROWS])
-        summary = element("summary", f"Why each cluster is picked or not ({counted(len(lines), 'reason')})")
+        why = "picked" if only_picked else "picked or not"
+        summary = element("summary", f"Why each cluster is {why} ({counted(len(lines), 'reason')})")
         parts += [_cut(len(lines)), element("details", summary, listed, class_="reasons")]
     return parts
 

@@ -11,7 +11,7 @@ from nexusform.planning.plan import (
     PlacementTable,
     SeparationVerdict,
 )
-from nexusform.rendering.notation.markup import Markup, Part, element, joined
+from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
@@ -145,8 +145,8 @@ def _counts(overview: Overview) -> Part:
     return element("div", tables, class_="side-by-side") if tables else None
 
 
-def _resource_row(resource: ResourceCount) -> tuple[str, str, str, str]:
-    return resource.type, f"{resource.add:,}", f"{resource.change:,}", f"{resource.destroy:,}"
+def _resource_row(resource: ResourceCount) -> tuple[Part, ...]:
+    return breakable(resource.type), f"{resource.add:,}", f"{resource.change:,}", f"{resource.destroy:,}"
 
 
 def _trigger_row(trigger: TriggerCount) -> tuple[str, str, str, str]:

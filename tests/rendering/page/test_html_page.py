@@ -20,7 +20,7 @@ from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
 VIOLATION = SeparationViolation("s", "", "m1", ("a-0", "b-1"), "b-1", "new", "")
-VOID = {"meta", "br", "hr", "input", "img", "link"}
+VOID = {"meta", "br", "hr", "input", "img", "link", "wbr"}
 
 
 class Outline(HTMLParser):

@@ -301,6 +301,28 @@ def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path])
     assert "fleet_cluster_resource_placement.web east (Bound)" in told
 
 
+def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["fleet"], 390)
+    tops = """const top = (cell) => cell.getBoundingClientRect().top;
+      const tops = (row, kind) => [...row.querySelectorAll(kind)].map(top);
+      return [...document.querySelectorAll(".matrix tbody tr")].map((r) => [tops(r, ".picked"), tops(r, ".not")])"""
+    for picked, others in browser.run(tops):
+        assert max(picked) <= min(others)
+    named = "return getComputedStyle(document.querySelector('.matrix td'), '::before').content"
+    assert browser.run(named) == '"bravelion"'
+    ends = "[...document.querySelectorAll('.matrix td')].map(td => td.getBoundingClientRect().right)"
+    assert browser.run(f"return Math.max(...{ends})") <= 390
+
+
+def test_a_long_list_of_vms_begins_short(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["nexus-document-from-nothing"])
+    assert browser.count("#vm-list tbody tr") == 30
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.count("#vm-list tbody tr") == 215
+
+
 def test_paper_shows_all_of_it(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["nexus-document"])
     browser.run("dispatchEvent(new Event('beforeprint'))")

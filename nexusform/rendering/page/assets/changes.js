@@ -15,7 +15,7 @@ function diffOf(text, label) {
 function changeItem(change) {
   const sign = make("span", { class: `sign ${KINDS[change.symbol] || ""}` }, change.symbol || "\u00a0");
   const place = change.file ? make("span", { class: "quiet" }, ` (${change.file}:${change.line})`) : null;
-  const head = [sign, make("code", {}, change.address), ` ${change.headline}`, place];
+  const head = [sign, make("code", {}, breakable(change.address)), ` ${change.headline}`, place];
   if (!change.text) return make("div", { class: "plain" }, head);
   const found = make("details", { ontoggle: () => found.fill() }, make("summary", {}, head));
   found.fill = () => {

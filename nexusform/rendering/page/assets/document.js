@@ -52,8 +52,13 @@ function tick(label, changed) {
   return { input, label: make("label", { class: "inline" }, input, label) };
 }
 
+/** A name that may break after its dots and underscores, and nowhere else where there is room. */
+function breakable(text) {
+  return text.split(/(?<=[._[])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
+}
+
 /** Rows shown a chunk at a time, with a button for more. */
-function chunked(into, rows, draw, wrap) {
+function chunked(into, rows, draw, wrap, first = CHUNK) {
   let shown = 0;
   const more = make("button", { type: "button", onclick: () => step() });
   const step = (most = CHUNK) => {
@@ -62,7 +67,7 @@ function chunked(into, rows, draw, wrap) {
     more.textContent = `Show ${Math.min(CHUNK, rows.length - shown)} more of ${(rows.length - shown).toLocaleString("en")}`;
     more.hidden = shown >= rows.length;
   };
-  step();
+  step(first);
   into.append(more);
   return () => { if (shown < MOST_PRINTED) step(MOST_PRINTED - shown); };
 }

@@ -1,6 +1,8 @@
 "use strict";
 // The VMs as a table: what changes first, filtered as the map is, a chunk at a time.
 
+const FIRST_VMS = 30;
+
 function startVmList(into) {
   const all = [];
   plan.sites.forEach((site, at) => {
@@ -33,7 +35,7 @@ function startVmList(into) {
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),
       make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))), body);
     holder.replaceChildren(make("div", { class: "scroll firm", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
-    expand = chunked(holder, rows, row, body);
+    expand = chunked(holder, rows, row, body, FIRST_VMS);
   };
 
   const row = ([site, vm]) => {
