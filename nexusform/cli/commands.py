@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -53,7 +53,24 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the flags into click's form, then let click parse."""
-        return super().parse_args(ctx, self._rewritten(ctx, [*_environment_arguments(ctx), *args]))
+        words = [*_environment_arguments(ctx), *args]
+        ctx.allow_extra_args = True
+        extra = super().parse_args(ctx, self._rewritten(ctx, words))
+        if extra and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f'There is no place for "{extra[0]}" here.{self._hint(extra[0], words)}', ctx
+            )
+        return extra
+
+    def _hint(self, extra: str, words: Sequence[str]) -> str:
+        """What to type for a word too many: a switch takes its value with "=", an id stands after a flag."""
+        flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
+        before = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
+        for flag in flags:
+            if flag.switch and f"--{before}" in flag.opts:
+                return f" Write -{before}={extra}."
+        ids = [f"{flag.opts[0].removeprefix('-')}={extra}" for flag in flags if flag.metavar == "ID"]
+        return f" Write {' or '.join(ids)}." if ids else ""
 
     def _rewritten(self, ctx: click.Context, arguments: list[str]) -> list[str]:
         flags = {
@@ -81,6 +98,9 @@ class Command(click.Command):
             return ["--help"]
         flag = flags.get(name)
         if flag is None:
+            if name == "chdir":
+                typed = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
+                raise click.UsageError(f"-chdir stands before the command: {typed} ...", ctx)
             near = did_you_mean(f"-{name}", [f"-{known}" for known in flags])
             raise click.UsageError(f"There is no flag -{name} here.{near}", ctx)
         if flag.switch:

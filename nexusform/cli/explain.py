@@ -151,7 +151,7 @@ def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
 
 def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.explanation_text import render_explanation
-    from nexusform.rendering.notation.colours import harmless, wrap
+    from nexusform.rendering.notation.colours import hang, harmless, wrap
 
     explanation = render_explanation(
         reason.object,
@@ -175,7 +175,8 @@ def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments,
         first, *rest = wrap(harmless(way["text"]), screen.width - 4)
         after.append(f" {number}. {first}")
         after += [f"    {more}" for more in rest]
-    return "".join(f"{line}\n" for line in before) + explanation + "".join(f"{line}\n" for line in after)
+    text = "".join(f"{line}\n" for line in before) + explanation + "".join(f"{line}\n" for line in after)
+    return hang(text, screen.width)
 
 
 def _trigger(reason: Reason) -> list[str]:

@@ -13,6 +13,7 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.importers.az_adoption import AdoptedSite
+from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
 from nexusform.workflow.adopting import import_site
 from nexusform.workflow.importing import address_to_import, import_one
@@ -110,7 +111,7 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
     if has_errors(answer.diagnostics):
         return 1
     for site in answer.sites:
-        screen.out(_site_line(site))
+        screen.out(hang(_site_line(site), screen.width))
     if not answer.imported:
         screen.out("\nNothing to import: the state holds everything of it already.")
         return 0

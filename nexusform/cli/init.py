@@ -12,7 +12,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.cli.screen import Screen, input_allowed
 from nexusform.diagnostics import has_errors
-from nexusform.rendering.notation.colours import Painter
+from nexusform.rendering.notation.colours import Painter, hang
 from nexusform.workflow.init import InitOptions, init_directory, missing_files, write_first_file
 
 
@@ -51,7 +51,7 @@ def init(arguments: InitArguments) -> int:
     if has_errors(initialised.diagnostics):
         return 1
     for line in initialised.lines:
-        screen.out(line)
+        screen.out(hang(line, screen.width))
     paint = Painter(screen.colour)
     screen.out(f"\n{paint('nexusform has been successfully initialized!', 'bold', 'green')}")
     if not screen.in_automation:

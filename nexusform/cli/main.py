@@ -222,8 +222,12 @@ def _take_global_options(arguments: list[str]) -> list[str]:
 
 
 def _usage_error(problem: click.UsageError) -> int:
+    from nexusform.cli.screen import Screen
+    from nexusform.rendering.notation.colours import wrap
+
     where = problem.ctx.command_path if problem.ctx else "nexusform"
-    click.echo(f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes.", err=True)
+    text = f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes."
+    click.echo("\n".join(wrap(text, Screen().width)), err=True)
     return 1
 
 

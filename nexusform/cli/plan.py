@@ -93,6 +93,11 @@ def plan(arguments: PlanArguments) -> int:
     so many placements, leaves room for fewer VMs on a site (of its largest SKU), or
     is sure of a smaller part of its VMs per rack.
     """
+    if arguments.sign.startswith("key:"):
+        file = arguments.sign.removeprefix("key:") or "KEYFILE"
+        raise click.UsageError(
+            f"-sign takes the file alone: -sign={file}. (key: is for apply -verify=key:FILE.)"
+        )
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
     limits = limits_in(arguments.fail_on)

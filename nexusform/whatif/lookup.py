@@ -16,8 +16,11 @@ from nexusform.words import listed
 Named = TypeVar("Named")
 
 _PART = re.compile(r"(?:(\d+)\s*[xX*]\s*)?(\S+)")
+_TURNED = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
 _MOST_OF_A_PART = 1_000_000
+_DIGITS = 9
 _SHOWN = 20
+_LONGEST = 60  # characters of what was typed
 
 
 def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
@@ -103,14 +106,17 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
     counts: Counter[str] = Counter()
     for part in text.split(","):
         count, name = _counted_sku(part.strip(), skus)
+        if name not in skus and (turned := _TURNED.fullmatch(part.strip())) and turned[1] in skus:
+            return error("invalid-mix", f"The number stands before its SKU: {turned[2]}x{turned[1]}.")
         if not name:
-            detail = f'"{part.strip()}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            detail = f'"{_short(part.strip())}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
             return error("invalid-mix", detail)
         if name not in skus:
             return _unknown("VM SKU", name, skus)
         counts[name] += count
     if not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
-        return error("invalid-mix", f"Every part of a mix counts at least 1 VM, for example {_EXAMPLE}.")
+        range_of = f"1 to {_MOST_OF_A_PART:,} VMs"
+        return error("invalid-mix", f"Every part of a mix counts {range_of}, for example {_EXAMPLE}.")
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
 
 
@@ -120,9 +126,10 @@ def _counted_sku(part: str, skus: Collection[str]) -> tuple[int, str]:
     if part in skus:
         return 1, part
     match = _PART.fullmatch(part)
-    if match is None:
+    if match is None or part.isdigit():
         return 0, ""
-    return int(match.group(1) or 1), match.group(2)
+    digits = match.group(1) or "1"
+    return int(digits) if len(digits) < _DIGITS else _MOST_OF_A_PART + 1, match.group(2)
 
 
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
@@ -160,4 +167,9 @@ def _unknown(what: str, text: str, known: Iterable[str]) -> Diagnostic:
     names = sorted(known, key=str.encode)
     near = did_you_mean(text, names)
     choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
-    return error(_UNKNOWN[what], f'There is no {what} "{text}".{near} {choice}')
+    return error(_UNKNOWN[what], f'There is no {what} "{_short(text)}".{near} {choice}')
+
+
+def _short(text: str) -> str:
+    """What was typed, cut when it is longer than any name."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct, field
@@ -36,6 +37,8 @@ from nexusform.workflow.stored import Stored, read_stored
 
 # What brings pods.
 _BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)
+# The attributes that hold VMs and bindings by name.
+_HOLD_OBJECTS = ("nodes", "vnfcs", "bindings")
 
 
 class Reason(Struct, frozen=True):
@@ -80,7 +83,7 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
-        return Explanations(diagnostics=(error("invalid-address", str(problem)),))
+        return Explanations(diagnostics=(error("invalid-address", f"{problem}{_holder(place, address)}"),))
     opened, request, problems = _asked_of(place, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
@@ -97,6 +100,17 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
         return Explanations(pods=reasons, diagnostics=(*problems, *wrong), sources=opened.sources)
     answer = _Question(opened.project, request, pattern, name).answer()
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
+
+
+def _holder(place: Place, name: str) -> str:
+    """What to type where somebody has named an object in place of an address."""
+    opened, request, _ = _asked_of(place, "")
+    instances = request.state.instances if opened.project is not None and request is not None else {}
+    for address, instance in instances.items():
+        attributes = instance.current.attributes if instance.current is not None else {}
+        if any(name in (attributes.get(held) or ()) for held in _HOLD_OBJECTS):
+            return f" That is an object of {address}: nexusform explain {quote(str(address))} {name}"
+    return f" An object stands after the address of its resource: nexusform explain ADDRESS {quote(name)}"
 
 
 def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None, list[Diagnostic]]:

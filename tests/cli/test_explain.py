@@ -66,7 +66,7 @@ def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
     assert run(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")
     assert text.startswith("a-p-1 stands on r0 / ")
-    assert "(predicted, trigger new at serial 1; state serial 1)." in text
+    assert "(predicted, trigger new at serial 1; state serial 1)." in " ".join(text.split())
     assert "Placed again today" in text
     assert "Trigger" not in text
     assert "To stand elsewhere:" in text

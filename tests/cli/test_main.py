@@ -111,7 +111,7 @@ def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]
 def test_an_unknown_flag_names_the_nearest(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     code, _, err = told(capsys, "plan", flag)
     assert code == 1
-    assert 'Did you mean "-detailed-exitcode"?' in err
+    assert 'Did you mean "-detailed-exitcode"?' in " ".join(err.split())
     assert "nexusform plan -help" in err
 
 

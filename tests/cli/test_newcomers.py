@@ -283,3 +283,49 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
     assert code == 1
     assert 'The argument "disk_gib" is required' in text
     assert "bug" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["plan", "-chdir=lab"], "-chdir stands before the command: nexusform -chdir=lab plan ..."),
+        (["state", "list", "-chdir", "lab"], "nexusform -chdir=DIR state list ..."),
+        (["plan", "-confine", "true"], 'There is no place for "true" here. Write -confine=true.'),
+        (["plan", "-lock", "false"], "Write -lock=false."),
+        (["plan", "lab"], 'There is no place for "lab" here.'),
+        (["simulate", "failure", "rack1"], "-rack=rack1"),
+        (["simulate", "runtime-upgrade", "lab"], "Write -site=lab."),
+        (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),
+    ],
+)
+def test_a_usage_error_says_what_to_type(
+    words: list[str], advice: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 1
+    told = capfd.readouterr().err
+    assert advice in " ".join(told.split())
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_an_object_in_place_of_its_address_is_told_where_it_belongs(
+    nf: Callable[..., tuple[int, str]],
+) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    code, text = nf("explain", "web-control-plane-0")
+    assert code == 1
+    assert "nexusform explain ADDRESS web-control-plane-0" in text
+    assert nf("apply", "-auto-approve", "-tie-breaks=0")[0] == 0
+    code, text = nf("explain", "web-control-plane-0")
+    assert code == 1
+    assert "nexusform explain nexus_kubernetes_cluster.web web-control-plane-0" in text
+
+
+def test_what_is_printed_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(SITE)
+    explain = ["explain", "nexus_kubernetes_cluster.web", "web-control-plane-0"]
+    for words in (["apply", "-auto-approve"], ["init"], ["advise"], explain):
+        assert run(words) == 0
+        assert max(map(len, capfd.readouterr().out.splitlines())) <= 80

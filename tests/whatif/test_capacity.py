@@ -219,10 +219,24 @@ def mix_of(text: str) -> list[tuple[int, str]] | str:
         ("", "Invalid mix"),
         ("3xNC_P47", "Unknown VM SKU"),
         ("3x", "Unknown VM SKU"),
+        ("3", "Invalid mix"),
+        ("1000001xNC_G6_28_v1", "Invalid mix"),
+        ("9" * 6000 + "xNC_G6_28_v1", "Invalid mix"),
     ],
 )
 def test_a_mix_in_words(text: str, parts: object) -> None:
     assert mix_of(text) == parts
+
+
+def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> None:
+    turned = find_mix(SKUS, "NC_P46_224_v1x3")
+    assert isinstance(turned, Diagnostic)
+    assert turned.detail == "The number stands before its SKU: 3xNC_P46_224_v1."
+    for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
+        refused = find_mix(SKUS, text)
+        assert isinstance(refused, Diagnostic)
+        assert len(refused.detail) < 500
+    assert "1 to 1,000,000 VMs" in refused.detail
 
 
 def test_an_answer_is_the_same_every_time() -> None:

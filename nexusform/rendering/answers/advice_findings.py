@@ -49,5 +49,5 @@ def render_advice(
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{harmless(rule)}: {count}" for rule, count in sorted(by_rule.items()))
     closing = Painter(colour)(f"{len(findings)} {form(len(findings), 'finding')}", "bold")
-    hint = "Silence a rule by `# nexusform:ignore ID` on the line before the block, or in the lint block."
+    hint = "Silence a rule by `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

@@ -26,6 +26,7 @@ _UNSEEN = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069
 # Line ends of other systems, and what is no character: the former end lines of logs, the latter XML.
 _NOT_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
+_LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
 _NARROWEST = 20  # columns that text is wrapped to
 _CONTROL = re.compile(f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]")
 
@@ -109,6 +110,22 @@ def wrap(text: str, width: int) -> list[str]:
             first, *more = _fill(line[indent:].split(" "), width - indent)
             lines += [f"{line[:indent]}{first}", *(f"{' ' * indent}{each}" for each in more)]
     return lines
+
+
+def hang(text: str, width: int) -> str:
+    """The text with every line wrapped at words; what follows is set below what stands after the label of a
+    line (`  4 machine  : rack3-bm12 (...`), and by two columns where a line has none.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        indent = label.end() if label is not None else 2
+        if width < _NARROWEST or columns(line) <= width:
+            lines.append(line)
+            continue
+        first, *more = _fill(line[indent:].split(" "), width - indent)
+        lines += [f"{line[:indent]}{first}", *(f"{' ' * indent}{each}" for each in more)]
+    return "\n".join(lines)
 
 
 def _fill(words: Iterable[str], width: int) -> Iterable[str]:

@@ -210,7 +210,7 @@ def tables_part(tables: Sequence[PlacementTable]) -> Part:
     return section("pools", "Pools", table(caption, (*TABLE_HEADS, *_SURE), rows, firm=True))
 
 
-_SURE: Final = ("Racks certain", "Machines certain")
+_SURE: Final = ("VMs per rack certain", "Machines certain")
 
 
 def _certainty(pool: PlacementTable) -> tuple[str, str]:

@@ -201,7 +201,7 @@ _KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
 def kind_lines(plan: Plan, report: Report) -> list[str]:
-    """What happens to each kind, and how surely: `**VMs**: 53 placed, 162 kept. Racks certain for ...`."""
+    """What happens to each kind, and how surely: `**VMs**: 53 placed, 162 kept. VMs per rack certain ...`."""
     summaries = report.summaries[1:] or report.summaries
     kind_of_all = next((row.kind for row in plan.placements), "vm")
     lines = []
@@ -226,8 +226,8 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
 def _certainty(report: Report, kind: str) -> str:
     if kind != "vm" or not report.tie_breaks or not report.placed:
         return " Predicted; certainty not computed."
-    racks = f"Rack certain for {report.racks_certain:,} of {report.placed:,}"
-    sure = f" {racks}, machine for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
+    racks = f"VMs per rack certain for {report.racks_certain:,} of {report.placed:,}"
+    sure = f" {racks}, machines for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
     return f"{sure} NUMA cells: {draws_text(report.draws)}" if report.draws is not None else sure
 
 

@@ -33,7 +33,8 @@ def alert(plan: Plan, report: Report, overview: Overview, entries: Entries) -> l
         return _boxed("CAUTION", [*lines, *_age_line(overview)])
     lines = [_sentences(plan, report)]
     if overview.reasons:
-        lines.append(f"{plain('; '.join(overview.reasons))}.")
+        reasons = "; ".join(overview.reasons)
+        lines.append(f"{plain(reasons[0].upper() + reasons[1:])}.")
     lines += _age_line(overview)
     return _boxed("WARNING" if _needs_a_look(plan, overview, entries) else "NOTE", lines)
 

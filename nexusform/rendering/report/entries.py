@@ -87,7 +87,7 @@ def _said(warning: Diagnostic) -> tuple[str, str]:
         subject, _, text = warning.brief.partition(": ")
         return subject, text
     first = warning.detail.split("\n\n")[0].replace("\n", " ").strip()
-    return warning.address, first or warning.summary
+    return warning.address, first.removeprefix(f"{warning.address} ") or warning.summary
 
 
 def place_of(span: Span | None) -> str:

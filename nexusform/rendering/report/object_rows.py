@@ -267,7 +267,7 @@ def _clauses(tree: Difference, schema: BlockSchema | None, path: str) -> list[st
         inner = nested.schema if nested else None
         title = f"{path}{block.label or block.name}"
         if block.symbol in (CREATED, DELETED):
-            clauses.append(f"{block.symbol} {title}{_contents(block, inner)}")
+            clauses.append(f"{block.symbol}{title}{_contents(block, inner)}")
         elif block.symbol:
             clauses += _clauses(block, inner, f"{title} ")
     return clauses

@@ -301,7 +301,7 @@ def _certainty(report: Report) -> str:
     if not report.tie_breaks:
         return "certainty not computed"
     return (
-        f"racks certain for {report.racks_certain:,} of {report.placed:,}, machines for "
+        f"VMs per rack certain for {report.racks_certain:,} of {report.placed:,}, machines for "
         f"{report.machines_certain:,} (over {report.tie_breaks} tie-breaks)"
     )
 

@@ -61,7 +61,7 @@ class PlacementGroup(Struct, frozen=True):
     """The lines of one pool (or placement, or workload); `table` None when it has none.
 
     `name` is `cluster/pool` (of a binding the placement's address). `certainty` is a clause such as
-    `racks certain for 24 of 24, machines for 4 of 24`, "" when nothing was placed or no repetition
+    `VMs per rack certain for 24 of 24, machines for 4 of 24`, "" when nothing was placed or no repetition
     was run.
     """
 
@@ -184,8 +184,8 @@ def _group_name(row: PlacementChange) -> str:
 
 
 def certainty_text(table: PlacementTable) -> str:
-    """`racks certain for 24 of 24, machines for 4 of 24`."""
-    racks = f"racks certain for {table.racks_certain} of {table.placed}"
+    """`VMs per rack certain for 24 of 24, machines for 4 of 24`."""
+    racks = f"VMs per rack certain for {table.racks_certain} of {table.placed}"
     return f"{racks}, machines for {table.machines_certain} of {table.placed}"
 
 

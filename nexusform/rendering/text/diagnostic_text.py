@@ -47,8 +47,8 @@ def render_diagnostic(
     paint = Painter(colour)
     tone = "red" if diagnostic.severity is Severity.ERROR else "yellow"
     word = "Error" if diagnostic.severity is Severity.ERROR else "Warning"
-    title = harmless(diagnostic.summary).split("\n")
-    inner = [f"{paint(f'{word}: ', 'bold', tone)}{paint(title[0], 'bold')}"]
+    title = wrap(f"{word}: {harmless(diagnostic.summary)}", width - 2 if width else 0)
+    inner = [f"{paint(f'{word}: ', 'bold', tone)}{paint(title[0].removeprefix(f'{word}: '), 'bold')}"]
     inner += [paint(line, "bold") for line in title[1:]]
     place = _place(diagnostic, files, paint)
     if place:

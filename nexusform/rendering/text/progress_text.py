@@ -93,7 +93,7 @@ def destroy_complete_line(destroyed: int, paint: Painter = PLAIN) -> str:
 
 def nothing_sent_line(provider: str = "simulated") -> str:
     """What follows when the provider reaches no site."""
-    return f'Nothing was sent to a site: provider "{provider}" recorded this and did nothing else.'
+    return f'Nothing was sent to a site: provider "{provider}" only recorded this.'
 
 
 _TONES: Final = {

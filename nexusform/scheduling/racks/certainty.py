@@ -70,7 +70,7 @@ class PoolCertainty(Struct, frozen=True):
 
     @property
     def vms_on_certain_counts(self) -> int:
-        """VMs on racks whose count held in every run ("racks certain for 24 of 24")."""
+        """VMs on racks whose count held in every run ("VMs per rack certain for 24 of 24")."""
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 

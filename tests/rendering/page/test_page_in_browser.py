@@ -307,7 +307,8 @@ def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(
     opened(browser, pages["fleet"], 390)
     tops = """const top = (cell) => cell.getBoundingClientRect().top;
       const tops = (row, kind) => [...row.querySelectorAll(kind)].map(top);
-      return [...document.querySelectorAll(".matrix tbody tr")].map((r) => [tops(r, ".picked"), tops(r, ".not")])"""
+      const rows = [...document.querySelectorAll(".matrix tbody tr")];
+      return rows.map((row) => [tops(row, ".picked"), tops(row, ".not")])"""
     for picked, others in browser.run(tops):
         assert max(picked) <= min(others)
     named = "return getComputedStyle(document.querySelector('.matrix td'), '::before').content"

@@ -91,7 +91,7 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this." in denied
     holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, holds="always"),))
     kept = render_markdown(holding, {})
-    assert "> separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
+    assert "> Separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
     assert "- `nexus_separation_rule.core` (deny) holds always" in kept
 
 
@@ -118,7 +118,9 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
         for line in shown.split("\n"):
             assert not ("not computed" in line and re.search(r"\d of \d", line)), line
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
-    assert "- **VMs**: 14 placed. Rack certain for 4 of 14, machine for 0 (100 tie-breaks).\n" in fleet
+    assert (
+        "- **VMs**: 14 placed. VMs per rack certain for 4 of 14, machines for 0 (100 tie-breaks).\n" in fleet
+    )
     assert "- **Pods**: 10 placed. Predicted; certainty not computed.\n" in fleet
 
 

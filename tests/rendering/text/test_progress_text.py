@@ -58,9 +58,7 @@ def test_closing_lines() -> None:
         "Apply complete! Resources: 2 imported, 0 added, 0 changed, 0 destroyed, 1 forgotten."
     )
     assert destroy_complete_line(5) == "Destroy complete! Resources: 5 destroyed."
-    assert nothing_sent_line() == (
-        'Nothing was sent to a site: provider "simulated" recorded this and did nothing else.'
-    )
+    assert nothing_sent_line() == ('Nothing was sent to a site: provider "simulated" only recorded this.')
 
 
 def test_outcome_table_names_what_failed_and_why() -> None:
