@@ -8,11 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nexusform.applying.events import Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
 from nexusform.applying.recorder import Recorder
 from nexusform.planning.plan import Action, Plan, StepKind
-from nexusform.ports import BackendProblem, ChangeRequest, ProviderAnswer, ProviderProblem, ResourceType
+from nexusform.ports import (
+    BackendProblem,
+    ChangeRequest,
+    ProviderAnswer,
+    ProviderProblem,
+    ResourceType,
+    StepNews,
+    StepWaits,
+)
 from nexusform.providers.simulated import make
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.state.draft import replay
@@ -387,3 +396,23 @@ def test_what_names_no_provider_is_served_by_the_default_one() -> None:
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.provider == "simulated"
+
+
+def test_what_a_provider_tells_is_in_the_journal_before_it_goes_on() -> None:
+    lines = Lines()
+    seen: list[bool] = []
+
+    class Slow(Site):
+        def create(self, request: ChangeRequest) -> ProviderAnswer:
+            request.tell(StepNews(operation="PUT /r0", words="on its way"))
+            seen.append(any(b"PUT /r0" in line for line in self.journal.written))
+            raise StepWaits("It goes on over there.")
+
+    plan = creating({0: []})
+    applied, lines, notes = run(plan, Slow(lines), lines=lines)
+    assert seen == [True]
+    assert [end.outcome for end in applied.ends] == [Outcome.WAITING]
+    assert "on its way" in [event.news for _, event in notes.told]
+    records, _ = read(lines.written)
+    _, opened = replay(State(), records)
+    assert [each.intent.key_id for each in opened] == ["lab/r0"]

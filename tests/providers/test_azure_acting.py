@@ -321,3 +321,14 @@ def test_the_endpoint_is_https(nexusform: Told, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("NF_AZURE_ENDPOINT", "http://localhost:1")
     assert nexusform("plan") == 1
     assert "must begin with https://" in nexusform.said
+
+
+def test_the_configuration_of_the_page_is_one(nexusform: Told) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "provider-azure.md").read_text()
+    example = page.partition("```hcl\n")[2].partition("```")[0]
+    block, _, rest = example.partition("\n\n")
+    assert block.startswith('provider "azure"')
+    Path("more.nf.hcl").write_text(rest.replace("lon1", "lab"))
+    assert nexusform("fmt", "-check", "more.nf.hcl") == 0, nexusform.said
+    assert nexusform("plan") == 0, nexusform.said
+    assert "Plan: 1 to add" in nexusform.said

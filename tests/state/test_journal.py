@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.address import parse_address
-from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, encode, read
-from nexusform.state.objects import InstanceState, ObjectState, OutputState
+from nexusform.state.draft import replayed
+from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, Planned, UnderWay, encode, read
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import NUMBER, ListType
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
@@ -94,3 +95,22 @@ def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
     ):
         line = b'{"check":"' + journal._check(body) + b'","record":' + body + b"}"
         assert len(read([line, LINES[0]])[1]) == 1
+
+
+def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
+    part = Planned(0, 1, 3, "", "l", 1, "")
+    address = parse_address("nexus_rack.r")
+    begun = Intent(address, "create", "nexus_rack", "lab/r", 1, number=2)
+    written = [encode(each) for each in (part, Begun("l", 1), begun, UnderWay(2, "PUT /r https://arm/op1"))]
+    records, problems = read(written)
+    assert not problems
+    remaining = replayed(State(), records).remaining()
+    assert remaining is not None
+    assert remaining.under_way == {2: "PUT /r https://arm/op1"}
+    kept, _ = read([encode(record) for record in remaining.records()])
+    again = replayed(State(), [*kept, begun]).remaining()
+    assert again is not None
+    assert again.under_way == {2: "PUT /r https://arm/op1"}
+    over = replayed(State(), [*kept, begun, Done(address, 1, None, "It failed.")]).remaining()
+    assert over is not None
+    assert over.under_way == {}
