@@ -27,6 +27,7 @@ from nexusform.planning.fleet.hub import write_selected
 from nexusform.planning.fleet.overrides import Identity
 from nexusform.planning.fleet.ownership import ownership_warnings
 from nexusform.planning.fleet.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
+from nexusform.planning.fleet.risks import placement_risks
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
@@ -235,6 +236,8 @@ def placement_warnings(
         yield from _not_overridden(placement)
         yield from ownership_warnings(placement)
         yield from _shared(placement, members)
+        for kind, text in placement_risks(placement, members):
+            yield _warned(placement, kind, text)
         yield from _drifted(placement, members, rounds)
 
 

@@ -1,0 +1,94 @@
+"""What moving a placement may cost is said in the plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.planning.conclusion.result import PlanResult
+from tests.planning.harness import plan, state_of
+
+CONFIGURATION = """
+resource "fleet_member_cluster" "m" {
+  for_each = toset(["paris", "rome"])
+  name     = each.key
+  location = "west"
+}
+resource "fleet_hub_manifest" "shop" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: shop}
+    ---
+    apiVersion: apps/v1
+    kind: StatefulSet
+    metadata: {name: db, namespace: shop}
+    spec:
+      serviceName: db
+      selector: {matchLabels: {app: db}}
+      template:
+        metadata: {labels: {app: db}}
+        spec: {containers: [{name: db, image: db}]}
+      volumeClaimTemplates:
+        - metadata: {name: data}
+          spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  EOT
+}
+resource "fleet_cluster_resource_placement" "shop" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "shop"
+  }
+  policy {
+    placement_type = "PickFixed"
+    cluster_names  = ["paris"]
+  }
+}
+"""
+IDS = ("no-ready-copy-for-a-moment", "volumes-stay-behind", "spread-over-one-value")
+
+
+def risks(result: PlanResult) -> dict[str, str]:
+    return {one.id: one.detail for one in result.plan.diagnostics if one.id in IDS}
+
+
+def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
+    moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
+    assert moved != CONFIGURATION
+    said = risks(plan(moved, state_of(CONFIGURATION)))
+    assert "leaves paris and comes to rome. The volumes of StatefulSet shop/db" in said["volumes-stay-behind"]
+
+
+def test_nothing_is_said_of_what_stays() -> None:
+    assert risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
+    assert risks(plan(CONFIGURATION)) == {}
+
+
+@pytest.mark.parametrize("unavailable", ["0", "1"])
+def test_the_last_copy_goes_before_the_new_one_is_ready(unavailable: str) -> None:
+    rolling = f"""
+  strategy {{
+    rolling_update {{
+      max_unavailable = "{unavailable}"
+      max_surge       = "1"
+    }}
+  }}
+}}
+"""
+    start = CONFIGURATION.rstrip().removesuffix("}") + rolling
+    moved = start.replace('["paris"]\n  }', '["rome"]\n  }')
+    said = risks(plan(moved, state_of(start)))
+    assert ("no-ready-copy-for-a-moment" in said) == (unavailable == "1")
+
+
+def test_a_spread_over_the_one_location_of_all_members_keeps_nothing_apart() -> None:
+    policy = 'placement_type = "PickFixed"\n    cluster_names  = ["paris"]'
+    spread = """placement_type     = "PickN"
+    number_of_clusters = 2
+    topology_spread_constraint {
+      topology_key = "fleet.azure.com/location"
+    }"""
+    text = CONFIGURATION.replace(policy, spread)
+    assert "all 2 members are in west" in risks(plan(text))["spread-over-one-value"]
+    apart = text.replace('location = "west"', "location = each.key")
+    assert risks(plan(apart)) == {}
