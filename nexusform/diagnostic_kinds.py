@@ -35,6 +35,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
     "cells-that-cannot-be": "Cells that cannot be",
     "change-not-allowed": "Change not allowed",
+    "changes-wait-for-a-staged-run": "Changes wait for a staged run",
     "check-block-assertion-failed": "Check block assertion failed",
     "cluster-in-two-states": "Cluster in two states",
     "cluster-observed-twice": "Cluster observed twice",

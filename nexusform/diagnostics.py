@@ -139,7 +139,13 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A closing sentence ` Did you mean "x"?` naming the nearest of `known`, or nothing."""
+    near = nearest(name, known)
+    return f' Did you mean "{near}"?' if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that is probably meant; "" when none is."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f' Did you mean "{near[0]}"?' if near else ""
+    return near[0] if near else ""

@@ -11,6 +11,7 @@ from nexusform.cli.arguments import choice, group, optional, positional, switch,
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
+from nexusform.diagnostics import Severity
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.pools import PoolReason
@@ -58,6 +59,9 @@ def explain(arguments: ExplainArguments) -> int:
         return 1
     for each in texts:
         screen.out(each, end="")
+    if answer.placements:  # a configuration in error is explained as far as it goes
+        refused = [d for d in answer.diagnostics if d.severity is Severity.ERROR]
+        screen.diagnostics(refused, answer.sources)
     if answer.pods and arguments.format == "text":
         unknown = [d for d in answer.diagnostics if d.id == NODES_UNKNOWN]
         screen.diagnostics(unknown, answer.sources)
@@ -78,7 +82,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
             rows=reason.rows,
             known=reason.known,
             rendered=reason.rendered,
-            failure=reason.failure,
+            failures=reason.failures,
         )
         return json_bytes(document, pretty=True).decode()
     outline = placement_outline(
@@ -90,7 +94,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
         known=reason.known,
         objects=reason.objects,
         rendered=reason.rendered,
-        failure=reason.failure,
+        failures=reason.failures,
     )
     return _outlined(outline, arguments, screen)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
 from nexusform.importers.fleet_shapes import METADATA, ApiKind, Holds, Objection, Shape, block_name
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
@@ -53,8 +53,12 @@ class FleetDocument(Struct, frozen=True):
         return (condition, "True") in self.conditions
 
     def is_judged(self, path: Path) -> bool:
-        """Whether enough is said about a part: who checks the arguments has nothing to add."""
-        return any(path[:length] in self.judged for length in range(len(path) + 1))
+        """Whether enough is said about a part, or about something in it: who checks the arguments has nothing
+        to add, as it saw no more than what was left.
+        """
+        if any(path[:length] in self.judged for length in range(len(path) + 1)):
+            return True
+        return len(path) > 1 and any(each[: len(path)] == path for each in self.judged)
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest part above it that was written; 0 = none."""
@@ -253,12 +257,16 @@ class _ObjectReader:
     def _fields(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> dict[str, Any]:
         self.places[part.path] = part.node.place
         values = _absent(schema) if schema is not None else {}
-        written: set[str] = set()
+        written: dict[str, Any] = {}
         for key, node in part.node.fields():
             meant = self._meant(key, _Part(node, part.path, part.steps), shape)
+            if meant is None and key not in shape.fields:
+                # What is misspelt is there: nothing else is to be said because of it.
+                near = nearest(key, shape.fields)
+                meant = near if near and near not in part.node.data else None
             if meant is None:
                 continue
-            written.add(meant)
+            written[meant] = node.data
             name = block_name(meant, shape.fields[meant])
             below = _Part(node, (*part.path, name), f"{part.steps}.{key}")
             self.places[below.path] = node.place
@@ -270,7 +278,7 @@ class _ObjectReader:
                 here = replace(part, path=(*part.path, block_name(key, needed)))
                 self._refuse(here, f"{part.name}.{key} is missing.")
         for rule in shape.rules:
-            for objection in rule(part.node.data or {}):
+            for objection in rule(written):
                 self._object_to(part, shape, objection)
         return values
 
@@ -282,7 +290,8 @@ class _ObjectReader:
             self._correct(objection.correction, here, text, read)
             return
         key = objection.key
-        where = part.at(key, block_name(key, shape.fields[key])) if key in part.node.data else part
+        written = key in (part.node.data or ())
+        where = part.at(key, block_name(key, shape.fields[key])) if written else part
         if where.path not in self.judged:
             self._refuse(where, text)
 

@@ -28,7 +28,12 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.other_places import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
-from nexusform.workflow.explain_workloads import PlacementReason, explain_placements, explain_pods
+from nexusform.workflow.explain_workloads import (
+    PlacementReason,
+    explain_member,
+    explain_placements,
+    explain_pods,
+)
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request
@@ -89,6 +94,7 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
     kind = request.registries.kind_of(pattern.type)
     fleet = explain_placements(request, pattern, name) if kind is Kind.PLACEMENT else None
+    fleet = explain_member(request, pattern) if kind is Kind.MEMBER else fleet
     if fleet is not None:
         placements, wrong = fleet
         return Explanations(

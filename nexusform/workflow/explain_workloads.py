@@ -4,7 +4,7 @@ are where they are, asked of what objects and placements bring to clusters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ class PlacementReason(Struct, frozen=True):
     `explanation` is the decision of this plan where it picks any cluster, else what the rules say today of
     what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
     (trigger, serial). `objects` are those of the cluster's snapshot and `rendered` what it has of them (both
-    empty where values among them are sensitive); `failure` says why overriding them fails there.
+    empty where values among them are sensitive); `failures` say why overriding fails, cluster by cluster.
     """
 
     address: Address
@@ -45,7 +45,7 @@ class PlacementReason(Struct, frozen=True):
     known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
     rendered: tuple[Manifest, ...] = ()
-    failure: str = ""
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain_placements(
@@ -78,6 +78,24 @@ def explain_placements(
     return [_reason(p, planned, roster, name) for p in placements], wrong
 
 
+def explain_member(
+    request: PlanRequest, pattern: AddressPattern
+) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
+    """What every placement says of the member clusters at an address; None when there is none."""
+    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
+    attributes = [c.after for c in planned.plan.changes if pattern.matches(c.address)]
+    names = [str(each["name"]) for each in attributes if each is not None and each.get("name")]
+    if planned.fleet is None or not names:
+        return None
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    placements = planned.fleet.placements.values()
+    if not placements and not wrong:
+        text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
+        wrong.append(error("nothing-to-explain", text))
+    roster = planned.fleet.roster
+    return [_reason(p, planned, roster, name) for name in names for p in placements], wrong
+
+
 def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, cluster: str) -> PlacementReason:
     policy, namespace = placement.policy_in(roster), placement.written.namespace
     rows = {
@@ -94,7 +112,8 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
     )
     private = placement.instance.prior.private if placement.instance.prior is not None else None
     noted = {name: note for name in now if (note := placed_by(private, name)) is not None}
-    objects, rendered = ((), None) if _secret(planned) else _on_cluster(placement, now.get(cluster), cluster)
+    secret = _secret(planned)
+    objects, rendered = ((), None) if secret else _on_cluster(placement, now.get(cluster), cluster)
     return PlacementReason(
         placement.instance.address,
         cluster,
@@ -104,8 +123,16 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
         noted,
         tuple(opened(objects)) if rendered is not None else (),
         tuple(opened(rendered.manifests)) if rendered is not None else (),
-        rendered.failure if rendered is not None else "",
+        {} if secret else _failures(placement, [cluster] if cluster else list(now), now),
     )
+
+
+def _failures(
+    placement: PlacementPlan, clusters: Sequence[str], now: Mapping[str, Binding]
+) -> dict[str, str]:
+    """Why overriding fails, on these clusters."""
+    contents = {cluster: _on_cluster(placement, now.get(cluster), cluster)[1] for cluster in clusters}
+    return {cluster: content.failure for cluster, content in contents.items() if content and content.failure}
 
 
 def _on_cluster(

@@ -275,6 +275,20 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
     assert 'ResourceOverride "canary" failed to apply on Deployment "web" in namespace "web"' in explained
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
     assert "canary" in json.dumps(document)
+    for words in ((WEB,), ("fleet_member_cluster.a",)):
+        assert 'ResourceOverride "canary" failed' in " ".join(nf(failing, "explain", *words)[1].split())
+    document = json.loads(nf(failing, "explain", "-format=json", WEB)[1])
+    assert list(document["override_failures"]) == ["a"]
+
+
+def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[..., Told]) -> None:
+    applied(nf, FLEET + ENVELOPE)
+    explained = nf(FLEET + ENVELOPE, "explain", "fleet_member_cluster.a")[1]
+    assert explained.startswith(f"{WEB} a\nheld by a\n")
+    assert "No rule refuses it." in explained
+    code, _, told = nf(FLEET, "explain", "fleet_member_cluster.a")
+    assert code == 1
+    assert "No placement looks at a: there is none in the configuration." in " ".join(told.split())
 
 
 def test_show_prints_what_was_written(nf: Callable[..., Told]) -> None:

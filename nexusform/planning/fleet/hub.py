@@ -59,6 +59,7 @@ from nexusform.ports import Kind
 from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
 from nexusform.scheduling.fleet.validation import sentence
+from nexusform.scheduling.fleet.watcher import Trigger
 from nexusform.scheduling.matching import matches
 
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -440,11 +441,25 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     placement.contents = _standing(placement, hub)
     placement.snapshots = placement.contents.snapshots
     if placement.external or placement.refused:
+        placement.left_to_runs = _left_to_runs(placement, hub) if placement.external else None
         return  # a staged run takes the snapshots; of what is invalid nobody does
     placement.take_snapshot()
     before, latest = placement.contents.latest, placement.snapshots[-1]
     placement.resources_changed = before is not None and before.hash != latest.hash
     placement.outdated = frozenset(_outdated(placement, latest.index))
+
+
+def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
+    """What this plan changes of what the placement brings, and only a staged run carries to the clusters."""
+    before = placement.before
+    if before is None or placement.created:
+        return None
+    objects, overrides = hub.before
+    if fingerprint(selected(before, objects)) != fingerprint(placement.selected):
+        return Trigger.RESOURCES_CHANGED
+    if applicable(overrides, before.key) != placement.overrides:
+        return Trigger.OVERRIDES_CHANGED
+    return None
 
 
 def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:

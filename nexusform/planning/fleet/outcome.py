@@ -16,6 +16,7 @@ from nexusform.importers.fleet_model import ABANDON, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.fleet.contents import (
     availability_tracked,
+    has_resources,
     read_scheduling,
     write_bindings,
     write_conditions,
@@ -29,7 +30,7 @@ from nexusform.planning.fleet.ownership import ownership_warnings
 from nexusform.planning.fleet.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
 from nexusform.planning.fleet.risks import placement_risks
 from nexusform.planning.fleet.rounds import Rounds
-from nexusform.planning.fleet.rows import KEPT, removed_rows
+from nexusform.planning.fleet.rows import CHANGES, KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange, Rollout
@@ -48,6 +49,7 @@ from nexusform.scheduling.fleet.status import (
     placement_status,
     progress_of,
 )
+from nexusform.words import listed
 
 
 class FleetOutcome(Struct, frozen=True):
@@ -234,6 +236,7 @@ def placement_warnings(
         yield from _unfulfilled(placement)
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
+        yield from _left_to_runs(placement)
         yield from ownership_warnings(placement)
         yield from _shared(placement, members)
         for kind, text in placement_risks(placement, members):
@@ -345,6 +348,26 @@ def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
         if content.failure:
             text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
             yield _warned(placement, "overrides-cannot-be-applied", text)
+
+
+def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Changes that nothing carries to the clusters before somebody makes a staged run."""
+    if placement.left_to_runs is None:
+        return
+    waiting = [
+        binding.cluster
+        for binding in placement.held
+        if has_resources(binding) and placement.turn_of(binding.cluster) is None
+    ]
+    if waiting:
+        kind = "fleet_staged_update_run" if placement.written.namespace else "fleet_cluster_staged_update_run"
+        what = CHANGES[placement.left_to_runs]
+        text = (
+            f"{what[:1].upper()}{what[1:]}, and the strategy is External: nothing of it reaches "
+            f"{listed(waiting, 4)} before a staged run brings it. Write another {kind}; one that began "
+            "before keeps what it had then."
+        )
+        yield _warned(placement, "changes-wait-for-a-staged-run", text)
 
 
 def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:

@@ -79,11 +79,11 @@ class PlacementPlan(Struct):
     rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
     plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
     are the numbers of selectors that select nothing; `refused` is what a hub has against the selectors:
-    such a placement is left as it is. `doubled` are objects that state says another
-    (an address) has on a cluster, too. `fixed` is what a staged run brings to each cluster (the
-    number of the snapshot, with the overrides of when it began). `decided` is what the last chain of cycles
-    that picked any cluster started from.
-    `shown` is what a real hub shows of it, attributes that go before those of state.
+    such a placement is left as it is. `doubled` are objects that state says another (an address) has on a
+    cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
+    brings to each cluster (the number of the snapshot, with the overrides of when it began). `decided` is
+    what the last chain of cycles that picked any cluster started from. `shown` is what a real hub shows of
+    it, attributes that go before those of state.
     """
 
     instance: Instance
@@ -99,6 +99,7 @@ class PlacementPlan(Struct):
     idle: Sequence[int] = ()
     refused: SelectorProblem | None = None
     resources_changed: bool = False
+    left_to_runs: Trigger | None = None
     overrides: tuple[FleetOverride, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     contents: Contents = Contents()

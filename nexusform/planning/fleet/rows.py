@@ -29,6 +29,10 @@ KEPT: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_FIXED: "a PickFixed keeps the clusters that it names",
 }
 NOT_MOVED: Final = "what holds a placement already is not scheduled again"
+CHANGES: Final[Mapping[Trigger, str]] = {
+    Trigger.RESOURCES_CHANGED: "the selected resources changed",
+    Trigger.OVERRIDES_CHANGED: "overrides changed",
+}
 REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.PLACEMENT_CREATED: "the placement is new",
     Trigger.POLICY_CHANGED: "the policy changed",
@@ -195,6 +199,9 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     turn = placement.turn_of(binding.cluster) if placement.external else None
     if turn is not None and turn[1].status == LATER:
         return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
+    if placement.left_to_runs is not None and has_resources(binding):
+        what = CHANGES[placement.left_to_runs]
+        return str(placement.left_to_runs), f"{what}; kept: External, so a staged run has to bring it"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)

@@ -38,13 +38,13 @@ def placement_outline(
     known: Mapping[str, tuple[str, int]],
     objects: Sequence[Manifest] = (),
     rendered: Sequence[Manifest] = (),
-    failure: str = "",
+    failures: Mapping[str, str] = {},
 ) -> Outline:
     """One placement, or one of its clusters.
 
     By cluster: `rows` of this plan, and of `known` placements the trigger and the serial. Of the
-    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets; `failure`
-    says why overriding them fails there.
+    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets; `failures`
+    say by cluster why overriding them fails there.
     """
     shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
     facts = [_policy(explanation), *_view(explanation), *_history(shown, rows, known), *_drift(drift)]
@@ -54,9 +54,11 @@ def placement_outline(
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
     sections += [_preference_section(each) for each in shown if each.preferences]
-    if failure:
-        sections.append(Section("Overrides fail there", (f"{failure}. What was there before stays.",)))
-    elif cluster:
+    for name, failure in failures.items():
+        where = "there" if cluster else f"on {name}"
+        text = f"{failure}. What was there before stays."
+        sections.append(Section(f"Overrides fail {where}", (text,), bad=True))
+    if cluster and not failures:
         sections += _overridden(objects, rendered)
     return Outline(
         f"{title} {cluster}".strip(),
@@ -259,7 +261,7 @@ def placement_document(
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],
     rendered: Sequence[Manifest] = (),
-    failure: str = "",
+    failures: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """Why a placement has its clusters, as JSON data."""
     shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
@@ -273,10 +275,11 @@ def placement_document(
             _cluster_document(each, rows.get(each.cluster), known.get(each.cluster)) for each in shown
         ],
         "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
+        "override_failures": dict(failures),
     }
     if cluster:
         document["manifests"] = [dict(manifest.body) for manifest in rendered]
-        document["overrides_fail"] = failure or None
+        document["overrides_fail"] = failures.get(cluster)
     return document
 
 

@@ -17,7 +17,7 @@ def test_a_run_brings_the_overrides_of_when_it_began() -> None:
     state = state_of(text + override("red") + run())
     assert colours(state) == {"red"}
     result = good(plan(text + override("green") + run(), state))
-    assert moves(result) == {}
+    assert moves(result) == {"c4": ("keep", "overrides_changed")}
     state = applied(result, state)
     state = applied(good(plan(text + override("green") + APPROVED, state)), state)
     assert colours(state) == {"red"}
@@ -103,3 +103,24 @@ resource "fleet_cluster_staged_update_strategy" "s" {
     assert {b["state"] for b in bindings(applied(result)).values()} == {"Bound"}
     (stuck,) = [w for w in warnings(result) if w.id == "staged-run-is-stuck"]
     assert "The run goes no further than c1" in stuck.detail
+
+
+def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + APPROVED
+    state = state_of(text)
+    for changed, trigger in (
+        (text.replace("blue", "red"), "resources_changed"),
+        (text + override("red"), "overrides_changed"),
+    ):
+        result = good(plan(changed, state))
+        assert moves(result) == {"c3": ("keep", trigger), "c4": ("keep", trigger)}
+        (warning,) = warnings(result)
+        assert warning.id == "changes-wait-for-a-staged-run"
+        assert "nothing of it reaches c3 and c4 before a staged run brings it" in warning.detail
+        after = applied(result, state)
+        assert is_empty(plan(changed, after))
+        assert warnings(plan(changed, after)) == []
+    other = run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
+    result = good(plan(text.replace("blue", "red") + other, state))
+    assert warnings(result) == []
+    assert {trigger for _, trigger in moves(result).values()} == {"staged_run"}

@@ -1,0 +1,103 @@
+"""One slip in a placement is one error: nothing else is said because of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from nexusform.resource_types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+
+RIGHT = """apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata:
+  name: web
+spec:
+  resourceSelectors:
+    - group: ""
+      version: v1
+      kind: Namespace
+      name: web
+  policy:
+    placementType: PickN
+    numberOfClusters: 3
+    affinity:
+      clusterAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          clusterSelectorTerms:
+            - labelSelector:
+                matchLabels: {a: b}
+                matchExpressions:
+                  - {key: x, operator: In, values: [z]}
+              propertySelector:
+                matchExpressions:
+                  - {name: kubernetes-fleet.io/node-count, operator: Ge, values: ["3"]}
+        preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 20
+            preference:
+              propertySorter:
+                name: resources.kubernetes-fleet.io/available-cpu
+                sortOrder: Descending
+    topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: region
+        whenUnsatisfiable: DoNotSchedule
+    tolerations:
+      - {key: a, operator: Exists}
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxUnavailable: 25%, maxSurge: 25%, unavailablePeriodSeconds: 60}
+    applyStrategy: {type: ClientSideApply}
+"""
+KEYS = [match.span(1) for match in re.finditer(r"([a-zA-Z]{3,})\??:", RIGHT[RIGHT.index("  resource") :])]
+OFFSET = RIGHT.index("  resource")
+
+
+def told(text: str) -> list[str]:
+    check = FLEET_CLUSTER_RESOURCE_PLACEMENT.check
+    assert check is not None
+    return [problem.detail for problem in check({"manifest": text})]
+
+
+def test_what_is_right_has_no_error() -> None:
+    assert told(RIGHT) == []
+    assert len(KEYS) > 40
+
+
+@pytest.mark.parametrize("where", KEYS, ids=lambda span: RIGHT[OFFSET + span[0] : OFFSET + span[1]])
+def test_a_misspelt_key_is_one_error(where: tuple[int, int]) -> None:
+    start, end = OFFSET + where[0], OFFSET + where[1]
+    key = RIGHT[start:end]
+    (problem,) = told(f"{RIGHT[: end - 1]}x{RIGHT[end:]}")
+    assert 'unknown field "' in problem
+    assert f'Did you mean "{key}"?' in problem
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("PickN", "PickM"),
+        ("numberOfClusters: 3", "numberOfClusters: x"),
+        ("numberOfClusters: 3\n", "\n"),
+        ("operator: Ge", "operator: Gee"),
+        ("operator: In", "operator: Inn"),
+        ("Descending", "Down"),
+        ("25%", "25%%"),
+        ("DoNotSchedule", "Never"),
+        ("Exists", "Exist"),
+        ("weight: 20", "weight: 2000"),
+        ('["3"]', "[3]"),
+        ('["3"]', '["3", "4"]'),
+        ('["3"]', '["x"]'),
+        ("[z]", "[y]"),
+        ("node-count", "node count"),
+        ("maxSkew: 1", "maxSkew: 0"),
+        ("{a: b}", "[a]"),
+        ("kind: Namespace", "kind: 3"),
+        ("version: v1", "version: 1"),
+        ("- maxSkew", "  maxSkew"),
+    ],
+)
+def test_a_wrong_value_is_one_error(right: str, wrong: str) -> None:
+    assert right in RIGHT
+    assert len(told(RIGHT.replace(right, wrong, 1))) == 1
