@@ -23,6 +23,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "anti_affinity_unsatisfiable": "Anti-affinity cannot be met",
     "apply-failed": "Apply failed",
     "approval-is-needed": "Approval is needed",
+    "approval-request-is-of-no-use": "Approval request is of no use",
     "argument-definition-required": "Argument definition required",
     "argument-or-block-definition-required": "Argument or block definition required",
     "attempt-to-get-attribute-from-null-value": "Attempt to get attribute from null value",

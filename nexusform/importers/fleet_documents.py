@@ -106,6 +106,7 @@ def read_fleet_object(
     if not isinstance(root.data, dict):
         notes.error(root, INVALID, f"this is no object; a {api.kind} is expected.")
         return FleetDocument(findings=(*before, *notes.findings))
+    root = _as_meant(root, notes)
     version = _check_head(root, api, notes)
     reader = _ObjectReader(notes, CorrectionList(file, allowed=lenient), version)
     metadata = reader.head(root.at("metadata"))
@@ -114,6 +115,7 @@ def read_fleet_object(
         values = reader.spec(root.at("spec"), api, schema)
     else:
         notes.error(root, INVALID, "spec is missing.")
+        reader.judged.add(())
     return FleetDocument(
         metadata.get("name") or "",
         metadata.get("namespace") or "",
@@ -140,11 +142,20 @@ def _check_head(root: Node, api: ApiKind, notes: Notes) -> str:
     kind = root.at("kind")
     if kind.text != api.kind:
         notes.error(kind, INVALID, f'kind is "{kind.text}"; a {api.kind} is expected.')
-    for key, below in root.fields():
-        if key not in _HEAD:
-            near = did_you_mean(key, _HEAD)
-            notes.error(below, INVALID, f'unknown field "{key}".{near}')
     return short
+
+
+def _as_meant(root: Node, notes: Notes) -> Node:
+    """The object with its own keys as they should be spelled: nothing else is to be said because of one."""
+    data: dict[str, Any] = {}
+    places: dict[str | int, TextPlace] = {}
+    for key, below in root.fields():
+        near = "" if key in _HEAD else nearest(key, _HEAD)
+        if key not in _HEAD:
+            notes.error(below, INVALID, f'unknown field "{key}".{did_you_mean(key, _HEAD)}')
+        if key in _HEAD or (near and near not in root.data):
+            data[near or key], places[near or key] = below.data, below.place
+    return Node(data, replace(root.place, children=places))
 
 
 class _Part(Struct, frozen=True):

@@ -156,8 +156,14 @@ def is_configmap_envelope(manifest: Manifest) -> bool:
 
 
 def is_fleet_group(group: str) -> bool:
-    """Whether an API group is the fleet's own."""
-    return group.endswith(("kubernetes-fleet.io", "fleet.azure.com"))
+    """Whether an API group is the fleet's own. Objects of other groups beside it (networking.fleet.azure.com)
+    are placed like any.
+    """
+    return group in _FLEET_GROUPS
+
+
+_FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
+_NETWORKING: Final = "networking.fleet.azure.com"
 
 
 def is_reserved(namespace: str) -> bool:
@@ -189,6 +195,9 @@ _NEVER: Final = frozenset(
         ("events.k8s.io", "Event"),
         ("coordination.k8s.io", "Lease"),
         ("multicluster.x-k8s.io", "ServiceImport"),
+        (_NETWORKING, "ServiceImport"),
+        (_NETWORKING, "TrafficManagerProfile"),
+        (_NETWORKING, "TrafficManagerBackend"),
     }
 )
 

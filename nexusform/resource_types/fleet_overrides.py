@@ -131,11 +131,11 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
 
 def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
     if not arguments.get(selector):
-        yield invalid((), f"an override needs at least one {selector} block")
+        yield invalid((selector,), f"an override needs at least one {selector} block")
     yield from _selector_findings(read_objects(arguments.get(selector)), selector)
     rules = (arguments.get("policy") or {}).get("override_rule") or ()
     if not rules:
-        yield invalid((), "an override needs a policy with at least one override_rule")
+        yield invalid(("policy",), "an override needs a policy with at least one override_rule")
     if len(rules) > MOST_RULES:
         text_ = f"at most {MOST_RULES} rules, got {len(rules)}"
         yield invalid(("policy", "override_rule", MOST_RULES), text_)

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetRun
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
@@ -111,7 +111,10 @@ def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Pr
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
     if approval.name and run and stage and approval.name not in names:
-        yield invalid((), f"a run asks for {names[0]} or {names[1]}; nothing waits for {approval.name}")
+        text = (
+            f"a run asks for {names[0]} or {names[1]}; a hub takes {approval.name}, and nothing waits for it"
+        )
+        yield Problem((), "approval-request-is-of-no-use", text, Severity.WARNING)
 
 
 def approval_type(name: str, kind: str, *, namespaced: bool) -> ResourceType:

@@ -73,6 +73,17 @@ def test_a_misspelt_key_is_one_error(where: tuple[int, int]) -> None:
     assert f'Did you mean "{key}"?' in problem
 
 
+@pytest.mark.parametrize("key", ["apiVersion", "kind", "metadata", "spec"])
+def test_a_misspelt_key_at_the_top_is_one_error(key: str) -> None:
+    (problem,) = told(RIGHT.replace(f"{key}:", f"{key[:-1]}x:", 1))
+    assert f'Did you mean "{key}"?' in problem
+
+
+def test_a_missing_part_is_one_error() -> None:
+    (problem,) = told(RIGHT[: RIGHT.index("spec:")])
+    assert "spec is missing" in problem
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
