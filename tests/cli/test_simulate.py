@@ -304,6 +304,17 @@ def test_a_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFi
     assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
 
 
+def test_what_a_staged_run_has_to_do_is_said(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    external = '    number_of_clusters = 2\n  }\n\n  strategy {\n    type = "External"\n  }\n'
+    (fleet / "main.nf.hcl").write_text(FLEET.replace("    number_of_clusters = 2\n  }\n", external))
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "fleet", "-leave=west"]) == 0
+    assert "only once a staged run carries it out" in " ".join(capsys.readouterr().out.split())
+    assert run(["simulate", "fleet", "-label=west:a=b"]) == 0
+    assert "staged run" not in capsys.readouterr().out
+
+
 def test_a_simulation_of_a_fleet_needs_one(
     lab: Path, fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

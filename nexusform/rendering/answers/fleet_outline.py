@@ -58,12 +58,22 @@ def _facts(simulation: FleetSimulation) -> Iterator[str]:
     for warning in simulation.warnings:
         where = f"{warning.address}: " if warning.address else ""
         yield f"{where}{' '.join(warning.detail.split())}"
-    external = [each.after.key for each in simulation.placements if each.after.external and _touched(each)]
-    if external:
+    waiting = [each.after.key for each in simulation.placements if each.after.external and _waits(each)]
+    if waiting:
         yield (
-            f"{listed(external, 4)}: the strategy is External, so nothing comes or goes there before a "
-            "staged run does it."
+            f"{listed(waiting, 4)}: the strategy is External, so what is picked or let go is so on the "
+            "clusters only once a staged run carries it out."
         )
+
+
+def _waits(placement: PlacementOutcome) -> bool:
+    """Whether a staged run has to do what the scheduler decided."""
+    changed = {*placement.gained, *placement.lost}
+    return any(
+        isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
+        for row in placement.rows
+        if row.object in changed
+    )
 
 
 def _touched(placement: PlacementOutcome) -> bool:
