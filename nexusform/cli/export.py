@@ -31,8 +31,9 @@ def export(arguments: ExportArguments) -> int:
 
     azapi: Terraform's JSON configuration (name it *.tf.json). arm: an ARM template. az: a shell script of
     `az networkcloud` commands. manifests: the fleet's placements, overrides and member labels as Kubernetes
-    YAML. node-labels: `kubectl label` commands for hardware_label_keys. What Azure needs and the plan does
-    not know is a variable, a parameter or an environment variable.
+    YAML. node-labels: `kubectl label` commands for hardware_label_keys. sol003: requests for grants of VNFs
+    with their placement constraints, as JSON. What Azure needs and the plan does not know is a variable, a
+    parameter or an environment variable.
     """
     if arguments.out and (reason := unwritable(arguments.out)):
         raise click.UsageError(f"-out: {reason}")

@@ -15,7 +15,7 @@ from nexusform.words import first_of
 from nexusform.workflow.place import Place
 from nexusform.workflow.saved_plans import read_plan
 
-FORMATS: Final = ("azapi", "arm", "az", "manifests", "node-labels")
+FORMATS: Final = ("azapi", "arm", "az", "manifests", "node-labels", "sol003")
 
 
 class Exported(Struct, frozen=True):
@@ -107,6 +107,22 @@ def _node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
     return node_labels_script(plan), []
 
 
+def _sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    from nexusform.rendering.export.sol003 import grant_requests
+
+    grants = grant_requests(plan)
+    problems: list[Diagnostic] = []
+    if grants.unsaid:
+        detail = (
+            "A placement constraint lets two VNFCs share a place or not, so what is written is stricter than "
+            f"the plan: {first_of(grants.unsaid, 5)}."
+        )
+        problems.append(warning("not-said-in-the-export", detail))
+    if not grants.requests:
+        return "", problems
+    return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems
+
+
 _WRITERS: Final[Mapping[str, Callable[[Plan], tuple[str, list[Diagnostic]]]]] = dict(
-    zip(FORMATS, (_azapi, _arm, _az, _manifests, _node_labels), strict=True)
+    zip(FORMATS, (_azapi, _arm, _az, _manifests, _node_labels, _sol003), strict=True)
 )

@@ -466,6 +466,45 @@ def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureF
     assert "control-plane" not in script
 
 
+def test_placement_constraints_of_vnfs_are_requests_for_grants(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(
+        EXAMPLES / "hardware-aware", here / "h", ignore=shutil.ignore_patterns("state", ".nexusform")
+    )
+
+    def request(*more: str) -> dict[str, Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir("h")
+            assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
+        return json.loads(exported(here / "h", "sol003", capsys))["tacker_vnf.a"]
+
+    def constraint(first: str) -> dict[str, Any]:
+        resources = [(first, "vnf-a-workerNode-0"), ("GRANT", "vnf-a-workerNode-1")]
+        return {
+            "affinityOrAntiAffinity": "ANTI_AFFINITY",
+            "scope": "NFVI_NODE",
+            "resource": [{"idType": of, "resourceId": name} for of, name in resources],
+            "fallbackBestEffort": False,
+        }
+
+    new = request()
+    assert new["operation"] == "INSTANTIATE"
+    assert [one["vduId"] for one in new["addResources"]] == ["masterNode", "workerNode", "workerNode"]
+    assert new["placementConstraints"] == [constraint("GRANT")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir("h")
+        assert run(["apply", "-auto-approve"]) == 0
+    healed = request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
+    assert healed["operation"] == "HEAL"
+    assert [one["id"] for one in healed["addResources"]] == ["vnf-a-workerNode-1"]
+    assert [one["resource"]["resourceId"] for one in healed["removeResources"]] == ["vnf-a-workerNode-1"]
+    assert healed["placementConstraints"] == [constraint("RES_MGMT")]
+    gone = request("-destroy")
+    assert (gone["operation"], len(gone["removeResources"])) == ("TERMINATE", 3)
+    assert gone["placementConstraints"] == []
+
+
 @pytest.mark.usefixtures("here")
 def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     planned('resource "nexus_site" "lab" {}\n')
