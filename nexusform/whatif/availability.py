@@ -89,15 +89,15 @@ def pool_left(cluster: Cluster, pool: Pool, down: Iterable[PlacedVm]) -> PoolLef
     """A pool with these VMs down."""
     total = len(pool.vms)
     return PoolLeft(
-        cluster.id,
-        cluster.name,
-        cluster.kind,
-        pool.name,
-        str(pool.address),
-        pool.control_plane,
-        total,
-        tuple(down),
-        quorum_of(total) if pool.control_plane else 0,
+        cluster_id=cluster.id,
+        cluster=cluster.name,
+        kind=cluster.kind,
+        pool=pool.name,
+        address=str(pool.address),
+        control_plane=pool.control_plane,
+        total=total,
+        down=tuple(down),
+        quorum=quorum_of(total) if pool.control_plane else 0,
     )
 
 

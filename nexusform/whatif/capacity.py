@@ -128,18 +128,18 @@ def find_capacity(
     figures = _figures(machines, fragmentation)
     asked = tuple(skus) or _usual_skus(site, machines)
     return CapacityAnswer(
-        site.id,
-        None if zones is None else tuple(sorted(zones, key=str.encode)),
-        figures,
-        Counter(machine.refusal for machine in machines if machine.refusal),
-        tuple(rack.name for rack in planned),
-        tuple(_room(sku, site, zones, planned, figures) for sku in asked),
-        fragmentation,
-        fill_with_mix(site.scheduler, mix, zones) if mix else None,
-        bool(skus),
-        tuple(name for name in site.scheduler.loose_machines() if name in names),
-        tuple(name for name in site.scheduler.overfull_machines() if name in names),
-        site.homeless,
+        site_id=site.id,
+        zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
+        figures=figures,
+        closed=Counter(machine.refusal for machine in machines if machine.refusal),
+        planned_racks=tuple(rack.name for rack in planned),
+        rooms=tuple(_room(sku, site, zones, planned, figures) for sku in asked),
+        fragmentation=fragmentation,
+        mix=fill_with_mix(site.scheduler, mix, zones) if mix else None,
+        asked=bool(skus),
+        loose=tuple(name for name in site.scheduler.loose_machines() if name in names),
+        overfull=tuple(name for name in site.scheduler.overfull_machines() if name in names),
+        homeless=site.homeless,
     )
 
 
@@ -175,13 +175,13 @@ def _room(
     }
     fitting = total(now.values())
     return SkuRoom(
-        sku,
-        fitting,
-        sum(coming.values()),
-        _zones(zone_of, now, coming),
-        {rack: _without(fitting, now[rack]) for rack in sorted(now, key=str.encode)},
-        _left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
-        _left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
+        sku=sku,
+        now=fitting,
+        planned=sum(coming.values()),
+        zones=_zones(zone_of, now, coming),
+        without_rack={rack: _without(fitting, now[rack]) for rack in sorted(now, key=str.encode)},
+        rest_vcpus=_left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
+        rest_memory_gib=_left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
     )
 
 

@@ -74,15 +74,15 @@ def room_of(site: SiteView) -> SiteRoom:
     open_cells = sum(machine.cells for machine in machines) - closed_cells
     stranded = answer.fragmentation.stranded_cells
     return SiteRoom(
-        site.id,
-        open_cells + closed_cells,
-        used + closed_used,
-        _rest(open_cells, used),
-        _rest(closed_cells, closed_used),
-        Interval(stranded, stranded + answer.fragmentation.unknown),
-        taken_on(site),
-        answer.rooms[0] if answer.rooms else None,
-        len(site.homeless),
+        site_id=site.id,
+        cells=open_cells + closed_cells,
+        used=used + closed_used,
+        free=_rest(open_cells, used),
+        closed=_rest(closed_cells, closed_used),
+        stranded=Interval(stranded, stranded + answer.fragmentation.unknown),
+        taken=taken_on(site),
+        room=answer.rooms[0] if answer.rooms else None,
+        homeless=len(site.homeless),
     )
 
 

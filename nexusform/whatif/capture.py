@@ -40,17 +40,17 @@ def capture(site: AzSite) -> SiteCapture:
     refusals = [(machine.name, machine_refusal(machine)) for machine in compute]
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
     return SiteCapture(
-        site.name,
-        len(inventory.racks),
-        len(inventory.machines),
-        len(compute),
-        len(inventory.clusters),
-        sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
-        tuple((name, why) for name, why in refusals if why),
-        tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
-        tuple(_homeless(inventory)),
-        inventory.exported_at,
-        inventory.age_certain,
+        name=site.name,
+        racks=len(inventory.racks),
+        machines=len(inventory.machines),
+        compute=len(compute),
+        clusters=len(inventory.clusters),
+        vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
+        closed=tuple((name, why) for name, why in refusals if why),
+        skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
+        homeless=tuple(_homeless(inventory)),
+        exported_at=inventory.exported_at,
+        age_certain=inventory.age_certain,
     )
 
 

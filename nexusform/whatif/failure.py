@@ -130,16 +130,16 @@ def lose_machines(
     pools = pools_hit(site, names)
     scheduler, _ = site.without(names, "lost")
     return Failure(
-        site.id,
-        scope,
-        lost,
-        tuple(machines),
-        pools,
-        tuple(_comebacks(site, scheduler, names)),
-        tuple(_deletions(pools, machines)),
-        tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
-        tuple(name for machine, name in site.outsiders if machine in names),
-        tuple(_workloads(pools, pods)),
+        site_id=site.id,
+        scope=scope,
+        lost=lost,
+        machines=tuple(machines),
+        pools=pools,
+        comebacks=tuple(_comebacks(site, scheduler, names)),
+        deletions=tuple(_deletions(pools, machines)),
+        stay_down=tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
+        outsiders=tuple(name for machine, name in site.outsiders if machine in names),
+        workloads=tuple(_workloads(pools, pods)),
     )
 
 
@@ -147,7 +147,18 @@ def lose_cluster(site: SiteView, cluster: Cluster, pods: Mapping[str, ClusterPod
     """All of a cluster is gone; nothing of it comes back by itself."""
     pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
     workloads = tuple(_workloads(pools, pods))
-    return Failure(site.id, FailureScope.CLUSTER, cluster.id, (), pools, (), (), (), (), workloads)
+    return Failure(
+        site_id=site.id,
+        scope=FailureScope.CLUSTER,
+        lost=cluster.id,
+        machines=(),
+        pools=pools,
+        comebacks=(),
+        deletions=(),
+        stay_down=(),
+        outsiders=(),
+        workloads=workloads,
+    )
 
 
 def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
@@ -157,7 +168,16 @@ def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Fail
     outsiders = tuple(name for _, name in site.outsiders)
     workloads = tuple(_workloads(pools, pods))
     return Failure(
-        site.id, FailureScope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, workloads
+        site_id=site.id,
+        scope=FailureScope.SITE,
+        lost=site.id,
+        machines=tuple(site.machines),
+        pools=pools,
+        comebacks=(),
+        deletions=(),
+        stay_down=(),
+        outsiders=outsiders,
+        workloads=workloads,
     )
 
 

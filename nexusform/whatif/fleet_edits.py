@@ -204,7 +204,18 @@ def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
         return replace(standing, written=replace(standing.written, health=Health.HEALTHY))
     own = {MEMBER_LABEL: edit.member}
     if edit.value is None:
-        return Seat(FleetMember(edit.member, own, (), Health.HEALTHY, None, "", {}, ResourceUsage()))
+        return Seat(
+            FleetMember(
+                name=edit.member,
+                labels=own,
+                taints=(),
+                health=Health.HEALTHY,
+                namespaces=None,
+                cluster_id="",
+                properties={},
+                resources=ResourceUsage(),
+            )
+        )
     like = seats.members.get(edit.value)
     if like is not None:
         written = replace(like.written, name=edit.member, labels={**like.written.labels, **own})
@@ -213,7 +224,16 @@ def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
     if len(named) != 1:
         known = [*seats.members, *(each.id for each in seats.clusters.values())]
         return _unknown("member or cluster", edit.value, known)
-    written = FleetMember(edit.member, own, (), Health.HEALTHY, None, named[0].id, {}, ResourceUsage())
+    written = FleetMember(
+        name=edit.member,
+        labels=own,
+        taints=(),
+        health=Health.HEALTHY,
+        namespaces=None,
+        cluster_id=named[0].id,
+        properties={},
+        resources=ResourceUsage(),
+    )
     return Seat(written, named[0])
 
 

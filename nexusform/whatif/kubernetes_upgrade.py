@@ -138,19 +138,19 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
             fitting = _fitting_surge(before, pool, min(surge, count) - 1)
             in_place = _walk(before.copy(), pool, 0, 1).shortage is None
     return PoolUpgrade(
-        pool.name,
-        pool.control_plane,
-        pool.sku.name,
-        count,
-        max_surge,
-        max_unavailable,
-        surge,
-        unavailable,
-        pool.drain_timeout,
-        walk.batches,
-        reason,
-        fitting,
-        in_place,
+        pool=pool.name,
+        control_plane=pool.control_plane,
+        sku=pool.sku.name,
+        count=count,
+        max_surge=max_surge,
+        max_unavailable=max_unavailable,
+        surge=surge,
+        unavailable=unavailable,
+        drain_timeout=pool.drain_timeout,
+        batches=walk.batches,
+        reason=reason,
+        fitting_surge=fitting,
+        in_place=in_place,
     )
 
 

@@ -87,7 +87,16 @@ def _way(
         Need.RULE: bool(rule),
     }
     needs = tuple(need for need, applies in in_the_way.items() if applies)
-    return Way(machine.name, machine.rack, zone, needs, leaving, machine.refusal, rule, hint)
+    return Way(
+        machine=machine.name,
+        rack=machine.rack,
+        zone=zone,
+        needs=needs,
+        leaving=leaving,
+        refusal=machine.refusal,
+        rule=rule,
+        hint=hint,
+    )
 
 
 def _hint_against(machine: Machine, demand: Demand) -> str:

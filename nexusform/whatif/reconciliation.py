@@ -146,16 +146,16 @@ def _machines(inventory: AzInventory) -> Iterator[Machine]:
         if hardware is None:
             continue
         yield Machine(
-            machine.name,
-            machine.rack,
-            zones.get(machine.rack, machine.rack),
-            machine.slot,
-            machine.machine_sku,
-            hardware.cells,
-            hardware.cpus_per_cell,
-            hardware.memory_gib_per_cell,
-            hardware.disk_gib,
-            "" if machine.name in housing else machine_refusal(machine),
+            name=machine.name,
+            rack=machine.rack,
+            availability_zone=zones.get(machine.rack, machine.rack),
+            slot=machine.slot,
+            machine_sku=machine.machine_sku,
+            cells=hardware.cells,
+            cpus_per_cell=hardware.cpus_per_cell,
+            memory_gib_per_cell=hardware.memory_gib_per_cell,
+            disk_gib=hardware.disk_gib,
+            refusal="" if machine.name in housing else machine_refusal(machine),
         )
 
 

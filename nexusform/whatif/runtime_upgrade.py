@@ -146,13 +146,13 @@ def simulate_runtime_upgrade(
     walks = [PodsWalk(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
     waves = [replace(wave, workloads=tuple(_workloads(wave, walks))) for wave in waves]
     return RuntimeUpgrade(
-        site.id,
-        options,
-        racks,
-        tuple(waves),
-        tuple(_verdicts(site, waves)),
-        _unexpected(racks),
-        tuple(chain.from_iterable(walk.verdicts() for walk in walks)),
+        site_id=site.id,
+        options=options,
+        racks=racks,
+        waves=tuple(waves),
+        verdicts=tuple(_verdicts(site, waves)),
+        unexpected_order=_unexpected(racks),
+        workloads=tuple(chain.from_iterable(walk.verdicts() for walk in walks)),
     )
 
 
@@ -173,13 +173,13 @@ def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterab
     for index, batch in enumerate(batches):
         down = frozenset(batch)
         yield UpgradeWave(
-            first + index,
-            rack,
-            index + 1,
-            len(batches),
-            tuple(batch),
-            pools_hit(site, down),
-            tuple(name for machine, name in site.outsiders if machine in down),
+            number=first + index,
+            rack=rack,
+            batch=index + 1,
+            batches=len(batches),
+            machines=tuple(batch),
+            pools=pools_hit(site, down),
+            outsiders=tuple(name for machine, name in site.outsiders if machine in down),
         )
 
 
@@ -194,16 +194,16 @@ def _verdicts(site: SiteView, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerd
             of_pool = hits.get((cluster.id, pool.name), [])
             total = len(pool.vms)
             yield PoolVerdict(
-                cluster.id,
-                cluster.name,
-                cluster.kind,
-                pool.name,
-                pool.control_plane,
-                total,
-                min((left.left for _, left in of_pool), default=total),
-                quorum_of(total) if pool.control_plane else 0,
-                tuple(number for number, _ in of_pool),
-                tuple(number for number, left in of_pool if left.lost),
+                cluster_id=cluster.id,
+                cluster=cluster.name,
+                kind=cluster.kind,
+                pool=pool.name,
+                control_plane=pool.control_plane,
+                total=total,
+                fewest=min((left.left for _, left in of_pool), default=total),
+                quorum=quorum_of(total) if pool.control_plane else 0,
+                waves=tuple(number for number, _ in of_pool),
+                lost_in=tuple(number for number, left in of_pool if left.lost),
             )
 
 

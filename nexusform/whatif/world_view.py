@@ -233,7 +233,15 @@ def _pool(
             continue
         handles[vm.name], placement = housed
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
-    return Pool(address, owner, pool, tuple(vms), handles, tuple(astray), tuple(unplaced))
+    return Pool(
+        address=address,
+        owner=owner,
+        demand=pool,
+        vms=tuple(vms),
+        handles=handles,
+        astray=tuple(astray),
+        unplaced=tuple(unplaced),
+    )
 
 
 def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
@@ -243,14 +251,14 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
     names = {name for pool in pools for vm in pool.vms for name in vm.names}
     outsiders = occupy_outsiders(site, names)
     return SiteView(
-        site.id,
-        site.name,
-        site.machines,
-        site.racks,
-        of_site,
-        tuple((outsider.placement.machine, outsider.name) for outsider in outsiders),
-        site.scheduler,
-        ground.skus,
+        id=site.id,
+        name=site.name,
+        machines=site.machines,
+        racks=site.racks,
+        clusters=of_site,
+        outsiders=tuple((outsider.placement.machine, outsider.name) for outsider in outsiders),
+        scheduler=site.scheduler,
+        skus=ground.skus,
     )
 
 

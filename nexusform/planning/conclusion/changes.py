@@ -55,13 +55,13 @@ def _is_left_alone(instance: Instance | None) -> bool:
 def _deposed_change(address: Address, key: str, old: ObjectState) -> Change:
     """What is left of a replacement goes with the next plan."""
     return Change(
-        address,
-        Action.DELETE,
-        old.attributes,
-        None,
-        old.provider,
-        0,
-        old.creation,
+        address=address,
+        action=Action.DELETE,
+        before=old.attributes,
+        after=None,
+        provider=old.provider,
+        creation=0,
+        prior_creation=old.creation,
         sensitive_before=old.sensitive,
         deposed=key,
         dependencies=old.dependencies,
@@ -77,13 +77,13 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
     if prior is not None and (going or instance.block is None):
         dependencies = prior.dependencies
     return Change(
-        instance.address,
-        instance.action,
-        prior.attributes if prior is not None else None,
-        None if going else instance.planned,
-        _provider(block, prior, going=going),
-        instance.creation or (0 if going else before),
-        before,
+        address=instance.address,
+        action=instance.action,
+        before=prior.attributes if prior is not None else None,
+        after=None if going else instance.planned,
+        provider=_provider(block, prior, going=going),
+        creation=instance.creation or (0 if going else before),
+        prior_creation=before,
         sensitive_before=prior.sensitive if prior is not None else (),
         sensitive_after=() if going else instance.sensitive,
         refined_after=() if going else instance.refined,

@@ -125,16 +125,16 @@ def conclude(
         rollouts=world.fleet.rollouts if world.fleet is not None else (),
     )
     return PlanResult(
-        _signed(plan, request, judged.diagnostics),
-        tuple(_edges(order)),
-        tuple(str(block.address) for block in order.blocks),
-        explanations(vms),
-        judged.unplaced,
-        world.vms,
-        world.sites,
-        tuple(judged.rules.open_rules),
-        world.fleet,
-        world.pods,
+        plan=_signed(plan, request, judged.diagnostics),
+        edges=tuple(_edges(order)),
+        nodes=tuple(str(block.address) for block in order.blocks),
+        explained=explanations(vms),
+        unplaced=judged.unplaced,
+        objects=world.vms,
+        sites=world.sites,
+        separations=tuple(judged.rules.open_rules),
+        fleet=world.fleet,
+        pods=world.pods,
     )
 
 

@@ -100,14 +100,14 @@ def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
         elif room.least < surge:
             unsure[owner.cluster] = None
     return Room(
-        free.least,
-        rack_lost.least,
-        worst_rack if least.get(worst_rack) else "",
-        tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
-        tuple(crowded),
-        None if free.exact else free.most,
-        None if rack_lost.exact else rack_lost.most,
-        tuple(cluster for cluster in unsure if cluster not in crowded),
+        free=free.least,
+        rack_lost=rack_lost.least,
+        worst_rack=worst_rack if least.get(worst_rack) else "",
+        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        no_surge=tuple(crowded),
+        most_free=None if free.exact else free.most,
+        most_rack_lost=None if rack_lost.exact else rack_lost.most,
+        unsure_surge=tuple(cluster for cluster in unsure if cluster not in crowded),
     )
 
 

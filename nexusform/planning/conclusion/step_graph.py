@@ -128,13 +128,13 @@ class StepGraph:
         """What apply follows."""
         return [
             Step(
-                draft.id,
-                draft.kind,
-                draft.change,
-                tuple(sorted(draft.waits)),
-                draft.prior,
-                draft.planned,
-                draft.main,
+                id=draft.id,
+                kind=draft.kind,
+                change=draft.change,
+                waits_for=tuple(sorted(draft.waits)),
+                prior=draft.prior,
+                planned=draft.planned,
+                main=draft.main,
             )
             for draft in self.drafts
         ]

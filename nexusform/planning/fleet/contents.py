@@ -247,13 +247,13 @@ def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
 def _binding(cluster: str, values: Mapping[str, Any]) -> Binding:
     previous = values.get("previous_state")
     return Binding(
-        cluster,
-        BindingState(values["state"]),
-        int(values.get("policy_snapshot") or 0),
-        _whole(values.get("affinity_score")),
-        _whole(values.get("topology_spread_score")),
-        BindingState(previous) if previous else None,
-        _whole(values.get("resource_snapshot")),
+        cluster=cluster,
+        state=BindingState(values["state"]),
+        policy_snapshot=int(values.get("policy_snapshot") or 0),
+        affinity_score=_whole(values.get("affinity_score")),
+        topology_spread_score=_whole(values.get("topology_spread_score")),
+        previous_state=BindingState(previous) if previous else None,
+        resource_snapshot=_whole(values.get("resource_snapshot")),
     )
 
 

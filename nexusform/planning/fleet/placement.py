@@ -366,15 +366,15 @@ def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] 
     last_snapshot = read_snapshot(attributes)
     snapshot = next_snapshot(last_snapshot, written.policy)
     return PlacementPlan(
-        instance,
-        written,
-        before if isinstance(before, FleetPlacement) else None,
-        bindings,
-        snapshot,
-        last_snapshot is not None and last_snapshot.index != snapshot.index,
-        _asks_for_more(last_snapshot, written.number),
-        bindings,
-        is_fulfilled(attributes),
+        instance=instance,
+        written=written,
+        before=before if isinstance(before, FleetPlacement) else None,
+        prior=bindings,
+        snapshot=snapshot,
+        policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
+        number_increased=_asks_for_more(last_snapshot, written.number),
+        held=bindings,
+        fulfilled=is_fulfilled(attributes),
         shown=shown,
     )
 

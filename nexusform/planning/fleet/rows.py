@@ -93,13 +93,13 @@ def _removed(
     address: Address, binding: Binding, trigger: Trigger, turn: tuple[str, RolloutStep] | None = None
 ) -> PlacementChange:
     row = PlacementChange(
-        address,
-        KIND,
-        binding.cluster,
-        PlacementAction.REMOVE,
-        binding,
-        None,
-        str(trigger),
+        address=address,
+        kind=KIND,
+        object=binding.cluster,
+        action=PlacementAction.REMOVE,
+        source=binding,
+        target=None,
+        trigger=str(trigger),
         cluster=binding.cluster,
         reason=_with_turn(REASONS.get(trigger, ""), turn),
         scores=_scores(binding),
@@ -147,13 +147,13 @@ def _present(
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
         reason = _with_turn(reason, turn)
     row = PlacementChange(
-        placement.instance.address,
-        KIND,
-        binding.cluster,
-        action,
-        prior,
-        binding,
-        trigger,
+        address=placement.instance.address,
+        kind=KIND,
+        object=binding.cluster,
+        action=action,
+        source=prior,
+        target=binding,
+        trigger=trigger,
         cluster=binding.cluster,
         reason=reason,
         scores=_scores(binding),

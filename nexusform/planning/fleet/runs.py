@@ -170,14 +170,14 @@ def _terms(
     if overrides is None or per_cluster is None:
         overrides, per_cluster = _overrides_of(placement, plan, snapshot)
     fixed = _Fixed(
-        plan.policy_snapshot,
-        plan.cluster_count,
-        index,
-        stages,
-        tuple((stage.name, stage.clusters) for stage in plan.stages),
-        placement.written.apply,
-        overrides,
-        per_cluster,
+        policy_snapshot=plan.policy_snapshot,
+        cluster_count=plan.cluster_count,
+        resource_snapshot=index,
+        strategy=stages,
+        stages=tuple((stage.name, stage.clusters) for stage in plan.stages),
+        apply=placement.written.apply,
+        overrides=overrides,
+        picked=per_cluster,
     )
     return _Terms(plan, index, fixed)
 

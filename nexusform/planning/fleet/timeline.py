@@ -84,14 +84,14 @@ def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome
                 status = STUCK
         tells = step.clusters and waited
         yield RolloutStep(
-            str(step.kind),
-            stage,
-            group if step.clusters else 0,
-            step.clusters,
-            begins,
-            step.wait_seconds,
-            ", ".join(waited) if tells else step.task,
-            status,
+            kind=str(step.kind),
+            stage=stage,
+            group=group if step.clusters else 0,
+            clusters=step.clusters,
+            begins=begins,
+            wait_seconds=step.wait_seconds,
+            waits_for=", ".join(waited) if tells else step.task,
+            status=status,
         )
         if tells:
             waited = []

@@ -63,13 +63,13 @@ def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple
     """A member as the hub sees it; with a cluster its figures follow from the nodes and their pods."""
     if cluster is None:
         return Member(
-            written.name,
-            written.labels,
-            written.taints,
-            written.properties,
-            written.resources,
-            written.health,
-            written.namespaces,
+            name=written.name,
+            labels=written.labels,
+            taints=written.taints,
+            properties=written.properties,
+            resources=written.resources,
+            health=written.health,
+            namespaces=written.namespaces,
         )
     counted = Counter(sku.name for sku in cluster.skus)
     properties = {
@@ -77,13 +77,13 @@ def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple
     }
     properties[NODE_COUNT] = str(len(cluster.nodes))
     return Member(
-        written.name,
-        written.labels,
-        written.taints,
-        {**properties, **written.properties},
-        _usage(cluster, requests),
-        written.health,
-        written.namespaces,
+        name=written.name,
+        labels=written.labels,
+        taints=written.taints,
+        properties={**properties, **written.properties},
+        resources=_usage(cluster, requests),
+        health=written.health,
+        namespaces=written.namespaces,
     )
 
 
@@ -130,13 +130,15 @@ def remembered(name: str, noted: Mapping[str, Any]) -> Member:
     resources = noted.get("resources") or {}
     namespaces = noted.get("namespaces")
     return Member(
-        name,
-        dict(noted.get("labels") or {}),
-        tuple(Taint(*taint) for taint in noted.get("taints") or ()),
-        dict(noted.get("properties") or {}),
-        ResourceUsage(*(_amounts(resources.get(name)) for name in ("total", "allocatable", "available"))),
-        Health(noted.get("health") or Health.HEALTHY),
-        None if namespaces is None else frozenset(namespaces),
+        name=name,
+        labels=dict(noted.get("labels") or {}),
+        taints=tuple(Taint(*taint) for taint in noted.get("taints") or ()),
+        properties=dict(noted.get("properties") or {}),
+        resources=ResourceUsage(
+            *(_amounts(resources.get(name)) for name in ("total", "allocatable", "available"))
+        ),
+        health=Health(noted.get("health") or Health.HEALTHY),
+        namespaces=None if namespaces is None else frozenset(namespaces),
     )
 
 

@@ -125,13 +125,13 @@ class Blocks:
             address = Address(module.path, "managed", block.type, block.name, repetition.key)
             imported = self.prior.imports.get(address)
             instance = Instance(
-                address,
-                resource_type,
-                self.prior.object(address),
-                block,
-                module,
-                repetition,
-                self.bodies.of(block),
+                address=address,
+                type=resource_type,
+                prior=self.prior.object(address),
+                block=block,
+                module=module,
+                repetition=repetition,
+                prepared=self.bodies.of(block),
                 dependencies=dependencies,
                 create_first=block.address in self._created_first,
                 broken=block.address in self.bodies.flawed,

@@ -149,7 +149,15 @@ class _Module(Struct, frozen=True):
         if resource_type is None or prepared is None:
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
-        instance = Instance(address, resource_type, None, block, self.instance, ONCE, prepared)
+        instance = Instance(
+            address=address,
+            type=resource_type,
+            prior=None,
+            block=block,
+            module=self.instance,
+            repetition=ONCE,
+            prepared=prepared,
+        )
         problems = arguments.evaluate(instance, self.evaluation)
         if expansion is None or not (expansion.repetitions or expansion.unknown):
             problems = [problem for problem in problems if not _about_repetition(problem, block)]

@@ -116,15 +116,15 @@ class Origins:
         if trace.problem and not hidden:
             reasons.append(f"error: {trace.problem}")
         return TracedPart(
-            self._text(expression.span),
-            trace.value,
-            None if expression.span.filename == self._own else expression.span,
-            tuple(reasons),
-            tuple(parts),
-            0 if secret else trace.omitted,
-            hidden,
-            repeated,
-            trace.failed and not hidden,
+            text=self._text(expression.span),
+            value=trace.value,
+            place=None if expression.span.filename == self._own else expression.span,
+            reasons=tuple(reasons),
+            parts=tuple(parts),
+            omitted=0 if secret else trace.omitted,
+            hidden=hidden,
+            repeated=repeated,
+            failed=trace.failed and not hidden,
         )
 
     def _text(self, span: Span) -> str:

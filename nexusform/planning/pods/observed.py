@@ -112,13 +112,13 @@ def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
         )
     machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
     return Node(
-        name,
-        node.labels,
-        node.taints,
-        size.cpu,
-        size.memory,
-        node.pods,
-        node.unschedulable,
+        name=name,
+        labels=node.labels,
+        taints=node.taints,
+        cpu=size.cpu,
+        memory=size.memory,
+        pods=node.pods,
+        unschedulable=node.unschedulable,
         machine=machine,
         zone=node.labels.get(ZONE, ""),
         others=size.others,

@@ -49,11 +49,11 @@ def _reason(address: str, decision: PodDecision) -> PodReason:
         verdicts = consider(scene.model, decision.others, outcome.spec)
     node = decision.cluster.node(outcome.node)
     return PodReason(
-        address,
-        decision.cluster.name,
-        outcome,
-        node.machine if node is not None else "",
-        node.zone if node is not None else "",
-        verdicts,
-        today,
+        address=address,
+        cluster=decision.cluster.name,
+        outcome=outcome,
+        machine=node.machine if node is not None else "",
+        zone=node.zone if node is not None else "",
+        nodes=verdicts,
+        today=today,
     )

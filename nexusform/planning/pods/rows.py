@@ -60,14 +60,14 @@ class PodNote(Struct, frozen=True):
 def read_note(values: Mapping[str, Any]) -> PodNote:
     """The note of a pod, from the `workloads` of a prior object."""
     return PodNote(
-        str(values.get("node") or ""),
-        values.get("machine"),
-        values.get("availability_zone"),
-        bool(values.get("certain")),
-        str(values.get("provenance") or "predicted"),
-        str(values.get(FORMER) or ""),
-        str(values.get("state") or ""),
-        values.get("reason"),
+        node=str(values.get("node") or ""),
+        machine=values.get("machine"),
+        availability_zone=values.get("availability_zone"),
+        certain=bool(values.get("certain")),
+        provenance=str(values.get("provenance") or "predicted"),
+        former=str(values.get(FORMER) or ""),
+        state=str(values.get("state") or ""),
+        reason=values.get("reason"),
     )
 
 
@@ -120,13 +120,13 @@ def pod_row(
     was_there = outcome.previous or leaves or stays
     decided = outcome.feasible is not None
     return PlacementChange(
-        address,
-        "pod",
-        outcome.name,
-        _ACTIONS[outcome.action],
-        _former_place(cluster, name, outcome, note) if was_there else None,
-        None if leaves else _place(cluster, name, outcome.node, str(outcome.state)),
-        REJECTED if outcome.trigger and outcome.failed else outcome.trigger,
+        address=address,
+        kind="pod",
+        object=outcome.name,
+        action=_ACTIONS[outcome.action],
+        source=_former_place(cluster, name, outcome, note) if was_there else None,
+        target=None if leaves else _place(cluster, name, outcome.node, str(outcome.state)),
+        trigger=REJECTED if outcome.trigger and outcome.failed else outcome.trigger,
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,

@@ -80,14 +80,14 @@ def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
     placed = sum(1 for key in keys if key in vms.placed)
     standing = sum(1 for key in keys if key in vms.standing)
     return Unplaced(
-        vms.instance.address,
-        pool,
-        shortage.demand,
-        demand.site_id,
-        demand.cluster,
-        placed,
-        standing,
-        vms.bound_by,
+        address=vms.instance.address,
+        pool=pool,
+        demand=shortage.demand,
+        site_id=demand.site_id,
+        cluster=demand.cluster,
+        placed=placed,
+        standing=standing,
+        bound_by=vms.bound_by,
     )
 
 

@@ -159,15 +159,15 @@ class _Roll:
         token = vms.tokens.get(key)
         rank = self._ranks.get(vms.demand.site_id, {}).get(token, -1) if token is not None else -1
         return GroupMember(
-            vm.name,
-            (vms.instance.address, key),
-            vms.demand.site_id,
-            vm.placement,
-            token,
-            rank,
-            vms.trigger_of(key) if token is not None else "",
-            pool,
-            vms.demand.owner,
+            label=vm.name,
+            vm=(vms.instance.address, key),
+            site_id=vms.demand.site_id,
+            place=vm.placement,
+            token=token,
+            rank=rank,
+            trigger=vms.trigger_of(key) if token is not None else "",
+            pool=pool,
+            cluster=vms.demand.owner,
         )
 
     def selected(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
@@ -273,13 +273,13 @@ def _verdict(
         violations = _violations(groups, scope, outcomes[broken_runs[0]], broken_runs[0])
     broken = "sometimes" if held or not planned else "never"
     return SeparationVerdict(
-        instance.address,
-        scope,
-        str(instance.config["enforcement"]),
-        broken if violations else "always",
-        violations,
-        len(outcomes),
-        held,
+        address=instance.address,
+        scope=scope,
+        enforcement=str(instance.config["enforcement"]),
+        holds=broken if violations else "always",
+        violations=violations,
+        runs=len(outcomes),
+        held=held,
     )
 
 

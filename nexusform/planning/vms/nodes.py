@@ -141,16 +141,16 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
             if vm.platform_name:
                 own_names[vm.platform_name] = vm.name
     return NodeCluster(
-        cluster_id,
-        first.demand.cluster,
-        first.demand.site_id,
-        tuple(nodes),
-        tuple(skus),
-        total_of(capacity(sku) for sku in skus),
-        frozenset(fresh),
-        first.seed,
-        {node.name: node for node in nodes},
-        own_names,
+        id=cluster_id,
+        name=first.demand.cluster,
+        site_id=first.demand.site_id,
+        nodes=tuple(nodes),
+        skus=tuple(skus),
+        total=total_of(capacity(sku) for sku in skus),
+        fresh=frozenset(fresh),
+        seed=first.seed,
+        by_name={node.name: node for node in nodes},
+        platform_names=own_names,
     )
 
 

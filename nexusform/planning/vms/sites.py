@@ -149,15 +149,15 @@ def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, Si
         by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied for offer in own.values()))
         sites[site.id] = SitePlan(
-            site.id,
-            site.name,
-            RackScheduler(machines, site.spread, site.seed, split_seed=split_seed),
-            by_name,
-            tuple(all_racks),
-            _evacuating(active, own.values()),
-            _offered_by(inventory, active, own),
-            tuple(outsider for outsider in occupied if outsider.machine in by_name),
-            _unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
+            id=site.id,
+            name=site.name,
+            scheduler=RackScheduler(machines, site.spread, site.seed, split_seed=split_seed),
+            machines=by_name,
+            racks=tuple(all_racks),
+            evacuating=_evacuating(active, own.values()),
+            offered_by=_offered_by(inventory, active, own),
+            outsiders=tuple(outsider for outsider in occupied if outsider.machine in by_name),
+            unmanaged=_unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
         )
     return sites, clashes
 

@@ -152,13 +152,13 @@ def vm_world(blocks: Blocks) -> VmWorld:
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
     heal = {str(address): selection.heals(address) for address in blocks.prior.instances}
     return VmWorld(
-        sites,
-        surroundings_before(blocks.prior, skus, request.registries.resource_types),
-        PlanSurroundings(skus, targets=hints, sites=machines),
-        hints,
-        heal if selection.heal else {},
-        None if request.want_rejected else frozenset(request.explain),
-        (*[_clash(clash, blocks.instances) for clash in clashes], *problems),
+        sites=sites,
+        before=surroundings_before(blocks.prior, skus, request.registries.resource_types),
+        after=PlanSurroundings(skus, targets=hints, sites=machines),
+        hints=hints,
+        heal=heal if selection.heal else {},
+        explain=None if request.want_rejected else frozenset(request.explain),
+        diagnostics=(*[_clash(clash, blocks.instances) for clash in clashes], *problems),
     )
 
 

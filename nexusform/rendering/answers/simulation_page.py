@@ -145,13 +145,33 @@ def _site_map(
                 mark = _mark(vm.placement, after)
                 address = str(pool.address)
                 crew.add(
-                    MapVm(vm.name, address, cluster.name, pool.name, pool.sku, mark, vm.placement, after)
+                    MapVm(
+                        name=vm.name,
+                        address=address,
+                        cluster=cluster.name,
+                        pool=pool.name,
+                        sku=pool.sku,
+                        mark=mark,
+                        before=vm.placement,
+                        after=after,
+                    )
                 )
     for standing in site.scheduler.vms():
         if standing.handle not in managed:
             name, place = standing.vm.cluster, standing.placement
             after = None if place.machine in lost else place
-            crew.add(MapVm(name, "", OUTSIDE, "", standing.sku, _mark(place, after), place, after))
+            crew.add(
+                MapVm(
+                    name=name,
+                    address="",
+                    cluster=OUTSIDE,
+                    pool="",
+                    sku=standing.sku,
+                    mark=_mark(place, after),
+                    before=place,
+                    after=after,
+                )
+            )
     clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
     return SiteMap(site.id, site.name, _racks(site, crew), tuple(crew.vms), tuple(clusters))
 

@@ -180,7 +180,18 @@ class _SiteDraft(Struct):
         self._add_managed()
         # An inventory read for the first time shows what stood before: nothing is placed by it.
         for vm in self.site.outsiders:
-            self._add(MapVm(vm.name, "", OUTSIDE, "", vm.sku, Mark.KEPT, vm.placement, vm.placement))
+            self._add(
+                MapVm(
+                    name=vm.name,
+                    address="",
+                    cluster=OUTSIDE,
+                    pool="",
+                    sku=vm.sku,
+                    mark=Mark.KEPT,
+                    before=vm.placement,
+                    after=vm.placement,
+                )
+            )
         clusters = dict.fromkeys(vm.cluster for vm in self.vms)
         return SiteMap(self.site.id, self.site.name, self._racks(), tuple(self.vms), tuple(clusters))
 
@@ -267,16 +278,16 @@ def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> Map
     new = after[1].placement if after else None
     row = _row_for(rows, old, new)
     return MapVm(
-        vm.called,
-        str(pool.address),
-        pool.cluster,
-        pool.pool,
-        pool.sku,
-        _mark(old, new, row),
-        old,
-        new,
-        vm.provenance,
-        row,
+        name=vm.called,
+        address=str(pool.address),
+        cluster=pool.cluster,
+        pool=pool.pool,
+        sku=pool.sku,
+        mark=_mark(old, new, row),
+        before=old,
+        after=new,
+        provenance=vm.provenance,
+        row=row,
     )
 
 

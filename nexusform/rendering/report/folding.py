@@ -290,15 +290,15 @@ def _row(tables: Sequence[PlacementTable], tie_breaks: int) -> PoolRow:
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
     return PoolRow(
-        names_text(table.cluster for table in tables),
-        first.pool,
-        first.vm_sku_name,
-        str(first.total_count) if single else f"{len(tables)} x {first.total_count}",
-        names_text(racks) if single else counted(len(racks), "rack"),
-        range_text(per_rack),
-        _sure(tables, tie_breaks),
-        _expected(first) if single else _expected_of_many(tables),
-        len(tables),
+        cluster=names_text(table.cluster for table in tables),
+        pool=first.pool,
+        sku=first.vm_sku_name,
+        count=str(first.total_count) if single else f"{len(tables)} x {first.total_count}",
+        racks=names_text(racks) if single else counted(len(racks), "rack"),
+        per_rack=range_text(per_rack),
+        sure=_sure(tables, tie_breaks),
+        note=_expected(first) if single else _expected_of_many(tables),
+        pools=len(tables),
     )
 
 

@@ -206,13 +206,13 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     origin = _many_places([row.source for row in run]) if leaves else ""
     target = _many_places([row.target for row in run]) if first.target is not None else ""
     return PlacementLine(
-        _SYMBOLS[first.action],
-        first.action,
-        _run_label(run),
-        state_before or origin,
-        f"{state_after}: {target}" if state_after else target,
-        first.trigger,
-        len(run),
+        symbol=_SYMBOLS[first.action],
+        action=first.action,
+        label=_run_label(run),
+        origin=state_before or origin,
+        target=f"{state_after}: {target}" if state_after else target,
+        trigger=first.trigger,
+        count=len(run),
     )
 
 

@@ -197,14 +197,14 @@ def _stanza(
         condensed=_condensed(change.before, change.after, counts, placements_follow=placements_follow),
     )
     return Stanza(
-        wording.headline_address(change),
-        change.action,
-        wording.SYMBOLS[change.action],
-        wording.headline(change),
-        wording.comments(change),
-        block_header(change.address),
-        body,
-        change.source,
+        address=wording.headline_address(change),
+        action=change.action,
+        symbol=wording.SYMBOLS[change.action],
+        headline=wording.headline(change),
+        comments=wording.comments(change),
+        header=block_header(change.address),
+        body=body,
+        source=change.source,
     )
 
 
@@ -221,13 +221,13 @@ def _drift_stanza(drift: Drift, schema_of: SchemaOf) -> Stanza:
         condensed=condensed,
     )
     return Stanza(
-        str(drift.address),
-        Action.DELETE if gone else Action.UPDATE,
-        DELETED if gone else CHANGED,
-        "has been deleted" if gone else "has changed",
-        (),
-        block_header(drift.address),
-        body,
+        address=str(drift.address),
+        action=Action.DELETE if gone else Action.UPDATE,
+        symbol=DELETED if gone else CHANGED,
+        headline="has been deleted" if gone else "has changed",
+        comments=(),
+        header=block_header(drift.address),
+        body=body,
     )
 
 

@@ -63,21 +63,21 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
     tables = [group.table for group in groups if group.table is not None]
     outputs = [output for output in plan.outputs if output.action is not Action.NO_OP]
     return ShortReport(
-        plan.mode,
-        plan.errored,
-        object_folds(plan, schema_of),
-        tuple(output_difference(output) for output in outputs),
-        drift_folds(shown_drift(plan), schema_of),
-        site_pools(plan, tables),
-        _listed(plan, groups, detail),
-        summaries(plan),
-        plan_entries(plan),
-        () if plan.errored else tuple(_verdict(plan)),
-        wording.plan_line(plan) if plan.has_changes else "",
-        plan.tie_breaks,
-        sum(table.machines_certain for table in plan.placement_tables),
-        sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
-        rollout_tables(plan) if detail is not Detail.NONE else (),
+        mode=plan.mode,
+        errored=plan.errored,
+        objects=object_folds(plan, schema_of),
+        outputs=tuple(output_difference(output) for output in outputs),
+        drift=drift_folds(shown_drift(plan), schema_of),
+        pools=site_pools(plan, tables),
+        groups=_listed(plan, groups, detail),
+        summaries=summaries(plan),
+        entries=plan_entries(plan),
+        verdict=() if plan.errored else tuple(_verdict(plan)),
+        plan_line=wording.plan_line(plan) if plan.has_changes else "",
+        tie_breaks=plan.tie_breaks,
+        machines_sure=sum(table.machines_certain for table in plan.placement_tables),
+        placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
+        rollouts=rollout_tables(plan) if detail is not Detail.NONE else (),
     )
 
 

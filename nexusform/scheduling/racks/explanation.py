@@ -163,7 +163,18 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     left, filters, refusals = _filtered(ledger, demand)
     if not left:
         shortage = find_shortage(ledger, demand)
-        return Explanation(demand, seed, total, filters, (), (), (), refusals, None, shortage)
+        return Explanation(
+            demand=demand,
+            seed=seed,
+            total_machines=total,
+            filters=filters,
+            racks=(),
+            machines=(),
+            fitting_cells=(),
+            refusals=refusals,
+            placement=None,
+            shortage=shortage,
+        )
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in left)
     rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
@@ -179,7 +190,17 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     if chosen in ledger.loose:
         fitting, cells = [], ()
     placement = site.placement(chosen, site.rooms.cells_id(cells))
-    return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
+    return Explanation(
+        demand=demand,
+        seed=seed,
+        total_machines=total,
+        filters=filters,
+        racks=racks,
+        machines=machines,
+        fitting_cells=tuple(fitting),
+        refusals=refusals,
+        placement=placement,
+    )
 
 
 class BestMachines(Struct, frozen=True):
