@@ -114,7 +114,7 @@ def conclude(
         placements=(*vm_rows, *other_rows),
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
         moved=tuple(prior.previous.items()),
-        kept=sum(len(one.moves.stay) for one in vms) + len(kept_rows),
+        kept=sum(len(each.moves.stay) for each in vms) + len(kept_rows),
         tie_breaks=tie_breaks,
         draws=draws_of(world.sites, certainty, request.split_seed, tie_breaks),
         checks=(*checks, *blocks.checks),

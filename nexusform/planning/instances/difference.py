@@ -300,7 +300,7 @@ def is_triggered(instance: Instance, planned: Planned, evaluation: Evaluation) -
         watched = _watched(expression, _key_reader(instance, evaluation))
         if watched is not None:
             instances = _instances_of(watched, instance.address.module, planned)
-            if any(_changes(one, watched.path) for one in instances):
+            if any(_changes(other, watched.path) for other in instances):
                 return True
     return False
 

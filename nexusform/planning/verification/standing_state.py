@@ -50,12 +50,12 @@ def state_problems(
         *_providers(state, providers),
         *_circle(state),
         *_twice(state, types, vms),
-        *[said for one, said in _cells(vms, machines) if one.vm.provenance != OBSERVED],
+        *[why for standing, why in _cells(vms, machines) if standing.vm.provenance != OBSERVED],
     ]
     problems = [_contradiction(said) for said in contradictions[:MOST_NAMED]]
     if len(contradictions) > MOST_NAMED:
         problems.append(_contradiction(f"{len(contradictions) - MOST_NAMED} more of its parts cannot be so."))
-    impossible = [said for one, said in _cells(vms, machines) if one.vm.provenance == OBSERVED]
+    impossible = [why for standing, why in _cells(vms, machines) if standing.vm.provenance == OBSERVED]
     if impossible:
         problems.append(_impossible_warning(impossible))
     overfull = [*_overfull(vms, machines), *_without_split(vms, machines)]
@@ -113,10 +113,10 @@ def _creation_numbers(state: State) -> Iterator[str]:
         standing = {f"the deposed object {key} of {address}": old for key, old in instance.deposed.items()}
         if instance.current is not None:
             standing[str(address)] = instance.current
-        for name, one in standing.items():
-            other = first.setdefault(one.creation, name)
+        for name, stands in standing.items():
+            other = first.setdefault(stands.creation, name)
             if other != name:
-                yield f"Both {other} and {name} have the creation number {one.creation}."
+                yield f"Both {other} and {name} have the creation number {stands.creation}."
 
 
 def _providers(state: State, providers: Collection[str]) -> Iterator[str]:
@@ -160,13 +160,14 @@ def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_Stand
                 yield f'{other} and {address} have the same id, "{object_id}".'
     names: dict[Hashable, _StandingVm] = {}
     numbers: dict[Hashable, _StandingVm] = {}
-    for one in vms:
-        same_name = names.setdefault((one.demand.owner, one.demand.site_id, one.vm.name), one)
-        if same_name is not one:
-            yield f"There are two of {one.name}: the other is of {same_name.address}."
-        same_number = numbers.setdefault((one.address, one.vm.pool, one.vm.number), one)
-        if same_number is not one:
-            yield f"{same_number.name} and {one.name} have the same number in one pool, {one.vm.number}."
+    for standing in vms:
+        demand, vm = standing.demand, standing.vm
+        same_name = names.setdefault((demand.owner, demand.site_id, vm.name), standing)
+        if same_name is not standing:
+            yield f"There are two of {standing.name}: the other is of {same_name.address}."
+        same_number = numbers.setdefault((standing.address, vm.pool, vm.number), standing)
+        if same_number is not standing:
+            yield f"{same_number.name} and {standing.name} have the same number in one pool, {vm.number}."
 
 
 # --- VMs on machines ---------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def standing_inventory(state: State, types: Mapping[str, ResourceType]) -> Inven
         resource_type = types.get(address.type)
         if resource_type is not None and resource_type.offer is not None:
             offering.append((resource_type.phase, address, current, resource_type.offer))
-    for _, address, current, offer in sorted(offering, key=lambda one: one[0]):
+    for _, address, current, offer in sorted(offering, key=lambda offer: offer[0]):
         offer(current.attributes, str(address), inventory)
     return inventory
 
@@ -215,19 +216,19 @@ def _standing_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_
 
 def _cells(vms: Iterable[_StandingVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StandingVm, str]]:
     """The VMs that are said to be in cells in which they cannot be, and why not."""
-    for one in vms:
-        cells, place = one.vm.placement.cells, one.vm.placement
+    for standing in vms:
+        cells, place = standing.vm.placement.cells, standing.vm.placement
         if not cells:
             continue
-        machine = machines.get((one.demand.site_id, place.machine))
+        machine = machines.get((standing.demand.site_id, place.machine))
         lacking = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if lacking:
-            yield one, f"{place.machine} has no cell {lacking[0]}, where {one.name} is said to be."
+            yield standing, f"{place.machine} has no cell {lacking[0]}, where {standing.name} is said to be."
         elif len(set(cells)) != len(cells):
-            yield one, f"{one.name} is said to be twice in one cell."
-        elif one.sku is not None and len(cells) != one.sku.numa_cells:
-            size = one.sku.numa_cells
-            yield one, f"{one.name} is said to be in {len(cells)} cells, and its size takes {size}."
+            yield standing, f"{standing.name} is said to be twice in one cell."
+        elif standing.sku is not None and len(cells) != standing.sku.numa_cells:
+            size = standing.sku.numa_cells
+            yield standing, f"{standing.name} is said to be in {len(cells)} cells, and its size takes {size}."
 
 
 def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
@@ -235,13 +236,13 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
     vfs: Counter[tuple[str, str, int]] = Counter()
-    for one in vms:
-        where = one.demand.site_id, one.vm.placement.machine
-        if one.sku is not None and where in machines:
-            for cell in one.vm.placement.cells:
-                cpus[*where, cell] += one.sku.cpus_in_cell
-                memory[*where, cell] += one.sku.mib_in_cell
-                vfs[*where, cell] += one.sku.vfs_in_cell
+    for standing in vms:
+        where = standing.demand.site_id, standing.vm.placement.machine
+        if standing.sku is not None and where in machines:
+            for cell in standing.vm.placement.cells:
+                cpus[*where, cell] += standing.sku.cpus_in_cell
+                memory[*where, cell] += standing.sku.mib_in_cell
+                vfs[*where, cell] += standing.sku.vfs_in_cell
     seen = set()
     for site_id, name, cell in cpus:
         machine = machines[site_id, name]
@@ -256,15 +257,17 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
 def _without_split(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """The machines on which VMs whose cells nobody told cannot lie in any way."""
     by_site: dict[str, list[_StandingVm]] = {}
-    for one in vms:
-        by_site.setdefault(one.demand.site_id, []).append(one)
+    for standing in vms:
+        by_site.setdefault(standing.demand.site_id, []).append(standing)
     for site_id, here in sorted(by_site.items()):
-        loose = sorted({one.vm.placement.machine for one in here if one.sku and not one.vm.placement.cells})
+        without_cells = [standing.vm for standing in here if standing.sku and not standing.vm.placement.cells]
+        loose = sorted({vm.placement.machine for vm in without_cells})
         scheduler = RackScheduler([machines[site_id, name] for name in loose if (site_id, name) in machines])
         known = {machine.name for machine in scheduler.machines}
-        for number, one in enumerate(here):
-            if one.sku is not None and one.vm.placement.machine in known:
-                scheduler.occupy(VmName("standing", "standing", "", number), one.sku, one.vm.placement)
+        for number, standing in enumerate(here):
+            place = standing.vm.placement
+            if standing.sku is not None and place.machine in known:
+                scheduler.occupy(VmName("standing", "standing", "", number), standing.sku, place)
         yield from scheduler.overfull_machines()
 
 

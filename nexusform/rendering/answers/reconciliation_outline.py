@@ -44,7 +44,7 @@ def reconciliation_outline(
         sections.append(Section("What was read", tuple(f"- {remark}" for remark in remarks)))
     if rules:
         sections.append(_rules(rules))
-    sections += [_replay(one) for one in replays]
+    sections += [_replay(replay) for replay in replays]
     bad = bool(misses or broken or absent or unseen)
     verdict = _verdict(checks, misses, len(broken), len(unseen))
     return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
@@ -111,26 +111,28 @@ def _rules(rules: Sequence[SeparationVerdict]) -> Section:
     return Section("Separation rules", table=table, bad=any(row.bad for row in rows))
 
 
-def _replay(one: Replay) -> Section:
+def _replay(replay: Replay) -> Section:
     """`871 of 900 judged VMs (96.8 %) stand where the rule could have put them`."""
-    lines = [replay_line(one.hits, one.judged, sum(one.unjudged.values()))]
-    if one.sure < one.hits:
+    lines = [replay_line(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    if replay.sure < replay.hits:
         lines.append(
-            f"{one.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others for "
+            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others for "
             "some legal split of the cells"
         )
-    lines += [f"not judged: {counted(count, 'VM')}: {why}" for why, count in sorted(one.unjudged.items())]
+    lines += [f"not judged: {counted(count, 'VM')}: {why}" for why, count in sorted(replay.unjudged.items())]
     rows = [
         Row(
             (miss.vm.name, miss.vm.placement.machine, first_of(miss.best, 3) or "no machine had room"),
             bad=True,
         )
-        for miss in one.misses
+        for miss in replay.misses
     ]
     if len(rows) > _MOST_SHOWN:
         lines.append(f"the first {_MOST_SHOWN} of {len(rows):,} that do not (-format=json has all):")
     table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MOST_SHOWN])) if rows else None
-    return Section(f'Replay of {one.site}, rack_spread = "{one.spread.value}"', tuple(lines), table=table)
+    return Section(
+        f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table
+    )
 
 
 def replay_line(hits: int, judged: int, not_judged: int) -> str:
@@ -185,16 +187,16 @@ def _miss_document(vm: VmCheck) -> dict[str, Any]:
 
 
 def _replay_documents(replays: Iterable[Replay]) -> Iterator[dict[str, Any]]:
-    for one in replays:
+    for replay in replays:
         yield {
-            "site": one.site,
-            "rack_spread": one.spread.value,
-            "hits": one.hits,
-            "sure_hits": one.sure,
-            "judged": one.judged,
-            "not_judged": dict(sorted(one.unjudged.items())),
+            "site": replay.site,
+            "rack_spread": replay.spread.value,
+            "hits": replay.hits,
+            "sure_hits": replay.sure,
+            "judged": replay.judged,
+            "not_judged": dict(sorted(replay.unjudged.items())),
             "misses": [
                 {"vm": miss.vm.name, "machine": miss.vm.placement.machine, "best": list(miss.best)}
-                for miss in one.misses
+                for miss in replay.misses
             ],
         }

@@ -163,13 +163,13 @@ def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
     """The top-level `prediction_scores` of a plan's JSON: what replays of its sites came to."""
     return [
         {
-            "site": one.site,
-            "hits": one.hits,
-            "sure_hits": one.sure,
-            "judged": one.judged,
-            "not_judged": one.not_judged,
+            "site": score.site,
+            "hits": score.hits,
+            "sure_hits": score.sure,
+            "judged": score.judged,
+            "not_judged": score.not_judged,
         }
-        for one in scores
+        for score in scores
     ]
 
 

@@ -181,7 +181,7 @@ class _Search:
             vm = self._order[at]
             chosen[vm] = tuple(sorted(cells))
             if at + 1 == len(self._order):
-                return tuple(chosen[one] for one in range(len(self._order)))
+                return tuple(chosen[number] for number in range(len(self._order)))
             after = tuple(_taken(left, self._shares[vm], cells))
             open_choices.append((after, self._choices(after, at + 1)))
         return None
