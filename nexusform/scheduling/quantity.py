@@ -93,15 +93,15 @@ class Quantity(Struct, frozen=True, eq=False):
         return base if self.scale == 0 else base * _power_of_ten(self.scale)
 
     def whole(self) -> int:
-        """In units, rounded away from zero."""
+        """The quantity in units, rounded away from zero."""
         return self.in_units_of(0)
 
     def milli(self) -> int:
-        """In thousandths, rounded away from zero."""
+        """The quantity in thousandths, rounded away from zero."""
         return self.in_units_of(-3)
 
     def in_units_of(self, exponent: int) -> int:
-        """In units of 10**exponent (at least -9), rounded away from zero."""
+        """The quantity in units of 10**exponent (at least -9), rounded away from zero."""
         return _divide_away(self.nano, int(10 ** (exponent - _NANO)))
 
 

@@ -58,7 +58,7 @@ class SkuRoom(Struct, frozen=True):
 
     @property
     def with_planned(self) -> Interval:
-        """With every planned rack active."""
+        """How many more fit with every planned rack active."""
         return self.now + Interval(self.planned, self.planned)
 
     @property

@@ -138,7 +138,7 @@ _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 def _one(
     what: str, text: str, known: Mapping[str, Named], name_of: Callable[[Named], str]
 ) -> Named | Diagnostic:
-    """By id, else by a name that one of them has alone."""
+    """What has this id, else what has this name alone."""
     if text in known:
         return known[text]
     ids = [known_id for known_id, thing in known.items() if name_of(thing) == text]

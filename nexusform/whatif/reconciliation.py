@@ -79,7 +79,7 @@ class RealMachines(Struct, frozen=True):
 
     @classmethod
     def of(cls, sites: Iterable[AzSite]) -> RealMachines:
-        """Of all sites of an export."""
+        """The machines of all sites of an export."""
         machines: dict[tuple[str, str], AzMachine] = {}
         for site in sites:
             machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}

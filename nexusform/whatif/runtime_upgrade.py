@@ -102,7 +102,7 @@ class PoolVerdict(Struct, frozen=True):
 
     @property
     def outcome(self) -> PoolOutcome:
-        """In a word."""
+        """What the upgrade does to the pool, in a word."""
         if self.lost_in:
             return PoolOutcome.LOST
         if not self.waves:

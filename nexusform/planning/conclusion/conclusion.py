@@ -277,7 +277,7 @@ def causes(
 
 
 def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Order) -> list[Diagnostic]:
-    """Without arguments that are unknown only because what they refer to is in error."""
+    """The diagnostics without arguments that are unknown only because what they refer to is in error."""
     in_error = {
         parse_address(diagnostic.address).config
         for diagnostic in diagnostics

@@ -266,8 +266,8 @@ def _platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
 
 
 def _worst_left(vms: VmObject, pool: PoolDemand) -> int:
-    """On a real site the platform chooses which VMs a scale-in takes: the fewest that may be left
-    on a rack that has some now.
+    """The fewest VMs that may be left on a rack that has some now: on a real site the platform chooses which
+    ones a scale-in takes.
     """
     before = Counter(vms.place_before(key).rack for key in vms.standing if key[0] == pool.pool)
     gone = sum(1 for key in vms.moves.leave if key[0] == pool.pool)

@@ -257,7 +257,7 @@ _PoolKey: TypeAlias = tuple[Address, str, VmSku]
 def _pools(
     before: Iterable[VmOnSite], after: Iterable[VmOnSite], order: Mapping[Address, int]
 ) -> tuple[PoolVms, ...]:
-    """By resource in the plan's order; in a resource the pools that stand after it, then those that leave."""
+    """The pools by resource in the plan's order; in each those that stand afterwards come first."""
     old, new = _by_pool(before), _by_pool(after)
     keys = sorted(dict.fromkeys((*new, *old)), key=lambda key: order[key[0]])
     return tuple(_pool(old.get(key, []), new.get(key, [])) for key in keys)

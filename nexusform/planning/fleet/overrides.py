@@ -251,7 +251,7 @@ def _selects(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bo
 
 
 def _for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Without terms a rule is for every cluster, without a selector of clusters for none."""
+    """Whether a rule is for a cluster: without terms for each, without a selector of clusters for none."""
     if rule.clusters is None:
         return False
     return not rule.clusters or any(term is None or matches(term, labels) for term in rule.clusters)

@@ -81,7 +81,7 @@ def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
 
 
 def _settle_beside(claimants: Sequence[_Claim], cluster: str, outside: tuple[str, Manifest]) -> None:
-    """Of an object that the cluster gets without a placement, too."""
+    """Settle who gets an object that the cluster gets without a placement, too."""
     who, manifest = outside
     for claim in claimants:
         why = "" if claim.stood else _why_not_taken(claim.placement, claim.object, cluster, manifest)
@@ -90,7 +90,7 @@ def _settle_beside(claimants: Sequence[_Claim], cluster: str, outside: tuple[str
 
 
 def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
-    """Of an object that these placements would have."""
+    """Settle who owns an object that these placements would have; the others lose it."""
     standing = [claim.placement for claim in claimants if claim.stood]
     owner = min(standing, key=lambda p: p.creation) if standing else claimants[0].placement
     for claim in claimants:

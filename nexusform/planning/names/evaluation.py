@@ -496,7 +496,7 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
 
 
 def _leads_nowhere(traversal: Traversal) -> Lookup:
-    """Of a reference that is in error, which has been complained about elsewhere: all of it is unknown."""
+    """What a reference in error comes to: all of it is unknown. It has been complained about elsewhere."""
     return unknown(DYNAMIC), len(traversal.steps), []
 
 

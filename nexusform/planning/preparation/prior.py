@@ -76,7 +76,7 @@ def prior_of(request: PlanRequest) -> Prior:
 
 
 def selected(prior: Prior, selection: Selection) -> Prior:
-    """Without the objects that would be taken over, and that this plan leaves out."""
+    """What stands, without the objects that would be taken over, and that this plan leaves out."""
     left_out = [address for address in prior.imports if not selection.has(address)]
     if not left_out:
         return prior

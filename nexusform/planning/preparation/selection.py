@@ -206,8 +206,8 @@ def unmatched(
 def _without_object(
     option: str, patterns: Iterable[AddressPattern], order: Order, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Of patterns that name neither a block nor an instance. A block without instances is no mistake; of
-    what is excluded, single instances that do not stand are not known.
+    """Errors for patterns that name neither a block nor an instance. A block without instances is no
+    mistake; of what is excluded, single instances that do not stand are not known.
     """
     problems = []
     for pattern in patterns:

@@ -156,7 +156,7 @@ class Marks(Struct, frozen=True):
 
     @staticmethod
     def of(old: Iterable[Path] = (), new: Iterable[Path] = (), forces: Iterable[Path] = ()) -> Marks:
-        """From lists of paths."""
+        """The marks of lists of paths."""
         marks = Marks(trie(old), trie(new), trie(forces))
         return NO_MARKS if marks == NO_MARKS else marks
 

@@ -192,7 +192,7 @@ def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> lis
 
 
 def cut(lines: list[str], most: int, width: int) -> list[str]:
-    """At most so many lines; "..." says where more was."""
+    """The lines, at most so many; "..." says where more was."""
     if len(lines) <= most:
         return lines
     last = lines[most - 1]

@@ -296,7 +296,7 @@ def _downscale(holdings: Holdings, number: int, surplus: int) -> _Outcome:
 
 
 def _worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
-    """By recorded scores, none before any, then by name: the order in which they are given up."""
+    """The bindings in the order in which they are given up: recorded scores (none before any), then names."""
 
     def key(binding: Binding) -> tuple[bool, int, int, str]:
         affinity, spread = binding.affinity_score, binding.topology_spread_score
