@@ -14,9 +14,8 @@ import nexusform
 from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.applying.outcomes import path_text
-from nexusform.cli.live_bar import LiveBar, PlanningLine
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.screen import Screen
+from nexusform.cli.screen import LiveBar, PlanningLine, Screen
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
