@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.providers.azure_export import MACHINE_SKU_BY_ID
-from nexusform.providers.azure_site import AzureSites
-from nexusform.providers.azure_subscription import Subscription
 from nexusform.providers.observed_site import ObservedSites
 from nexusform.regular_files import FREE, Confinement
 from nexusform.schema import Attribute, BlockSchema
@@ -52,6 +50,10 @@ def make(
     settings: Mapping[str, Any], _directory: str, leaving: ExitStack, _confinement: Confinement = FREE
 ) -> ObservedSites:
     """The provider for evaluated settings; nothing is asked of Azure before a plan asks what stands."""
+    # What talks to Azure is loaded where a configuration names this provider.
+    from nexusform.providers.azure_site import AzureSites
+    from nexusform.providers.azure_subscription import Subscription
+
     subscription = Subscription(settings, leaving)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
@@ -61,5 +63,7 @@ def make(
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
     """The sites that a subscription shows now. Raises ProviderProblem."""
+    from nexusform.providers.azure_subscription import Subscription
+
     with ExitStack() as leaving:
         return Subscription(settings, leaving).read()
