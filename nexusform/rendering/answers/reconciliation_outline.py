@@ -130,9 +130,8 @@ def _replay(replay: Replay) -> Section:
     if len(rows) > _MOST_SHOWN:
         lines.append(f"the first {_MOST_SHOWN} of {len(rows):,} that do not (-format=json has all):")
     table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MOST_SHOWN])) if rows else None
-    return Section(
-        f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table
-    )
+    title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
+    return Section(title, tuple(lines), table=table)
 
 
 def replay_line(hits: int, judged: int, not_judged: int) -> str:
