@@ -116,8 +116,8 @@ def _replay(replay: Replay) -> Section:
     lines = [replay_line(replay.hits, replay.judged, sum(replay.unjudged.values()))]
     if replay.sure < replay.hits:
         lines.append(
-            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others for "
-            "some legal split of the cells"
+            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others "
+            "for some legal split of the cells"
         )
     lines += [f"not judged: {counted(count, 'VM')}: {why}" for why, count in sorted(replay.unjudged.items())]
     rows = [
