@@ -12,7 +12,7 @@ import hmac
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -105,20 +105,19 @@ def read_variables(
     environment: Mapping[str, str],
     var_options: Sequence[tuple[str, str]],
     directory: str,
-    files: MutableMapping[str, SourceFile] | None = None,
     confinement: Confinement = FREE,
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
     """The value of every variable of the root module with where it came from.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files found in
-    the directory come before them, the environment before those. `files` is filled with every
-    variable file read, for the source lines of diagnostics.
+    the directory come before them, the environment before those. Source lines of these files are never
+    shown, since they may hold secrets.
     """
     if not configuration.root.directory:
         return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
     assignments = from_environment(environment)
-    reader = _VariableFiles(confinement, problems, files)
+    reader = _VariableFiles(confinement, problems)
     for path in automatic_files(directory):
         assignments.extend(reader.read(path))
     for kind, text in var_options:
@@ -274,7 +273,6 @@ class _VariableFiles(Struct):
 
     confinement: Confinement
     problems: list[Diagnostic]
-    sources: MutableMapping[str, SourceFile] | None
 
     def read(self, path: str) -> list[Assignment]:
         """What a file assigns; nothing after a diagnostic."""
@@ -285,8 +283,6 @@ class _VariableFiles(Struct):
         source = _read(path, self.confinement.followed, self.problems)
         if source is None:
             return []
-        if self.sources is not None:
-            self.sources[source.name] = source
         assignments, wrong = from_file(source)
         self.problems.extend(wrong)
         return assignments

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from nexusform.configuration.configuration import Variable
 from nexusform.configuration.constants import constant
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.bodies import just_attributes
 from nexusform.language.conversion import convert, describe
@@ -77,7 +78,18 @@ def from_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
         body, problems = parse_file(source)
         attributes, wrong = just_attributes(body)
     assignments = [Assignment(n, a.expression, Origin(source.name, a.span)) for n, a in attributes.items()]
-    return assignments, [*problems, *wrong]
+    return assignments, [_without_words(problem) for problem in (*problems, *wrong)]
+
+
+def _without_words(problem: Diagnostic) -> Diagnostic:
+    """What is told of a file of variables that cannot be read: where, and nothing of what stands there. Which
+    value it is, and so whether it is sensitive, cannot be told.
+    """
+    detail = (
+        "This is not how variables are assigned. What stands there is not shown: a file of variables may "
+        "hold secrets."
+    )
+    return Diagnostic(problem.severity, SUMMARIES[problem.id], detail, problem.subject, id=problem.id)
 
 
 def settle(

@@ -83,7 +83,6 @@ def open_console(place: Place) -> Opened:
         environment=place.environment,
         var_options=place.variables,
         directory=place.directory,
-        files=sources,
         confinement=place.confinement,
     )
     problems += [p for p in wrong if p.id != "no-value-for-required-variable"]

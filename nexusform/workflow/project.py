@@ -62,7 +62,6 @@ def open_project(place: Place) -> Opened:
         environment=place.environment,
         var_options=place.variables,
         directory=place.directory,
-        files=sources,
         confinement=place.confinement,
     )
     problems += wrong

@@ -148,7 +148,6 @@ class Bench(Struct):
             environment=self.place.environment,
             var_options=self.var_options,
             directory=self.place.directory,
-            files=self.sources,
             confinement=self.place.confinement,
         )
         declared = configuration.root.variables

@@ -143,6 +143,40 @@ resource "nexus_site" "s" {}
     assert '"m":{"value":{}}' in "".join(Path("r.json").read_text().split())
 
 
+BROKEN_VALUES = {
+    "nexusform.nfvars.hcl": [
+        f's = "{CANARY}',
+        f's = {CANARY}"',
+        f's = "x" "{CANARY}"',
+        f"{CANARY} x {{",
+        f's = "%{{{CANARY}"',
+        f'other = "{CANARY}"',
+        f's = "a"\ns = "{CANARY}"',
+    ],
+    "nexusform.nfvars.json": [
+        f'{{"s": {CANARY}}}',
+        f'{{"s": "{CANARY}", "n": []}}',
+        f'["{CANARY}"]',
+        f'{{"other": "{CANARY}"}}',
+        f'{{"s": "\\q{CANARY}"}}',
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts]
+)
+def test_no_line_of_a_file_of_variables_is_shown(
+    name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which value a broken line holds, and whether it is sensitive, cannot be told."""
+    Path(name).write_text(text + "\n")
+    run(["plan", "-report=sarif:r.sarif"])
+    said = told(capsys) + (Path("r.sarif").read_text() if Path("r.sarif").exists() else "")
+    assert name in said
+    assert CANARY not in said
+
+
 def test_a_sensitive_value_is_no_key_of_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('resource "nexus_site" "s" {\n  for_each = var.m\n}\n')
     assert run(["plan"]) == 1
