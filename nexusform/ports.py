@@ -195,6 +195,7 @@ class ResourceType(Struct, frozen=True):
     them (a manifest's name). `unpack(arguments, files)` gives arguments that stand in a file which another
     one names, and what is wrong with it. `fleet(attributes)` says what the object is to a fleet; arguments
     that `check` refused are not asked about. `kind` is what the planner takes its objects for.
+    `secrets(attributes)` are the paths of arguments that hold secrets, whatever the configuration says.
     """
 
     name: str
@@ -212,6 +213,7 @@ class ResourceType(Struct, frozen=True):
     unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
     fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None
     kind: Kind = Kind.OTHER
+    secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
 
     @property
     def noun(self) -> str:

@@ -21,6 +21,7 @@ from nexusform.importers.kubernetes_manifests import (
 )
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import problem_at
+from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
@@ -142,11 +143,35 @@ def _not_for_the_hub(manifest: Manifest) -> Iterator[Problem]:
     yield problem_at(manifest.file, manifest.place, INVALID, text)
 
 
+def secrets(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The text, where an object in it is a Secret, enveloped or not."""
+    if "Secret" not in str(attributes.get("yaml_body")):
+        return ()  # most texts: these need not be read for it
+    parts: list[Any] = [manifest.body for manifest in _reading(attributes).manifests]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            if part.get("kind") == "Secret" and ("data" in part or "stringData" in part):
+                return (("yaml_body",),)
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return ()
+
+
 def fleet(attributes: Mapping[str, Any]) -> HubObjects:
     """The objects and where they go."""
     return HubObjects(_reading(attributes).manifests, attributes.get("cluster_id") or "")
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(
-    "fleet_hub_manifest", 5, _SCHEMA, identify, derive=derive, check=check, fleet=fleet, kind=Kind.MANIFEST
+    "fleet_hub_manifest",
+    5,
+    _SCHEMA,
+    identify,
+    derive=derive,
+    check=check,
+    fleet=fleet,
+    kind=Kind.MANIFEST,
+    secrets=secrets,
 )

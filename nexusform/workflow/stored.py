@@ -8,6 +8,7 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.address import Address
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
@@ -17,7 +18,7 @@ from nexusform.state import codec, journal
 from nexusform.state.conformity import misfits
 from nexusform.state.draft import replayed
 from nexusform.state.journal import OpenIntent, Planned, Progress
-from nexusform.state.objects import EMPTY, State
+from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.state.remaining import Remaining
 from nexusform.workflow.encryption import refusal_to_guess
 
@@ -78,6 +79,8 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         state, problems = codec.decode(document, backend.describe(), types)
     if state is None:
         return None, problems
+    if closely:
+        state = _with_secrets(state)
     if not lines:
         return Stored(state, digest=sha256(document or b"").hexdigest()), problems
     records, wrong = journal.read(lines, f"the journal of {backend.describe()}")
@@ -95,6 +98,23 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         state, tuple(draft.open_intents()), folds, state_digest(state), remaining=draft.remaining()
     )
     return stored, problems
+
+
+def _with_secrets(state: State) -> State:
+    """The state with what holds secrets marked: an older nexusform did not."""
+    from nexusform.resource_types.registry import registries
+
+    marked: dict[Address, InstanceState] = {}
+    types = registries().resource_types
+    for address, instance in state.instances.items():
+        secrets = types[address.type].secrets if address.type in types else None
+        current = instance.current
+        if secrets is None or current is None:
+            continue
+        sensitive = tuple(dict.fromkeys((*current.sensitive, *secrets(current.attributes))))
+        if sensitive != current.sensitive:
+            marked[address] = replace(instance, current=replace(current, sensitive=sensitive))
+    return replace(state, instances={**state.instances, **marked}) if marked else state
 
 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:

@@ -309,3 +309,49 @@ def test_a_refused_output_stands_in_no_report(
     for name in FORMATS:
         if name != "github-review":
             assert "hunter2" not in Path(name).read_text(encoding="utf-8"), name
+
+
+KUBERNETES_SECRETS = f"""
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: shop
+---
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: v1
+    kind: Secret
+    metadata:
+      name: s
+      namespace: shop
+    stringData:
+      password: {CANARY}
+"""
+HUB = """
+resource "fleet_hub_manifest" "m" {
+  yaml_body = file("m.yaml")
+}
+"""
+
+
+def test_secrets_of_kubernetes_stand_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also not those in a state that an older nexusform wrote."""
+    Path("main.nf.hcl").write_text(HUB)
+    Path("m.yaml").write_text(KUBERNETES_SECRETS)
+    reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "text")]
+    assert run(["plan", "-details", "-out=p", *reports]) == 0
+    assert "Secret" in Path("r.json").read_text()
+    assert run(["apply", "p"]) == 0
+    state = Path("state/nexusform.nfstate")
+    marked = '"sensitive_attributes": [\n            [\n              "yaml_body"\n            ]\n          ]'
+    assert marked in state.read_text()
+    state.write_text(state.read_text().replace(marked, '"sensitive_attributes": []'))
+    assert run(["plan", "-detailed-exitcode"]) == 0
+    Path("m.yaml").write_text(KUBERNETES_SECRETS.replace(CANARY, CANARY + "2"))
+    later = [f"-report={kind}:l.{kind}" for kind in ("json", "markdown", "html", "sarif", "text")]
+    for words in (["plan", "-details", *later], ["show"], ["show", "-json"], ["plan", "-json"]):
+        assert run(words) == 0
+    assert run(["state", "show", "fleet_hub_manifest.m"]) == 0
+    text = told(capsys) + "".join(path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*")))
+    assert CANARY not in text

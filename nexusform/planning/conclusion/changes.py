@@ -85,7 +85,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         creation=instance.creation or (0 if going else before),
         prior_creation=before,
         sensitive_before=prior.sensitive if prior is not None else (),
-        sensitive_after=() if going else instance.sensitive,
+        sensitive_after=() if going else instance.hidden,
         refined_after=() if going else instance.refined,
         replace_paths=instance.replace_paths,
         reason=instance.reason if instance.action in _DESTROYING else "",

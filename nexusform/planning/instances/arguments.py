@@ -43,6 +43,8 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
     if resource_type.check is not None and not secrets:  # a check could tell what the secret is
         diagnostics += [instance.problem(problem) for problem in resource_type.check(arguments)]
     instance.broken |= has_errors(diagnostics)
+    if resource_type.secrets is not None and not instance.broken:
+        instance.secrets = resource_type.secrets(arguments)
     instance.config = _without_ignored(instance, arguments)
     return diagnostics
 

@@ -43,6 +43,7 @@ class Instance(Struct):
     prepared: PreparedBody | None = None
     config: dict[str, Any] | None = None
     sensitive: tuple[Path, ...] = ()
+    secrets: tuple[Path, ...] = ()  # sensitive by what they hold; what is wrong with them is told
     refined: Refined = ()
     planned: dict[str, Any] | None = None
     action: Action = Action.NO_OP
@@ -90,7 +91,12 @@ class Instance(Struct):
         values: Mapping[str, Any] | None = None if self.broken else self.planned
         if values is not None and self.unsettled:
             values = {**values, **dict.fromkeys(self.unsettled, UNKNOWN)}
-        return ObjectView(values, self.sensitive, self.type.schema, self.type.present, self.refined)
+        return ObjectView(values, self.hidden, self.type.schema, self.type.present, self.refined)
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """What no report shows."""
+        return tuple(dict.fromkeys((*self.sensitive, *self.secrets)))
 
     def locate(self, path: Path) -> Span | None:
         """Where a value of its arguments stands."""
