@@ -463,6 +463,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "the-plan-cannot-be-read": "The plan cannot be read",
     "the-plan-cannot-be-saved": "The plan cannot be saved",
     "the-plan-cannot-be-signed": "The plan cannot be signed",
+    "the-plan-is-refused": "The plan is refused",
     "the-providers-see-otherwise": "The providers see otherwise",
     "the-state-cannot-be-migrated": "The state cannot be migrated",
     "the-state-cannot-be-read": "The state cannot be read",

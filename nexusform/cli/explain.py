@@ -11,10 +11,11 @@ from nexusform.cli.arguments import choice, group, optional, positional, switch,
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Diagnostic, Severity, warning
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.pools import PoolReason
+from nexusform.words import counted
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
 from nexusform.workflow.explain_workloads import NODES_UNKNOWN, PlacementReason
@@ -59,13 +60,24 @@ def explain(arguments: ExplainArguments) -> int:
         return 1
     for each in texts:
         screen.out(each, end="")
+    errors = [each for each in answer.diagnostics if each.severity is Severity.ERROR]
     if answer.placements:  # a configuration in error is explained as far as it goes
-        refused = [d for d in answer.diagnostics if d.severity is Severity.ERROR]
-        screen.diagnostics(refused, answer.sources)
+        screen.diagnostics(errors, answer.sources)
+    elif errors:
+        screen.diagnostics([_refusal(errors)], answer.sources)
     if answer.pods and arguments.format == "text":
         unknown = [d for d in answer.diagnostics if d.id == NODES_UNKNOWN]
         screen.diagnostics(unknown, answer.sources)
     return 0
+
+
+def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
+    first = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
+    return warning(
+        "the-plan-is-refused",
+        f"The plan that was looked at has {counted(len(errors), 'error')} (the first: {first}), so it cannot be "
+        "applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",
+    )
 
 
 def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Screen) -> str:

@@ -183,7 +183,8 @@ class _Question(Struct, frozen=True):
         reasons = self._reasons(self._explaining(self.request, planned.objects, name, ways_out=failed), name)
         if not reasons:
             reasons = self._today(standing, name)
-        return Explanations(tuple(reasons), diagnostics=() if reasons else (*_errors(planned), _silent(name)))
+        silent = () if reasons else (_silent(name),)
+        return Explanations(tuple(reasons), diagnostics=(*_errors(planned), *silent))
 
     def _explaining(
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, ways_out: bool = False

@@ -15,7 +15,11 @@ from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warnin
 from nexusform.planning.conclusion.changes import drift_between
 from nexusform.planning.plan import Drift
 from nexusform.planning.verification.standing_rules import broken_rules
-from nexusform.planning.verification.standing_state import dependencies_on_nothing, state_problems
+from nexusform.planning.verification.standing_state import (
+    dependencies_on_nothing,
+    state_problems,
+    vms_on_no_machine,
+)
 from nexusform.ports import BackendProblem, Clock, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
@@ -358,6 +362,7 @@ def verify(place: Place, *, asks: bool = True) -> StateReading:
         problems.append(error("the-state-contradicts-itself", detail))
     problems += state_problems(stored.state, registries().resource_types, PROVIDERS)
     problems += dependencies_on_nothing(stored.state)
+    problems += vms_on_no_machine(stored.state, registries().resource_types)
     problems += broken_rules(stored.state, registries())
     if not asks or not sources:
         return StateReading(stored.state, tuple(problems), sources)

@@ -62,6 +62,17 @@ def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
     assert "that are not among {r0}: r1 (2)." in " ".join(text.split())
 
 
+def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("main.nf.hcl").open("a") as file:
+        file.write('output "o" {\n  value = 1 / 0\n}\n')
+    assert run(["explain", A, "a-p-1"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("a-p-1 ")
+    told = " ".join((said.out + said.err).replace("│", " ").split())
+    assert "Warning: The plan is refused" in told
+    assert "has 1 error (the first: Division by zero)" in told
+
+
 def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
     assert run(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")

@@ -66,8 +66,14 @@ def test_keys_that_stand_twice_are_named(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the VM that stands on its machine is named."""
     assert run(["state", "rm", "nexus_rack.r"]) == 0
-    assert run(["state", "verify"]) == 0, capsys.readouterr().err
+    assert run(["state", "verify"]) == 2
+    captured = capsys.readouterr()
+    told = " ".join((captured.out + captured.err).replace("│", " ").split())
+    assert told.count("Warning:") == 1
+    assert "No rack or machine of the state offers r-bm" in told
+    assert 'where these stand: the VM "v" of nexus_virtual_machine.v.' in told
 
 
 def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(

@@ -82,6 +82,27 @@ def dependencies_on_nothing(state: State) -> list[Diagnostic]:
     ]
 
 
+def vms_on_no_machine(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
+    """A warning about VMs on machines that nothing in the state offers, as after `state rm` of a rack."""
+    machines = standing_machines(state, types)
+    missing: dict[str, list[str]] = {}
+    for one in _standing_vms(state, types):
+        machine = one.vm.placement.machine
+        if machine and (one.demand.site_id, machine) not in machines:
+            missing.setdefault(machine, []).append(one.name)
+    if not missing:
+        return []
+    standing = _listed(name for names in missing.values() for name in names)
+    return [
+        warning(
+            "vms-without-a-machine",
+            f"No rack or machine of the state offers {_listed(missing)}, where these stand: {standing}. "
+            "`nexusform import ADDRESS ID` takes a rack back; the next plan makes one that is only written "
+            "in the configuration.",
+        )
+    ]
+
+
 def _contradiction(said: str) -> Diagnostic:
     return error(
         "the-state-contradicts-itself",
