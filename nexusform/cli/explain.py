@@ -63,8 +63,10 @@ def explain(arguments: ExplainArguments) -> int:
     errors = [each for each in answer.diagnostics if each.severity is Severity.ERROR]
     if answer.placements:  # a configuration in error is explained as far as it goes
         screen.diagnostics(errors, answer.sources)
-    elif errors:
+    elif errors and arguments.format == "text":
         screen.diagnostics([_refusal(errors)], answer.sources)
+    elif errors:
+        click.echo(f"Warning: {_refusal(errors).detail}", err=True)
     if answer.pods and arguments.format == "text":
         unknown = [d for d in answer.diagnostics if d.id == NODES_UNKNOWN]
         screen.diagnostics(unknown, answer.sources)
@@ -75,8 +77,8 @@ def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
     first = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
     return warning(
         "the-plan-is-refused",
-        f"The plan that was looked at has {counted(len(errors), 'error')} (the first: {first}), so it cannot be "
-        "applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",
+        f"The plan that was looked at has {counted(len(errors), 'error')} (the first: {first}), so it cannot "
+        "be applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",
     )
 
 

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from nexusform.configuration.configuration import Variable
 from nexusform.configuration.constants import constant
-from nexusform.diagnostic_kinds import SUMMARIES
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.bodies import just_attributes
 from nexusform.language.conversion import convert, describe
 from nexusform.language.json_syntax import parse_json_file
@@ -89,7 +88,7 @@ def _without_words(problem: Diagnostic) -> Diagnostic:
         "This is not how variables are assigned. What stands there is not shown: a file of variables may "
         "hold secrets."
     )
-    return Diagnostic(problem.severity, SUMMARIES[problem.id], detail, problem.subject, id=problem.id)
+    return diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
 def settle(
