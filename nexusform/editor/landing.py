@@ -15,7 +15,7 @@ from nexusform.rendering.report.folding import names_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
+from nexusform.workflow.place import place_in
 from nexusform.workflow.project import open_project
 from nexusform.workflow.run import PlanOptions, begin
 
@@ -36,7 +36,7 @@ def plan_landing(directory: str) -> Landing:
     """The landing of a plan on the recorded state, made without a lock and without asking providers; an empty
     one when there is no plan.
     """
-    place = Place(environment=dict(os.environ), directory=directory)
+    place = place_in(directory, dict(os.environ))
     project = open_project(place).project
     if project is None:
         return Landing()

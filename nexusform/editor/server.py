@@ -22,7 +22,7 @@ from nexusform.editor.module_text import ModuleText, Naming, Range, read_module
 from nexusform.editor.rename import RenameProblem, renamed
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
-from nexusform.workflow.place import Place
+from nexusform.workflow.place import place_in
 from nexusform.workflow.validate import validate_directory
 
 _KINDS = {
@@ -53,7 +53,7 @@ class Editor(Struct):
     def check(self, path: str) -> None:
         """Tell everything that is wrong with the module of a file."""
         directory = str(Path(path).parent)
-        place = Place(environment=dict(os.environ), directory=directory, unsaved=self.unsaved)
+        place = place_in(directory, dict(os.environ), self.unsaved)
         validation = validate_directory(place)
         by_file: dict[str, list[Marker]] = {}
         for diagnostic in validation.diagnostics:

@@ -107,6 +107,25 @@ def confinement_of(word: str, environment: Mapping[str, str], directory: str = "
     return Confinement(root, (os.path.realpath(hidden),))
 
 
+def place_in(
+    directory: str, environment: Mapping[str, str], unsaved: Mapping[str, str] | None = None
+) -> Place:
+    """A directory that an editor has open: confined as the environment says, since nobody gives it flags. A
+    confinement that cannot be is the narrowest.
+    """
+    try:
+        confinement = confinement_of(environment.get("NF_CONFINE", ""), environment, directory)
+    except ValueError:
+        confinement = Confinement(os.path.realpath(directory))
+    return Place(
+        environment=environment,
+        directory=directory,
+        unsaved=unsaved or {},
+        confinement=confinement,
+        allow_remote=tuple(environment.get("NF_ALLOW_REMOTE", "").split()),
+    )
+
+
 def _top_of_work_tree(directory: str) -> str:
     """The directory at or above this one with `.git` in it; this one when there is none."""
     here = Path(os.path.realpath(directory))

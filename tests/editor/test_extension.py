@@ -28,6 +28,7 @@ def test_the_manifest_names_files_that_there_are_and_a_command_that_there_is() -
     assert grammar["scopeName"] == GRAMMAR["scopeName"]
     _, subcommand = manifest["contributes"]["configuration"]["properties"]["nexusform.command"]["default"]
     assert subcommand in COMMANDS
+    assert manifest["capabilities"]["untrustedWorkspaces"]["supported"] is False
 
 
 def test_the_grammar_includes_what_it_has_and_colours_a_configuration() -> None:

@@ -14,8 +14,10 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run
+from nexusform.editor.landing import plan_landing
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.workflow.place import Place, confinement_of
+from tests.contracts.http_state_server import state_server
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
 CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES", "110"))
@@ -394,3 +396,43 @@ def test_the_kernel_saw_nothing_opened_outside_either(tmp_path: Path) -> None:
     assert len(opened) > 1000
     assert strangers(opened, place) == []
     assert "AF_INET" not in kernel
+
+
+BACKEND = """
+nexusform {
+  backend "http" {
+    address = "ADDRESS/lon1"
+  }
+}
+"""
+RACK = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.lab.id
+  name          = "r"
+  machine_count = 2
+}
+resource "nexus_virtual_machine" "v" {
+  name       = "v"
+  site_id    = nexus_site.lab.id
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 20
+  depends_on = [nexus_rack.r]
+}
+"""
+
+
+def test_what_an_editor_opens_is_confined_as_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The language server makes plans of what is opened, for hints; it writes nothing."""
+    with state_server() as (address, store):
+        (tmp_path / "main.nf.hcl").write_text(BACKEND.replace("ADDRESS", address) + RACK)
+        monkeypatch.setenv("NF_CONFINE", "true")
+        assert not plan_landing(str(tmp_path)).hints
+        assert store.requests == []
+        monkeypatch.setenv("NF_ALLOW_REMOTE", address)
+        assert plan_landing(str(tmp_path)).hints
+        assert {method for method, _ in store.requests} == {"GET"}
+    assert [path.name for path in tmp_path.iterdir()] == ["main.nf.hcl"]
