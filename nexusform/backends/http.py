@@ -38,6 +38,8 @@ _INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, ke
 _TAKEN: Final = frozenset({409, 423})
 _GONE: Final = frozenset({204, 404})
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_CHECK_SECONDS: Final = 10.0  # between two looks whether the lock is still held
+_JUST_NOW: Final = 1.0
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 
 
@@ -81,6 +83,7 @@ class HttpBackend:
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
         self._journal = JournalFile(self._journal_path)
         self._lock_id = ""
+        self._seen_held_at = 0.0
         self._sent_at = time.monotonic()
 
     def describe(self) -> str:
@@ -95,6 +98,7 @@ class HttpBackend:
 
     def write(self, document: bytes) -> None:
         """Send the document, naming the lock's ID. The same document: nothing."""
+        self._check_held(_JUST_NOW)
         if self.read() == document:
             return
         address = self._here.address
@@ -111,7 +115,9 @@ class HttpBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on this machine on return."""
+        self._check_held(_CHECK_SECONDS)
         self._journal.append(records)
+        self._check_held(_CHECK_SECONDS)  # a holder that slept meanwhile must not act upon what it wrote
 
     def journal(self) -> list[bytes]:
         """The records on this machine that are not in the document yet."""
@@ -144,6 +150,7 @@ class HttpBackend:
         if status in _TAKEN:
             raise LockHeld(locks.from_json(content))
         self._lock_id = info.id
+        self._seen_held_at = locks.now()
         return []
 
     def unlock(self, lock_id: str) -> None:
@@ -199,6 +206,21 @@ class HttpBackend:
         self._journal.remove()
 
     # --- how ---------------------------------------------------------------------------------
+
+    def _check_held(self, seconds: float) -> None:
+        """Raise a BackendProblem when the lock was broken, by a look at it of the last so many seconds.
+
+        Servers take what is sent under the ID of a lock that is gone, as long as nobody else holds one.
+        """
+        if not self._lock_id or locks.now() - self._seen_held_at < seconds:
+            return
+        holder = self.holder()
+        if holder is None or holder.id != self._lock_id:
+            raise BackendProblem(
+                f"The lock of {self.describe()} was broken by somebody else while it was held here. Nothing "
+                "more is written, so that two runs do not write over each other."
+            )
+        self._seen_held_at = locks.now()
 
     def _release(self, lock_id: str) -> None:
         if not self._here.lock_address:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nexusform.backends import http
+from nexusform.backends import http, locks
 from nexusform.backends.http import HttpBackend, HttpService, open_http
 from nexusform.cli.main import run
 from nexusform.ports import BackendProblem, LockInfo
@@ -68,6 +69,34 @@ def test_a_workspace_needs_a_place_in_the_address(server: tuple[str, Store], tmp
 def test_only_web_addresses_are_opened(address: str) -> None:
     with pytest.raises(BackendProblem, match="not an http or https address"):
         open_http({"address": address}, "data")
+
+
+def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it_now(
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run came and went while this one was stopped; servers would take what it sends."""
+    address, store = server
+    clock = [100.0]
+    monkeypatch.setattr(locks, "now", lambda: clock[0])
+    sleeper = backend_at(address, tmp_path / "a")
+    sleeper.lock(HOLDER)
+    sleeper.append(b"{a}")
+    other = backend_at(address, tmp_path / "b")
+    other.force_unlock("id-1")
+    other.lock(replace(HOLDER, id="id-2"))
+    other.write(b"theirs")
+    other.unlock("id-2")
+    clock[0] += 90.0
+    for act in (
+        lambda: sleeper.append(b"{b}"),
+        lambda: sleeper.write(b"mine"),
+        lambda: sleeper.compact(b"mine"),
+        lambda: sleeper.checkpoint(b"mine", []),
+    ):
+        with pytest.raises(BackendProblem, match="was broken by somebody else"):
+            act()
+    assert store.written == [b"theirs"]
+    assert store.places["/lon1"].lock is None
 
 
 def racks(directory: Path, address: str) -> None:
