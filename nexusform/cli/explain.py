@@ -12,13 +12,14 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
+from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.pools import PoolReason
 from nexusform.words import counted
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
-from nexusform.workflow.explain_workloads import NODES_UNKNOWN, PlacementReason
+from nexusform.workflow.explain_workloads import NODES_UNKNOWN
 
 
 class ExplainArguments(Struct, frozen=True, kw_only=True):
@@ -88,29 +89,8 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
     if arguments.format == "json":
         from nexusform.rendering.notation.json_values import json_bytes
 
-        document = placement_document(
-            str(reason.address),
-            reason.cluster,
-            reason.explanation,
-            reason.drift,
-            rows=reason.rows,
-            known=reason.known,
-            rendered=reason.rendered,
-            failures=reason.failures,
-        )
-        return json_bytes(document, pretty=True).decode()
-    outline = placement_outline(
-        str(reason.address),
-        reason.cluster,
-        reason.explanation,
-        reason.drift,
-        rows=reason.rows,
-        known=reason.known,
-        objects=reason.objects,
-        rendered=reason.rendered,
-        failures=reason.failures,
-    )
-    return _outlined(outline, arguments, screen)
+        return json_bytes(placement_document(reason), pretty=True).decode()
+    return _outlined(placement_outline(reason), arguments, screen)
 
 
 def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:

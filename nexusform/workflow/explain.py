@@ -13,6 +13,7 @@ from nexusform.address import Address, AddressPattern, AddressProblem, address_o
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
+from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason
@@ -29,7 +30,6 @@ from nexusform.whatif.other_places import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.explain_workloads import (
-    PlacementReason,
     explain_member,
     explain_placements,
     explain_pods,

@@ -4,48 +4,24 @@ are where they are, asked of what objects and placements bring to clusters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
-from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.fleet.overrides import Rendered, opened
 from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.reasons import PlacementReason, placement_reason
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.vm_object import placed_by
-from nexusform.scheduling.fleet.bindings import Binding, BindingState
-from nexusform.scheduling.fleet.explanation import PlacementExplanation, PolicyDrift, drift, explain
 from nexusform.scheduling.fleet.roster import Roster
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
-
-
-class PlacementReason(Struct, frozen=True):
-    """One placement, and one of its clusters or ("") all of them.
-
-    `explanation` is the decision of this plan where it picks any cluster, else what the rules say today of
-    what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
-    (trigger, serial). `objects` are those of the cluster's snapshot and `rendered` what it has of them (both
-    empty where values among them are sensitive); `failures` say why overriding fails, cluster by cluster.
-    """
-
-    address: Address
-    cluster: str
-    explanation: PlacementExplanation
-    drift: PolicyDrift
-    rows: Mapping[str, PlacementChange] = field(default_factory=dict)
-    known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    objects: tuple[Manifest, ...] = ()
-    rendered: tuple[Manifest, ...] = ()
-    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain_placements(
@@ -75,7 +51,7 @@ def explain_placements(
         text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
         return [], [error("no-such-object", text)]
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    return [_reason(p, planned, roster, name) for p in placements], wrong
+    return _reasons(planned, placements, roster, [name]), wrong
 
 
 def explain_member(
@@ -93,60 +69,23 @@ def explain_member(
         text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
         wrong.append(error("nothing-to-explain", text))
     roster = planned.fleet.roster
-    return [_reason(p, planned, roster, name) for name in names for p in placements], wrong
+    return _reasons(planned, placements, roster, names), wrong
 
 
-def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, cluster: str) -> PlacementReason:
-    policy, namespace = placement.policy_in(roster), placement.written.namespace
-    rows = {
-        row.object: row
-        for row in planned.plan.placements
-        if row.kind == "binding" and row.address == placement.instance.address
-    }
-    held, then = placement.decided or (placement.held, roster)
-    explanation = explain(held, then, placement.policy_in(then), placement.snapshot, namespace)
-    now = {b.cluster: b for b in placement.held if b.state is not BindingState.UNSCHEDULED}
-    explanation = replace(
-        explanation,
-        clusters=tuple(replace(c, binding=now.get(c.cluster)) for c in explanation.clusters),
-    )
-    private = placement.instance.prior.private if placement.instance.prior is not None else None
-    noted = {name: note for name in now if (note := placed_by(private, name)) is not None}
+def _reasons(
+    planned: PlanResult, placements: Iterable[PlacementPlan], roster: Roster, clusters: Sequence[str]
+) -> list[PlacementReason]:
+    """The reasons of these placements, cluster by cluster; the cluster "" stands for all of them."""
     secret = _secret(planned)
-    objects, rendered = ((), None) if secret else _on_cluster(placement, now.get(cluster), cluster)
-    return PlacementReason(
-        placement.instance.address,
-        cluster,
-        explanation,
-        drift(placement.held, roster, policy, placement.snapshot, namespace),
-        rows,
-        noted,
-        tuple(opened(objects)) if rendered is not None else (),
-        tuple(opened(rendered.manifests)) if rendered is not None else (),
-        {} if secret else _failures(placement, [cluster] if cluster else list(now), now),
-    )
-
-
-def _failures(
-    placement: PlacementPlan, clusters: Sequence[str], now: Mapping[str, Binding]
-) -> dict[str, str]:
-    """Why overriding fails, on these clusters."""
-    contents = {cluster: _on_cluster(placement, now.get(cluster), cluster)[1] for cluster in clusters}
-    return {cluster: content.failure for cluster, content in contents.items() if content and content.failure}
-
-
-def _on_cluster(
-    placement: PlacementPlan, binding: Binding | None, cluster: str
-) -> tuple[tuple[Manifest, ...], Rendered | None]:
-    """The objects of the snapshot that a cluster's binding points to, and what the cluster has of them. Of a
-    cluster without a binding, and under one that brought nothing yet: what it would get.
-    """
-    content = placement.content(binding, placement.rolled) if binding is not None else None
-    if binding is None or content is None:
-        would_get = placement.snapshots[-1].index if placement.snapshots else None
-        return placement.selected, placement.rendered(would_get, cluster)
-    snapshot = placement.snapshot_of(binding.resource_snapshot)
-    return (snapshot.objects if snapshot is not None else content.manifests), content
+    rows: dict[Address, list[PlacementChange]] = {}
+    for row in planned.plan.placements:
+        if row.kind == "binding":
+            rows.setdefault(row.address, []).append(row)
+    reasons = []
+    for cluster, placement in product(clusters, placements):
+        own_rows = rows.get(placement.instance.address, ())
+        reasons.append(placement_reason(placement, roster, own_rows, cluster, secret=secret))
+    return reasons
 
 
 def _secret(planned: PlanResult) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
@@ -28,45 +29,36 @@ _WORDS = {
 }
 
 
-def placement_outline(
-    title: str,
-    cluster: str,
-    explanation: PlacementExplanation,
-    drift: PolicyDrift,
-    *,
-    rows: Mapping[str, PlacementChange],
-    known: Mapping[str, tuple[str, int]],
-    objects: Sequence[Manifest] = (),
-    rendered: Sequence[Manifest] = (),
-    failures: Mapping[str, str] = {},
-) -> Outline:
-    """One placement, or one of its clusters.
-
-    By cluster: `rows` of this plan, and of `known` placements the trigger and the serial. Of the
-    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets; `failures`
-    say by cluster why overriding them fails there.
-    """
-    shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
-    facts = [_policy(explanation), *_view(explanation), *_history(shown, rows, known), *_drift(drift)]
+def placement_outline(reason: PlacementReason) -> Outline:
+    """One placement, or one of its clusters."""
+    cluster, explanation = reason.cluster, reason.explanation
+    shown = _shown(reason)
+    history = _history(shown, reason.rows, reason.known)
+    facts = [_policy(explanation), *_view(explanation), *history, *_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_verdict_section(each, explanation) for each in shown]
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
     sections += [_preference_section(each) for each in shown if each.preferences]
-    for name, failure in failures.items():
+    for name, failure in reason.failures.items():
         where = "there" if cluster else f"on {name}"
         text = f"{failure}. What was there before stays."
         sections.append(Section(f"Overrides fail {where}", (text,), bad=True))
-    if cluster and not failures:
-        sections += _overridden(objects, rendered)
+    if cluster and not reason.failures:
+        sections += _overridden(reason.objects, reason.rendered)
     return Outline(
-        f"{title} {cluster}".strip(),
+        f"{reason.address} {cluster}".strip(),
         _verdict(explanation),
         explanation.abort is not None,
         tuple(facts),
         tuple(sections),
     )
+
+
+def _shown(reason: PlacementReason) -> list[ClusterExplanation]:
+    """The clusters that are asked about."""
+    return [each for each in reason.explanation.clusters if reason.cluster in ("", each.cluster)]
 
 
 def _verdict(explanation: PlacementExplanation) -> str:
@@ -252,34 +244,25 @@ def _yaml(body: Mapping[str, Any]) -> list[str]:
     return text.splitlines()
 
 
-def placement_document(
-    address: str,
-    cluster: str,
-    explanation: PlacementExplanation,
-    drift: PolicyDrift,
-    *,
-    rows: Mapping[str, PlacementChange],
-    known: Mapping[str, tuple[str, int]],
-    rendered: Sequence[Manifest] = (),
-    failures: Mapping[str, str] = {},
-) -> dict[str, Any]:
+def placement_document(reason: PlacementReason) -> dict[str, Any]:
     """Why a placement has its clusters, as JSON data."""
-    shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
+    explanation, drift = reason.explanation, reason.drift
     document: dict[str, Any] = {
-        "address": address,
+        "address": str(reason.address),
         "policy_snapshot": explanation.snapshot.index,
         "wanted": explanation.number,
         "last_picked": explanation.last_picked,
         "batches": [list(batch) for batch in explanation.batches],
         "clusters": [
-            _cluster_document(each, rows.get(each.cluster), known.get(each.cluster)) for each in shown
+            _cluster_document(each, reason.rows.get(each.cluster), reason.known.get(each.cluster))
+            for each in _shown(reason)
         ],
         "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
-        "override_failures": dict(failures),
+        "override_failures": dict(reason.failures),
     }
-    if cluster:
-        document["manifests"] = [dict(manifest.body) for manifest in rendered]
-        document["overrides_fail"] = failures.get(cluster)
+    if reason.cluster:
+        document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
+        document["overrides_fail"] = reason.failures.get(reason.cluster)
     return document
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nexusform.address import parse_address
+from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 from nexusform.scheduling.fleet.bindings import (
@@ -19,6 +21,7 @@ from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.matching import Taint
 
+P = parse_address("fleet_cluster_resource_placement.p")
 COST = "kubernetes.azure.com/per-cpu-core-cost"
 SORTED = Policy(
     PlacementType.PICK_N,
@@ -34,8 +37,8 @@ HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
 
 def outline(cluster: str = "", fleet: Roster = FLEET, policy: Policy = SORTED) -> Outline:
     snapshot = next_snapshot(None, policy)
-    found = explain((), fleet, policy, snapshot)
-    return placement_outline("p", cluster, found, drift(HELD, fleet, policy, snapshot), rows={}, known={})
+    explanation = explain((), fleet, policy, snapshot)
+    return placement_outline(PlacementReason(P, cluster, explanation, drift(HELD, fleet, policy, snapshot)))
 
 
 def test_all_clusters_with_rank_margin_and_refusals() -> None:
@@ -66,8 +69,8 @@ def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
 
 def test_the_document_has_every_verdict() -> None:
     snapshot = next_snapshot(None, SORTED)
-    found = explain((), FLEET, SORTED, snapshot)
-    document = placement_document("p", "", found, drift((), FLEET, SORTED, snapshot), rows={}, known={})
+    explanation = explain((), FLEET, SORTED, snapshot)
+    document = placement_document(PlacementReason(P, "", explanation, drift((), FLEET, SORTED, snapshot)))
     by_name = {c["cluster"]: c for c in document["clusters"]}
     assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
     assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
