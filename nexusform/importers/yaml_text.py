@@ -103,14 +103,16 @@ def _read(file: str, text: str) -> YamlStream:
                     documents.append(YamlDocument(data, place))
     except _Broken as problem:
         findings.append(problem_at(file, problem.place, INVALID, problem.detail))
-    except (yaml.YAMLError, RecursionError) as problem:
+    except yaml.YAMLError as problem:
         findings.append(_syntax(file, problem))
+    except RecursionError:
+        findings.append(problem_at(file, None, INVALID, "the document is nested too deeply to be read here."))
     return YamlStream(tuple(documents), tuple(findings))
 
 
 def _syntax(file: str, problem: Exception) -> Problem:
     mark = getattr(problem, "problem_mark", None)
-    what = getattr(problem, "problem", None) or str(problem) or "the document is nested too deeply"
+    what = getattr(problem, "problem", None) or str(problem)
     place = None if mark is None else TextPlace(mark.line + 1, mark.column + 1)
     return problem_at(file, place, INVALID, f"{what}. Nothing after this line was read.")
 

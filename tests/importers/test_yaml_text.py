@@ -73,6 +73,7 @@ def test_places() -> None:
     assert second.find("c").line == 7
 
 
+@pytest.mark.usefixtures("deep_calls")
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -85,7 +86,7 @@ def test_places() -> None:
         ("~: 2\n", 1, "a key must be a text or a number"),
         ("a: {<<: 3}\n", 1, "can be merged"),
         ("a: !!int x\n", 1, "cannot be read as !!int"),
-        ("- " * 200 + "x", 1, "nested more than"),
+        ("- " * 600 + "x", 1, "nested more than"),
         ("[" * 3000, 1, "nested more than"),
         ("a: \t b\n\tc: d\n", 2, ""),
     ],

@@ -3,7 +3,6 @@
 import inspect
 import json
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -109,15 +108,6 @@ MISTAKES = {
     "[" * 5000: ("1:513-1:514", "Objects and arrays may be nested at most 512 levels deep."),
     '{"a":' * 5000: ("1:2561-1:2562", "Objects and arrays may be nested at most 512 levels deep."),
 }
-
-
-@pytest.fixture
-def deep_calls() -> Iterator[None]:
-    """Calls may nest as the command line lets them."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(3000)
-    yield
-    sys.setrecursionlimit(limit)
 
 
 @pytest.mark.usefixtures("deep_calls")

@@ -1,5 +1,4 @@
 import gc
-import sys
 from decimal import Decimal
 
 import pytest
@@ -113,17 +112,13 @@ def test_what_is_laid_out_here_looks_like_the_rest(
     assert laid_out == dumps(document, indent=indent, sort=sort)
 
 
+@pytest.mark.usefixtures("deep_calls")
 def test_deep_nesting_is_written_and_read() -> None:
     value = []
     for _ in range(1200):
         value = [value]
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(3000)
-    try:
-        assert dumps(value) == b"[" * 1201 + b"]" * 1201
-        assert dumps(loads(dumps(value))) == dumps(value)
-    finally:
-        sys.setrecursionlimit(limit)
+    assert dumps(value) == b"[" * 1201 + b"]" * 1201
+    assert dumps(loads(dumps(value))) == dumps(value)
 
 
 def test_a_long_number_behind_a_hundred_brackets_harms_no_memory() -> None:
