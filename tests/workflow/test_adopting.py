@@ -58,7 +58,7 @@ def test_real_sites_are_taken_over_and_nothing_changes(name: str, capsys: pytest
     nodes = [node for cluster in bodies("kubernetes_clusters") for node in cluster["nodes"]]
     vms = [*nodes, *bodies("virtual_machines")]
     housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
-    counts = re.findall(r"(\d+) VMs? adopted, (\d+) without a machine, (\d+) occupied", out)
+    counts = re.findall(r"(\d+) VMs? adopted, (\d+) without a machine, (\d+) occupied", " ".join(out.split()))
     assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
     assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(bodies("bare_metal_machines"))
     code, out, _ = told(capsys, "plan", "-detailed-exitcode")
