@@ -94,6 +94,12 @@ def _zones(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"availabilityZones": sorted(zones)} if zones else {}
 
 
+def body_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The opaque body of an azure block, empty without one and while it is not known."""
+    body = (values.get("azure") or {}).get("body")
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
 # --- bodies laid over one another ----------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.importers.az_bodies import (
+    body_of,
     changed_part,
     cluster_properties,
     merged,
@@ -92,12 +93,6 @@ def _new(target: Target, properties: Values, values: Values, top: Values) -> Arm
     """A resource with all of its body: that of its azure block under what nexusform says."""
     body = merged(merged(top, body_of(values)), {"properties": properties})
     return ArmChange(Verb.CREATE, target, body)
-
-
-def body_of(values: Values) -> dict[str, Any]:
-    """The opaque body of an azure block, empty without one and while it is not known."""
-    body = (values.get("azure") or {}).get("body")
-    return dict(body) if isinstance(body, Mapping) else {}
 
 
 def _refuse_without_body(target: Target, values: Values) -> None:

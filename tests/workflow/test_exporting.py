@@ -514,3 +514,66 @@ def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixtu
     assert told.out == ""
     assert "The plan holds nothing for -format=az" in told.err
     assert run(["export", "-format=arm", "-out=nowhere/x.json", "p.nfplan"]) == 1
+
+
+BLOCKS = """
+variable "key" {
+  sensitive = true
+  default   = "s3cr3t"
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.lab.id
+  machine_count = 8
+}
+resource "nexus_kubernetes_cluster" "c" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np1" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    azure {
+      body = { properties = { agentOptions = { hugepagesCount = 8 } } }
+    }
+  }
+  azure {
+    body = {
+      tags = { team = "core" }
+      properties = {
+        administratorConfiguration = { sshPublicKeys = [{ keyData = var.key }] }
+        networkConfiguration       = { cniNetworkId = "/n/cni" }
+      }
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("form", ["azapi", "arm", "az"])
+def test_azure_blocks_go_through_and_their_secrets_do_not(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(BLOCKS)
+    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    assert run(["export", f"-format={form}", "p"]) == 0
+    written = capsys.readouterr().out
+    assert "s3cr3t" not in written
+    assert "secret" in written.lower()
+    assert "/n/cni" in written
+    assert "core" in written
+    if form == "az":
+        return
+    document = json.loads(written)
+    made = document["resource"]["azapi_resource"]["c"] if form == "azapi" else document["resources"][0]
+    assert made["tags"] == {"team": "core"}
+    properties = made.get("body", made)["properties"]
+    assert properties["networkConfiguration"]["cniNetworkId"] == "/n/cni"
+    assert properties["networkConfiguration"]["cloudServicesNetworkId"]
+    assert properties["initialAgentPoolConfigurations"][0]["agentOptions"] == {"hugepagesCount": 8}
+    assert properties["initialAgentPoolConfigurations"][0]["count"] == 2

@@ -47,6 +47,7 @@ class _Writer:
             "name": one.title,
             "location": self._text(LOCATION),
             "extendedLocation": location,
+            **({"tags": self._value(one.tags)} if one.tags else {}),
             "properties": self._value(one.properties),
         }
         if self.previous:

@@ -73,6 +73,7 @@ class _Writer:
         location = f"name={self._variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._variable(LOCATION)}"]
         flags += [self._flag(name, value) for name, value in one.properties.items()]
+        flags += [self._flag("tags", one.tags)] if one.tags else []
         command = self._command(one, "create", flags)
         if one.do is Do.REPLACE:
             return f"{self.removed(one)}\n{command}"

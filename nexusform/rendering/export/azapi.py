@@ -60,6 +60,7 @@ class _Writer:
             "name": _literal(one.names[-1]),
             "parent_id": self._parent(one),
             "location": self._text(LOCATION),
+            **({"tags": self._value(one.tags)} if one.tags else {}),
             "body": {"extendedLocation": location, "properties": self._value(one.properties)},
         }
         if self.previous:

@@ -15,11 +15,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.importers.az_bodies import (
+    body_of,
     cluster_properties,
+    merged,
     new_pool_properties,
+    ordered_pools,
     pool_properties,
     vm_properties,
 )
+from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
@@ -30,6 +34,7 @@ _TYPES: Final = {"nexus_kubernetes_cluster": CLUSTER, "nexus_agent_pool": POOL, 
 # What Azure changes of an agent pool that stands; the rest makes it anew.
 _PATCHED: Final = frozenset({"count", "upgradeSettings"})
 _BLOCK: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")  # without modules and keys
+_WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _NOT_IN_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -81,7 +86,8 @@ class Do(StrEnum):
 
 class AzureObject(Struct, frozen=True):
     """One resource. `names` are its own and, before it, its cluster's; `properties` are the body, all of it
-    for a new one; `changed` is the part of it that an update sends. `address` is the block's.
+    for a new one; `changed` is the part of it that an update sends. `address` is the block's, `tags` are
+    those of its azure block.
     """
 
     type: str
@@ -91,6 +97,7 @@ class AzureObject(Struct, frozen=True):
     address: str
     properties: Mapping[str, Any] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -168,6 +175,7 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
         yield from _of(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
+    values = _without_secrets(values, change)
     if kind == POOL:
         owner = str(values["kubernetes_cluster_id"])
         cluster = clusters.get(owner)
@@ -181,11 +189,11 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
     if do is Do.DELETE:
         yield one
     elif kind == VM:
-        yield replace(one, properties=_new_vm(values))
+        yield replace(one, properties=_new_vm(values), tags=_tags(values))
     elif do is Do.UPDATE:
         yield from _changed_cluster(one, change.before or {}, values)
     else:
-        yield replace(one, properties=_new_cluster(values))
+        yield replace(one, properties=_new_cluster(values), tags=_tags(values))
 
 
 def _changed_cluster(
@@ -226,7 +234,8 @@ def _pool(
         if gone or not _PATCHED.issuperset(changed):
             do = Do.REPLACE
     made = properties if do is Do.UPDATE else new_pool_properties(after)
-    yield AzureObject(POOL, names, do, site, address, made, changed)
+    whole = merged(_opaque(after), made)
+    yield AzureObject(POOL, names, do, site, address, whole, changed, _tags(after))
 
 
 # --- bodies ------------------------------------------------------------------------------------
@@ -235,7 +244,7 @@ def _pool(
 def _new_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a new cluster; Inputs stand where somebody has to fill in."""
     networks = "Ids of the CNI networks, by cluster."
-    return {
+    needed = {
         "kubernetesVersion": KUBERNETES_VERSION,
         **cluster_properties(values),
         "networkConfiguration": {
@@ -243,6 +252,44 @@ def _new_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
             "cniNetworkId": Input(("cni", "network", "ids"), str(values["name"]), networks),
         },
     }
+    extra = {name: _opaque(pool) for name, pool in ordered_pools(values)}
+    initial = "initialAgentPoolConfigurations"
+    pools = [{**merged(pool, extra[pool["name"]]), **pool} for pool in needed[initial]]
+    return {**merged(needed, _opaque(values)), initial: pools}
+
+
+def _opaque(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The properties of the body in an azure block."""
+    properties = body_of(values).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _tags(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    tags = body_of(values).get("tags")
+    return tags if isinstance(tags, Mapping) else {}
+
+
+def _without_secrets(values: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
+    """The attributes with Inputs for what of azure blocks is sensitive: exports are files like others."""
+    for path in change.sensitive_after:
+        if "azure" in path:
+            words = tuple(_WORD.findall(str(path[-1])))
+            meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
+            secret = Input(("secret", *(word.lower() for word in words)), str(change.id), meaning)
+            values = _put(values, path, secret)
+    return values
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    """A copy of `value` with the part at `path` replaced, where there is one."""
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [*value[:step], _put(value[step], rest, new), *value[step + 1 :]]
+    if isinstance(value, Mapping) and step in value:
+        return {**value, step: _put(value[step], rest, new)}
+    return value
 
 
 def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,13 +305,14 @@ def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:
         for hint in values.get("placement_hint") or []
     ]
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
-    return {
+    needed = {
         "adminUsername": ADMIN_USERNAME,
         "cloudServicesNetworkAttachment": attachment,
         **vm_properties(values),
         "vmImage": VM_IMAGE,
         **({"placementHints": hints} if hints else {}),
     }
+    return {**merged(merged(needed, _opaque(values)), vm_properties(values))}
 
 
 def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
