@@ -42,11 +42,16 @@ def _facts(reason: PodReason) -> Iterable[str]:
     outcome = reason.outcome
     if outcome.trigger:
         because = REASONS.get(outcome.trigger, outcome.trigger)
+        if outcome.preempted_by:
+            because = f"{outcome.preempted_by}, of higher priority, takes its place"
         yield f"This plan decides it ({outcome.trigger}): {because}."
     elif outcome.pending:
         yield "It was Pending before and is still: the rules are asked again in every plan."
     else:
         yield "It stands and stays: rules are not asked again while a pod runs."
+    if outcome.victims:
+        victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
+        yield f"No node was free, so it evicts {victims}: what follows are the nodes before that."
     if reason.today:
         yield "What follows is what the rules say of every node today."
     elif outcome.node and outcome.certain:
@@ -59,6 +64,8 @@ def _facts(reason: PodReason) -> Iterable[str]:
 
 def _by_lot(reason: PodReason) -> str:
     feasible = sum(verdict.total is not None for verdict in reason.nodes)
+    if reason.outcome.victims:
+        return "One possible outcome: of nodes or victims that matter equally, some are drawn by lot."
     if feasible > 1:
         return f"One possible outcome: {feasible} nodes would do, and equal ones are drawn by lot."
     return "One possible outcome: the only node left, after lots were drawn for pods before it."

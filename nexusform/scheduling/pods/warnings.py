@@ -445,7 +445,7 @@ def _preempts(scene: _Scene) -> Iterator[PodWarning]:
     if chance:
         detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
     workload = scene.workload
-    brief = f"{workload.namespace}/{workload.name} evicts {_few([pod.name for pod in victims])}"
+    brief = f"{workload.namespace}/{workload.name}: evicts {_few([pod.name for pod in victims])}"
     yield scene.warn(PREEMPTS, detail, pods=tuple(pod.name for pod in victims), brief=brief)
 
 

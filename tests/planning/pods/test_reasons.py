@@ -66,3 +66,15 @@ def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
     assert "stays Pending" in text
     assert "still" in text
     assert "while a pod runs" not in text
+
+
+def test_both_sides_of_an_eviction_name_each_other() -> None:
+    low, high = deployment("low", 1, cpu="3"), deployment("high", 1, cpu="3", spec={"priority": 9})
+    base = RACKS + workers(1) + manifest("m", low)
+    state = applied(good(plan(base)))
+    result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
+    taker, victim = reason(result, "high-0"), reason(result, "low-0")
+    assert "it evicts low-0 (priority 0)" in " ".join(pod_outline(taker).facts)
+    assert "high-0, of higher priority, takes its place" in " ".join(pod_outline(victim).facts)
+    (row,) = [row for row in result.plan.placements if row.object == "high-0"]
+    assert row.reason == "takes the place of low-0"
