@@ -129,6 +129,7 @@ class Predictor:
         self.works: dict[str, _Work] = {}
         # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
         self.strangers: dict[str, _Work] = {}
+        self.displaced: set[tuple[str, int]] = set()
 
     def _belonging(self, budget: Budget) -> int:
         """How many pods there should be under a budget."""
@@ -149,7 +150,8 @@ class Predictor:
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
         forecasts = {work.workload.key: self._forecast(work) for work in works}
         displaced = self._of_all(self.strangers.values())
-        return Prediction((*self._of_all(works), *departed), forecasts, self.bystanders, tuple(displaced))
+        stay = [pod for pod in self.bystanders if (pod.workload, pod.number) not in self.displaced]
+        return Prediction((*self._of_all(works), *departed), forecasts, tuple(stay), tuple(displaced))
 
     def _of_all(self, works: Iterable[_Work]) -> list[PodOutcome]:
         """What becomes of the pods of these workloads; those that go come last."""
@@ -364,15 +366,15 @@ class Predictor:
         if work is None:
             workload = Workload(kind, namespace, name, 0, pod.spec)
             work = self.strangers[pod.workload] = _Work(workload, had_pods=True, begun=True)
-        if pod in self.bystanders:
-            self.bystanders = tuple(each for each in self.bystanders if each != pod)
-            if not is_made_anew(pod.workload):
-                work.gone.append((pod, forecast.PREEMPTED))
-            else:
-                self._ask_again(work, eviction)
-        else:
-            made = work.made[pod.number]
+        made = work.made.get(pod.number)
+        if made is not None and made.node == pod.node:
             work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
+            return
+        self.displaced.add((pod.workload, pod.number))
+        if is_made_anew(pod.workload):
+            self._ask_again(work, eviction)
+        else:
+            work.gone.append((pod, forecast.PREEMPTED))
 
     def _ask_again(self, work: _Work, eviction: Eviction) -> None:
         pod = eviction.pod
