@@ -246,6 +246,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "iteration-over-non-iterable-value": "Iteration over non-iterable value",
     "iteration-over-null-value": "Iteration over null value",
     "last-system-pool-cannot-be-replaced": "Last System pool cannot be replaced",
+    "limits-ignored": "Limits ignored",
     "machine-more-than-full": "Machine more than full",
     "machine-smaller-than-what-stands-on-it": "Machine smaller than what stands on it",
     "machines-of-another-site": "Machines of another site",

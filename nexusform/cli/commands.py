@@ -37,7 +37,7 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
     allow_remote: tuple[str, ...] = texts(
         "With -confine: what addresses in configuration may begin with", metavar="URL-PREFIX"
     )
-    bound: tuple[str, ...] = texts("Set how much a plan may stand for (docs/security.md)", metavar="NAME=N")
+    limit: tuple[str, ...] = texts("Set how much a plan may stand for (docs/security.md)", metavar="NAME=N")
     backend_config: tuple[str, ...] = texts("A setting of the backend, or a file of them", metavar="FILE|K=V")
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import in_order, switch, text
 from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
-from nexusform.planning.bounds import bounds_of
+from nexusform.configuration.limits import operators_limits
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place, confinement_of
 
@@ -62,7 +62,7 @@ def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Pl
     try:
         confinement = confinement_of(flags.confine or environment.get("NF_CONFINE", ""), environment)
         state = confinement.followed(state) if state else ""
-        bounds = bounds_of([*environment.get("NF_BOUNDS", "").split(), *flags.bound])
+        limits = operators_limits(environment, flags.limit)
     except OSError as problem:
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
@@ -74,7 +74,7 @@ def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Pl
         confinement=confinement,
         allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
         backend_config=flags.backend_config,
-        bounds=bounds,
+        limits=limits,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert, describe
@@ -20,8 +20,11 @@ from nexusform.language.syntax import (
     Unary,
 )
 from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import BOOL, STRING, ListType, Type
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, Type
 from nexusform.values import DYNAMIC_UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 class _NoNames:
@@ -82,6 +85,12 @@ def _of_type(attribute: Attribute | None, type_: Type, problems: list[Diagnostic
         detail = f'Inappropriate value for "{attribute.name}": {describe(problem)}.'
         problems.append(error("unsuitable-value-type", detail, attribute.expression.span))
         return None
+
+
+def constant_number(attribute: Attribute | None, problems: list[Diagnostic]) -> int | Fraction | None:
+    """A constant number, None when it is absent or wrong."""
+    number: int | Fraction | None = _of_type(attribute, NUMBER, problems)
+    return number
 
 
 def constant_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:

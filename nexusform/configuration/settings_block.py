@@ -18,7 +18,8 @@ from nexusform.configuration.configuration import (
     MethodName,
     Settings,
 )
-from nexusform.configuration.constants import constant_flag, constant_text, constant_texts
+from nexusform.configuration.constants import constant_flag, constant_number, constant_text, constant_texts
+from nexusform.configuration.limits import NAMES
 from nexusform.configuration.written import only_block, reference
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.language.bodies import BodySchema, content
@@ -29,11 +30,12 @@ from nexusform.source import Span
 
 SETTINGS_FACE = BodySchema(
     attributes={"required_version": False, "sku_catalogue": False, "experimental": False},
-    blocks={"backend": ("type",), "lint": (), "encryption": ()},
+    blocks={"backend": ("type",), "lint": (), "encryption": (), "limits": ()},
 )
 # What may still change: data fleet_cluster_request.
 EXPERIMENTS: Final = ("cluster_request",)
 _LINT = BodySchema(attributes={"ignore": False})
+_LIMITS = BodySchema(attributes=dict.fromkeys(NAMES, False))
 
 
 def decode_settings(
@@ -77,6 +79,9 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
     encryption = only_block(parts.blocks, "encryption", problems)
     if encryption is not None:
         settings = replace(settings, encryption=decode_encryption(encryption.body, problems))
+    limits = only_block(parts.blocks, "limits", problems)
+    if limits is not None:
+        settings = replace(settings, limits={**settings.limits, **_limits(limits, problems)})
     backend = only_block(parts.blocks, "backend", problems)
     if backend is None:
         return settings
@@ -88,6 +93,23 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
         problems.append(error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
     return replace(settings, backend=backend, backend_type=backend.labels[0].value)
+
+
+def _limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
+    """The limits that a block sets."""
+    inner, wrong = content(block.body, _LIMITS)
+    problems.extend(wrong)
+    limits: dict[str, int] = {}
+    for name, attribute in inner.attributes.items():
+        number = constant_number(attribute, problems)
+        if number is None:
+            continue
+        if number != int(number) or not 0 <= number < 10**15:
+            detail = f'Inappropriate value for "{name}": a whole number from 0 on is required.'
+            problems.append(error("unsuitable-value-type", detail, attribute.expression.span))
+            continue
+        limits[name] = int(number)
+    return limits
 
 
 def _experiments(attribute: Attribute, problems: list[Diagnostic]) -> frozenset[str]:
@@ -133,6 +155,9 @@ def _only_in_root(settings: Settings, problems: list[Diagnostic]) -> None:
     if settings.sku_catalogue_span is not None:
         detail = "The catalogue is a setting of the root module; in any other module it has no effect."
         problems.append(warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
+    if settings.limits:
+        detail = "Limits are those of the whole plan: in any module but the root they have no effect."
+        problems.append(warning("limits-ignored", detail, settings.span))
 
 
 # --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
-from nexusform.planning.bounds import DEFAULT, Bounds
 from nexusform.planning.plan import Mode
 from nexusform.ports import Files, Registries, StateReader
 from nexusform.source import Span
@@ -62,7 +62,7 @@ class PlanRequest(Struct, frozen=True):
     are the objects to take over, by their new address. `data_values` stand in for data sources, the
     first that covers a block winning. `read_state` reads the states of other configurations.
     `commit` is that of the work tree.
-    `bounds` are the most that the plan may stand for.
+    `limits` are the most that the plan may stand for.
     """
 
     configuration: Configuration
@@ -92,6 +92,6 @@ class PlanRequest(Struct, frozen=True):
     first: tuple[Address, ...] = ()
     imports: Mapping[Address, Imported] = field(default_factory=dict)
     data_values: tuple[DataValues, ...] = ()
-    bounds: Bounds = DEFAULT
+    limits: Limits = DEFAULT
     read_state: StateReader | None = None
     commit: str = ""

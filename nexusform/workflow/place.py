@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 
 from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.limits import Limits, limits_of
 from nexusform.configuration.loader import load
 from nexusform.diagnostics import Diagnostic
 from nexusform.log import logged
-from nexusform.planning.bounds import DEFAULT, Bounds
 from nexusform.regular_files import FREE, Confinement, read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -29,7 +29,8 @@ class Place(Struct, frozen=True):
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
     `confinement` says what configuration may name, `allow_remote` which addresses (how they begin).
-    `backend_config` are the flags of that name, `bounds` the most that a plan may stand for. `unsaved` are
+    `backend_config` are the flags of that name, `limits` those of the operator (the most that
+    a plan may stand for, by name). `unsaved` are
     texts that stand in an editor in place of files, by the files' real paths.
     """
 
@@ -40,8 +41,12 @@ class Place(Struct, frozen=True):
     confinement: Confinement = FREE
     allow_remote: tuple[str, ...] = ()
     backend_config: tuple[str, ...] = ()
-    bounds: Bounds = DEFAULT
+    limits: Mapping[str, int] = field(default_factory=dict)
     unsaved: Mapping[str, str] = field(default_factory=dict)
+
+    def limits_over(self, configured: Mapping[str, int]) -> Limits:
+        """The limits of a plan whose configuration says so much of them."""
+        return limits_of(configured, self.limits, confined=bool(self.confinement.root))
 
     def allows(self, address: str) -> bool:
         """Whether configuration may name a remote address: in a confined run, one that is allowed."""

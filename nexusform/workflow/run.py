@@ -203,7 +203,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         working_directory=project.place.directory,
         prior_digest=stored.digest,
         data_values=project.data_values,
-        bounds=project.place.bounds,
+        limits=project.place.limits_over(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
         commit=commit_of(project.place.directory, project.place.environment, project.place.confinement),

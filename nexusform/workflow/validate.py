@@ -69,7 +69,7 @@ def further_problems(
         now=plan_time(place.environment),
         workspace=place.workspace,
         working_directory=place.directory,
-        bounds=place.bounds,
+        limits=place.limits_over(configuration.settings.limits),
     )
     known = {_essence(d) for d in already_told}
     problems = [d for d in [*validate(request), *provider_problems(request)] if _essence(d) not in known]

@@ -130,7 +130,7 @@ ENVIRONMENT = {
     "NF_ALLOW_REMOTE": (
         "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"
     ),
-    "NF_BOUNDS": "as `-bound`: bounds of a plan, parted by blanks",
+    "NF_LIMIT_NAME": "as `-limit=NAME=N`: how much a plan may stand for; `NF_LIMIT_VMS=N`",
     "NF_ENCRYPTION": (
         "what stands in the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))"
     ),

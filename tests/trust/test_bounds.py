@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.planning.bounds import DEFAULT, Bounds, bounds_of
+from nexusform.configuration.limits import DEFAULT, Limits, limits_of, operators_limits
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """
@@ -85,7 +85,7 @@ CASES = {
     "unseen characters in a line": ("locals {\n  a = 6" + "\u202e" * 20_000 + "\n}\n", "Invalid"),
     "many stars": ('output "o" {\n  value = fileset(".", "' + "**/" * 30 + 'y")\n}\n', ""),
 }
-FLAGS = {"instances of all blocks": ["-bound=instances=200"]}
+FLAGS = {"instances of all blocks": ["-limit=instances=200"]}
 SECONDS = 10
 MEGABYTES = 400
 
@@ -111,7 +111,7 @@ def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.Mo
     Path("main.nf.hcl").write_text(racks(10_000))
     tracemalloc.start()
     try:
-        assert run(["plan", "-bound=machines=3000"]) == 1
+        assert run(["plan", "-limit=machines=3000"]) == 1
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -165,7 +165,7 @@ def test_documents_nest_as_deep_as_is_said(tmp_path: Path) -> None:
     nest(tmp_path, 513)
     refused = said("plan")
     assert "nested more than 512 levels deep" in refused
-    assert "This is not how variables are assigned" in refused
+    assert "Invalid JSON syntax on x.auto.nfvars.json line 1" in refused
     assert "bug of its own" not in refused
 
 
@@ -195,19 +195,61 @@ def test_bounds_are_raised_by_flag_and_environment_alone(
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(machine(5000, 1))
     assert run(["plan"]) == 1
-    assert run(["plan", "-bound=cpus_per_cell=5000", "-confine"]) == 0
-    monkeypatch.setenv("NF_BOUNDS", "cpus_per_cell=6000 machines=7")
+    assert run(["plan", "-limit=cpus_per_cell=5000", "-confine"]) == 0
+    monkeypatch.setenv("NF_LIMIT_CPUS_PER_CELL", "6000")
+    monkeypatch.setenv("NF_LIMIT_MACHINES", "7")
     assert run(["plan"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run(["plan", "-bound=machines=256"]) == 0
+    assert run(["plan", "-limit=machines=256"]) == 0
+
+
+def test_a_confined_configuration_lowers_bounds_and_raises_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits = "nexusform {\n  limits {\n    cpus_per_cell = 6000\n    machines = 7\n  }\n}\n"
+    Path("main.nf.hcl").write_text(limits + machine(5000, 1))
+    assert run(["plan", "-limit=machines=256"]) == 0
+    assert run(["plan"]) == 1
+    assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert run(["plan", "-confine", "-limit=machines=256"]) == 1
+    assert "between 1 and 4096, not 5000" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert run(["plan", "-confine"]) == 1
+    assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_mistakes_of_limits_are_told_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits = 'nexusform {\n  limits {\n    vm = 1\n    machines = 1.5\n    instances = "many"\n  }\n}\n'
+    Path("main.nf.hcl").write_text(limits)
+    assert run(["validate"]) == 1
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert all(
+        words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"')
+    )
+
+
+def test_limits_of_a_module_are_said_to_have_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + machine(96, 1))
+    Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
+    assert run(["plan"]) == 0
+    assert "Limits ignored" in capsys.readouterr().out
 
 
 def test_bounds_are_those_that_were_agreed() -> None:
-    assert Bounds(2_000_000, 200_000, 200_000, 4_096, 64 * 1024) == DEFAULT
-    assert bounds_of(["vms=3", "vms=4"]).vms == 4
+    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024) == DEFAULT
+    limits = operators_limits({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
+    assert limits == {"vms": 4, "machines": 5}
+    assert limits_of({"vms": 9, "instances": 8}, limits, confined=True) == Limits(4, 5, 8)
 
 
 @pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])
 def test_a_bound_in_the_wrong_form_is_told(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", f"-bound={word}"]) == 1
-    assert "-bound" in capsys.readouterr().err
+    assert run(["plan", f"-limit={word}"]) == 1
+    assert "-limit" in capsys.readouterr().err

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.limits import beyond
 from nexusform.diagnostics import Diagnostic, Problem, error, warning
 from nexusform.plain_data import Path
-from nexusform.planning.bounds import beyond
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
@@ -283,21 +283,21 @@ class Blocks:
         machine = self.inventory.machines.get(str(instance.address))
         offered = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
         self._count("machines", len(offered))
-        bounds = self.request.bounds
+        limits = self.request.limits
         for each in offered[:1]:
-            self._cell(instance, "cpus_per_cell", each.cpus_per_cell, bounds.cpus_per_cell)
-            self._cell(instance, "memory_gib_per_cell", each.memory_gib_per_cell, bounds.memory_gib_per_cell)
+            self._cell(instance, "cpus_per_cell", each.cpus_per_cell, limits.cpus_per_cell)
+            self._cell(instance, "memory_gib_per_cell", each.memory_gib_per_cell, limits.memory_gib_per_cell)
 
     def _cell(self, instance: Instance, name: str, figure: int, most: int) -> None:
         if figure > most:
-            detail = f'"{name}" must be between 1 and {most}, not {figure} (-bound={name}=N raises it).'
+            detail = f'"{name}" must be between 1 and {most}, not {figure} (-limit={name}=N raises it).'
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)
             self.diagnostics.append(instance.problem(problem))
 
     def _count(self, what: str, more: int) -> None:
-        """Raises Refused when the plan has more of something than its bounds say."""
+        """Raises Refused when the plan has more of something than its limits say."""
         self._amounts[what] += more
-        most = getattr(self.request.bounds, what)
+        most = getattr(self.request.limits, what)
         if self._amounts[what] > most:
             raise beyond(what, what, most)
 

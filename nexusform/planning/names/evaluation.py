@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock, Variable
+from nexusform.configuration.limits import DEFAULT, beyond
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.plain_data import ConversionProblem, Path
-from nexusform.planning.bounds import DEFAULT, beyond
 from nexusform.planning.names.repetition import (
     LIST,
     MAP,

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Key, key_order
+from nexusform.configuration.limits import DEFAULT
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import Path, Refined, from_plain, to_plain
-from nexusform.planning.bounds import DEFAULT
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.value_types import DYNAMIC, MapType, ObjectType, SetType, friendly_name, has_dynamic
 from nexusform.values import Value, object_value, string, tuple_value, unknown
@@ -94,7 +94,7 @@ def _by_count(
     if number < 0:
         return refuse(f"{unsuitable} must be greater than or equal to zero.")
     if number > most:
-        return refuse(f"{unsuitable} a block stands for at most {most} instances (-bound=instances=N).")
+        return refuse(f"{unsuitable} a block stands for at most {most} instances (-limit=instances=N).")
     return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 

@@ -88,7 +88,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         applying=request.applying,
         reads=reads,
         files=NotedFiles(request.files, reads.files),
-        most_instances=request.bounds.instances,
+        most_instances=request.limits.instances,
     )
 
 

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from nexusform.address import Address, ConfigAddress, address_order
 from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.limits import beyond
 from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached
 from nexusform.plain_data import has_unknown
-from nexusform.planning.bounds import beyond
 from nexusform.planning.instances.arguments import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
@@ -165,7 +165,7 @@ class _Walk:
             if attributes is not None and not cluster.broken:
                 self.world.after.clusters[cluster.type.identify(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
-        most = self.blocks.request.bounds.vms
+        most = self.blocks.request.limits.vms
         for vms in self._of(instances):
             demand, problems = demand_of(vms, self.world)
             self._demanded += sum(len(pool.numbers) for pool in demand.pools) if demand is not None else 0
