@@ -39,6 +39,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "changes-wait-for-a-staged-run": "Changes wait for a staged run",
     "check-block-assertion-failed": "Check block assertion failed",
     "cluster-in-two-states": "Cluster in two states",
+    "cluster-loses-its-system-pools": "Cluster loses its System pools",
     "cluster-observed-twice": "Cluster observed twice",
     "cluster-of-pool-not-there": "Cluster of pool not there",
     "cluster-of-pool-not-told": "Cluster of pool not told",

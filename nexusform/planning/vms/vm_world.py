@@ -267,11 +267,17 @@ def _unknown_machine(pool: PoolDemand, site: SitePlan) -> Problem:
 
 
 def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Errors for pools that are the only System pool of their cluster and would be replaced.
+    """Errors for pools that are the only System pool of their cluster and would be replaced, warnings for
+    clusters that lose all of theirs.
 
     A change that re-places a pool's VMs is delete and create of the pool on Azure, and a cluster needs a
     System pool at all times.
     """
+    yield from _replaced_system_pools(objects)
+    yield from _clusters_without_system_pool(objects)
+
+
+def _replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     standing = [(vms, vms.prior_demand) for vms in objects if vms.prior_demand is not None]
     system_pools: Counter[str] = Counter()
     for _, prior in standing:
@@ -284,6 +290,30 @@ def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         for pool in prior.pools:
             if pool.system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
                 yield _last_system_pool(vms.instance, prior.cluster, pool)
+
+
+def _clusters_without_system_pool(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+    """Of clusters that stay, had System pools, and would have none, whether their own blocks or others'."""
+    before = Counter(_owners_of_system_pools(vms.prior_demand for vms in objects))
+    after = Counter(_owners_of_system_pools(vms.demand for vms in objects))
+    for vms in objects:
+        prior, instance = vms.prior_demand, vms.instance
+        stays = vms.demand is not None and instance.block is not None and not instance.replaced
+        if prior is None or prior.parent_id or not stays:
+            continue
+        if before[prior.owner] and not after[prior.owner]:
+            detail = (
+                f"The change leaves {prior.cluster} without a pool of mode System, and Azure does not "
+                "delete the last: a cluster needs one at all times. Keep one, or add another."
+            )
+            warning = Problem((), "cluster-loses-its-system-pools", detail, Severity.WARNING)
+            yield instance.problem(warning)
+
+
+def _owners_of_system_pools(demands: Iterable[VmDemand | None]) -> Iterator[str]:
+    for demand in demands:
+        if demand is not None:
+            yield from (demand.owner for pool in demand.pools if pool.system)
 
 
 def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:

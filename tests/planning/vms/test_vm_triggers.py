@@ -552,3 +552,17 @@ def test_the_last_system_pool_is_not_replaced_whatever_else_changes(version: str
     both = RACKS + cluster("a", arguments='kubernetes_version = "1"', pools=two)
     other = both.replace("mode =", 'labels = { x = "y" }\n    mode =', 1)
     assert triggers(good(plan(other, state_of(both)))) == {"a-p-0": ("move", "labels_changed")}
+
+
+def test_a_cluster_that_loses_its_system_pools_is_told() -> None:
+    system = pool("p", 1, more='mode = "System"')
+    user = pool("q", 1)
+    state = state_of(RACKS + cluster("a", pools=system + user))
+    gone = good(plan(RACKS + cluster("a", pools=user), state))
+    assert [d.id for d in gone.plan.diagnostics] == ["cluster-loses-its-system-pools"]
+    other = good(plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state))
+    assert not other.plan.diagnostics
+    assert not good(plan(RACKS, state)).plan.diagnostics
+    assert not good(
+        plan(RACKS + cluster("a", pools=user), state_of(RACKS + cluster("a", pools=user)))
+    ).plan.diagnostics
