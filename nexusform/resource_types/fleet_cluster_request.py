@@ -9,6 +9,7 @@ from nexusform.diagnostics import Problem
 from nexusform.importers.cluster_requests import read_cluster_request
 from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
 from nexusform.resource_types.fleet_schemas import argument, number, one, text
+from nexusform.resource_types.nks_pools import MOST_NODES
 from nexusform.scheduling.fleet.cluster_requests import ClusterRequest
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType
@@ -102,11 +103,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             place = f"manifest:{each.line}: " if each.line else ""
             problems.append(Problem(("manifest",), each.id, f"{place}{each.detail}", each.severity))
     count = (attributes.get("template") or {}).get("count")
-    if isinstance(count, int | float) and (count < 1 or count != int(count)):
-        path = ("template", "count")
-        problems.append(
-            Problem(path, "invalid-value-for-argument", "A cluster has 1 node or more, and a whole number.")
-        )
+    if isinstance(count, int | float) and (not 1 <= count <= MOST_NODES or count != int(count)):
+        detail = f"A cluster has 1 to {MOST_NODES:,} nodes, and a whole number of them."
+        problems.append(Problem(("template", "count"), "invalid-value-for-argument", detail))
     return problems
 
 

@@ -183,7 +183,8 @@ def test_a_second_plan_is_empty_and_nothing_fits_is_a_warning() -> None:
     ("change", "kind", "says"),
     [
         (("NC_P46_224_v1", "NC_P46_224"), "unknown-vm-sku", 'Did you mean "NC_P46_224_v1"?'),
-        (("count  = 5", "count  = 0"), "invalid-value-for-argument", "1 node or more"),
+        (("count  = 5", "count  = 0"), "invalid-value-for-argument", "1 to 1,000,000 nodes"),
+        (("count  = 5", "count  = 1000000000"), "invalid-value-for-argument", "1 to 1,000,000 nodes"),
         (("count  = 5", 'count  = 5\nzones = ["7"]'), "unknown-availability-zone", "Known: 0, 1 and 9."),
         (("ClusterRequest", "ClusterRequests"), "invalid-fleet-manifest", 'Did you mean "ClusterRequest"?'),
         (("matchLabels", "matchLabel"), "invalid-fleet-manifest", 'Did you mean "matchLabels"?'),
