@@ -292,10 +292,11 @@ _POD: Final = ObjectType.of(
         "certain": BOOL,
         "provenance": STRING,
         "former_template": STRING,
+        "former_pod": STRING,
         "state": STRING,
         "reason": STRING,
     },
-    optional=("former_template", "state", "reason"),
+    optional=("former_template", "former_pod", "state", "reason"),
 )
 PODS: Final = MapType(MapType(_POD))
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.importers.kubernetes_workloads import workloads_of
-from nexusform.planning.pods.rows import PodNote, pod_values, read_note
+from nexusform.planning.pods.rows import PodNote, pod_values, read_note, read_pod
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
@@ -50,7 +50,8 @@ class PriorPods(Struct, frozen=True):
                 note = read_note(values)
                 over = note.state == PodState.FAILED and key.split("/")[1] in _FAILED_FOR_GOOD
                 refused = note.reason or "" if over else ""
-                yield note, StandingPod(key, pod_number(key, name), note.node, spec, refused=refused)
+                made = _as_made(spec, note)
+                yield note, StandingPod(key, pod_number(key, name), note.node, made, refused=refused)
 
 
 def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:
@@ -134,9 +135,8 @@ class Brought(Struct):
         for note, standing in prior.standing(specs):
             key, name = standing.workload, standing.name
             self.notes[key, name] = note
-            pod = replace(standing, spec=self._as_made(standing.spec, key, name))
-            self.before.setdefault(key, {})[name] = pod
-            yield pod
+            self.before.setdefault(key, {})[name] = standing
+            yield standing
 
     def adopt(self, pod: StandingPod, cluster: NodeCluster) -> None:
         """A pod of one of its workloads was seen: it is its own."""
@@ -155,13 +155,8 @@ class Brought(Struct):
         """Give the pods of a workload of state this spec; the pods as they stand with it."""
         pods = self.before.get(key, {})
         for name, pod in list(pods.items()):
-            pods[name] = replace(pod, spec=self._as_made(spec, key, name))
+            pods[name] = replace(pod, spec=_as_made(spec, self.notes.get((key, name))))
             yield pods[name]
-
-    def _as_made(self, spec: PodSpec, workload: str, pod: str) -> PodSpec:
-        """The spec of a pod of state: that of its workload, of an older template where state says so."""
-        note = self.notes.get((workload, pod))
-        return replace(spec, template=note.former) if note is not None and note.former else spec
 
     # --- what becomes of it ---------------------------------------------------------------------
 
@@ -203,6 +198,14 @@ class Brought(Struct):
                 outcome.name: pod_values(cluster, workload, outcome, self.note(outcome))
                 for outcome in self.of(workload.key)
             }
+
+
+def _as_made(spec: PodSpec, note: PodNote | None) -> PodSpec:
+    """The spec of a pod of state: that of its workload (`spec`), or what an older template made it."""
+    if note is None or not note.former:
+        return spec
+    made_from = read_pod(note.former_pod) if note.former_pod else None
+    return replace(made_from or spec, template=note.former)
 
 
 def _on_its_way(earlier: PodOutcome, outcome: PodOutcome) -> PodOutcome:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,10 +15,12 @@ from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.workloads import Workload
+from nexusform.scheduling.pods.workloads import PodSpec, Workload
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"
+# The rest of what such a pod was made from, as JSON: it holds that, not what its workload asks for by now.
+FORMER_POD: Final = "former_pod"
 REJECTED: Final = "rejected"
 _NAMELESS: Final = "overridden"
 REASONS: Final[Mapping[str, str]] = {
@@ -43,7 +47,8 @@ _ACTIONS: Final = {
 class PodNote(Struct, frozen=True):
     """What state remembers of a pod: its node ("" while it waits), and that node's machine and zone.
 
-    `former` is the hash of the template that it was made from, where that is older than its workload's.
+    `former` is the hash of the template that it was made from, where that is older than its workload's, and
+    `former_pod` what it was made from (as JSON, "" in states of earlier versions).
     `state` is "" in states of earlier versions, which told neither state nor reason.
     """
 
@@ -53,6 +58,7 @@ class PodNote(Struct, frozen=True):
     certain: bool = False
     provenance: str = "predicted"
     former: str = ""
+    former_pod: str = ""
     state: str = ""
     reason: str | None = None
 
@@ -66,6 +72,7 @@ def read_note(values: Mapping[str, Any]) -> PodNote:
         certain=bool(values.get("certain")),
         provenance=str(values.get("provenance") or "predicted"),
         former=str(values.get(FORMER) or ""),
+        former_pod=str(values.get(FORMER_POD) or ""),
         state=str(values.get("state") or ""),
         reason=values.get("reason"),
     )
@@ -85,8 +92,7 @@ def pod_values(
         "provenance": stays.provenance if stays is not None else "predicted",
     }
     values |= _condition(outcome, stays)
-    former = _former_template(workload, outcome)
-    return values | {FORMER: former} if former else values
+    return values | _former(workload, outcome, stays)
 
 
 def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | None]:
@@ -99,12 +105,30 @@ def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | No
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
-def _former_template(workload: Workload, outcome: PodOutcome) -> str:
-    """The template of a pod that an update has not reached: it hangs, or leaves the pod as it is."""
+def _former(workload: Workload, outcome: PodOutcome, stays: PodNote | None) -> dict[str, str]:
+    """What a pod was made from that an update has not reached: it hangs, or leaves the pod as it is."""
     spec = outcome.spec
-    if spec is None or not outcome.node:
-        return ""
-    return "" if spec.template == workload.pod.template else spec.template or _NAMELESS
+    if spec is None or not outcome.node or spec.template == workload.pod.template:
+        return {}
+    template = spec.template or _NAMELESS
+    if stays is not None and stays.former == template:
+        # What an earlier version left out nobody knows any more.
+        return {FORMER: template} | ({FORMER_POD: stays.former_pod} if stays.former_pod else {})
+    return {FORMER: template, FORMER_POD: written_pod(spec)}
+
+
+def written_pod(spec: PodSpec) -> str:
+    """A spec as JSON, as far as it is not the default; `read_pod` reads it."""
+    plain, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(PodSpec())
+    return json.dumps({key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True)
+
+
+def read_pod(text: str) -> PodSpec | None:
+    """What `written_pod` wrote; None where this version cannot read it."""
+    try:
+        return msgspec.json.decode(text, type=PodSpec)
+    except msgspec.DecodeError:
+        return None
 
 
 def pod_row(

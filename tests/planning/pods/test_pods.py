@@ -293,6 +293,45 @@ def test_a_rollout_that_hangs_hangs_in_the_next_plan_too() -> None:
     assert pods(back) == {"web-2": ("remove", "scale_in")}
 
 
+@pytest.mark.parametrize("replicas", [3, 5])
+@pytest.mark.parametrize("image_first", [False, True])
+def test_pods_of_an_older_template_hold_what_they_asked_for(replicas: int, image_first: bool) -> None:
+    """They fill their workers until the rollout reaches them, whatever the new template asks for."""
+    strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+
+    def text(cpu: str, image: str, pods: int = 3) -> str:
+        brought = manifest("m", deployment("w", pods, cpu=cpu, image=image, **strategy))
+        return RACKS + workers(3).replace("NC_G6_28_v1", "NC_P10_56_v1") + brought
+
+    state = applied(good(plan(text("6", "i:1"))))
+    if image_first:
+        state = applied(good(plan(text("6", "i:2"), state)), state)
+    changed = text("3", "i:3", replicas)
+    result = good(plan(changed, state))
+    assert "Rollout hangs" in summaries(result)
+    state = applied(result, state)
+    again = good(plan(changed, state))
+    assert is_empty(again)
+    assert "Rollout hangs" in summaries(again)
+    # The next change starts from what runs: nothing has left its worker.
+    later = text("2500m", "i:4", replicas)
+    result = good(plan(later, state))
+    assert "Rollout hangs" in summaries(result)
+    state = applied(result, state)
+    assert is_empty(plan(later, state))
+
+
+def test_a_state_that_does_not_tell_what_older_pods_asked_for_plans_as_it_did() -> None:
+    strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+    first = RACKS + workers(3) + manifest("m", deployment("w", 3, cpu="3", image="i:1", **strategy))
+    second = without(first, "i:1", "i:2")
+    state = applied(good(plan(first)))
+    state = applied(good(plan(second, state)), state)
+    for place in attributes(state, "fleet_hub_manifest.m")["workloads"]["default/Deployment/w"].values():
+        place.pop("former_pod", None)
+    assert is_empty(plan(second, state))
+
+
 def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
     def text(image: str, partition: int) -> str:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
