@@ -36,6 +36,12 @@ def capture_command(kind: str) -> str:
     return f"{standard.command} > {standard.name}"
 
 
+CAPTURE_NODES: Final = (
+    f"Capture them with: {capture_command('kubernetes_clusters')} (where there are none, nodes is an empty "
+    "list)."
+)
+
+
 def missing_ground(items: AzItems) -> list[Problem]:
     """Errors for racks and machines that no file tells of; a Nexus cluster that is planned tells both."""
     missing = [kind for kind in GROUND if not items.of(kind) and kind not in items.listed | items.unreadable]
@@ -70,6 +76,12 @@ def not_captured(items: AzItems, sites: Sequence[AzSite]) -> Iterator[Problem]:
     without_pools = [cluster for cluster in clusters if not cluster.pools_listed]
     if without_pools:
         yield _warning(_missing_pools(without_pools))
+    without_nodes = [cluster for cluster in clusters if not cluster.nodes_listed]
+    if without_nodes:
+        yield _warning(
+            f"{nodes_missing(without_nodes)} on which machines they are is not known, and their room "
+            f"counts as free. {CAPTURE_NODES}"
+        )
     without_times = [cluster for cluster in clusters if _numbers_are_guessed(cluster)]
     if without_times:
         yield _warning(_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
@@ -107,6 +119,12 @@ def _missing_pools(clusters: Sequence[AzCluster]) -> str:
         "re-place the VMs of pools that have others. Capture them, cluster by cluster: "
         f"{pool_command(clusters[0])}"
     )
+
+
+def nodes_missing(clusters: Sequence[AzCluster]) -> str:
+    """What is said of clusters whose nodes were not captured, up to what follows from that."""
+    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
+    return f"The nodes of {counted(len(clusters), 'cluster')} were not captured ({names}):"
 
 
 def pool_command(cluster: AzCluster) -> str:

@@ -129,7 +129,8 @@ class AzPool(Struct, frozen=True):
 
 class AzCluster(Struct, frozen=True):
     """An NKS cluster with its pools in order of creation and its nodes by name. Without `pools_listed` its
-    agent pools were not captured: they are those that it was made with, and those that nodes name.
+    agent pools were not captured: they are those that it was made with, and those that nodes name. Without
+    `nodes_listed` nothing says which nodes it has.
     """
 
     name: str
@@ -142,6 +143,7 @@ class AzCluster(Struct, frozen=True):
     nodes: tuple[AzNode, ...]
     created_at: str | None = None
     pools_listed: bool = True
+    nodes_listed: bool = True
 
 
 class AzCapacity(Struct, frozen=True):

@@ -162,9 +162,20 @@ def read_clusters(
         nodes += of_cluster
         pools_after = _pools_with_nodes(reading, [one.vm for one in of_cluster])
         whole = reading.cluster.pools_listed or not pools_after
-        clusters[number] = replace(clusters[number], pools=pools_after, pools_listed=whole)
+        clusters[number] = replace(
+            clusters[number],
+            pools=pools_after,
+            pools_listed=whole,
+            nodes_listed=_tells_nodes(reading.item, reading.cluster),
+        )
     say_derived_pools(readings)
     return clusters, nodes, skus
+
+
+def _tells_nodes(item: Item, cluster: AzCluster) -> bool:
+    """Whether a cluster's body says which nodes there are: an empty list does, and so do counts of 0."""
+    counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
+    return item.value("nodes") is not None or not any(counts)
 
 
 def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:

@@ -160,12 +160,22 @@ class ObservedSites:
         one = objects.get((key.type, key.id))
         if one is None and self._would_show(key):
             return ReadAnswer(None, observed=True)
+        if one is None and self._hides_nodes(key):  # nothing tells the sizes of its VM SKUs
+            return ReadAnswer(request.attributes or None)
         if one is None:
             self._unseen.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadAnswer(request.attributes or None)
         attributes = _with_own_machines(_with_told(request.known, one), one, shown)
+        if self._hides_nodes(key):
+            return ReadAnswer(_with_known_nodes(attributes, request.known))
         attributes = _without_deleted(attributes, request.known)
         return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
+
+    def _hides_nodes(self, key: ObjectKey) -> bool:
+        """Whether an object is a cluster or pool of which the site does not say which nodes there are."""
+        site = self._site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        cluster = _cluster_in(site, key.id) if site is not None else None
+        return cluster is not None and not cluster.nodes_listed
 
     def _would_show(self, key: ObjectKey) -> bool:
         """Whether an object that is not shown is not there: its site is shown, and the kind was listed."""
@@ -235,12 +245,14 @@ class ObservedSites:
             raise NotDoneYet(self._not_yet(request, word, (nodes,)))
         return replace(shown.answer, attributes=seen)
 
-    def _hidden_pools(self, key: ObjectKey) -> str:
-        """What to say where the agent pools of a cluster were not captured: only its nodes show them."""
+    def _hidden_parts(self, key: ObjectKey) -> str:
+        """What to say where the nodes of a cluster, or its agent pools, were not captured."""
         site = self._site(key.id) if key.type in {_CLUSTER, _POOL} else None
         cluster = _cluster_in(site, key.id) if site is not None else None
-        if cluster is None or cluster.pools_listed:
+        if cluster is None or (cluster.pools_listed and cluster.nodes_listed):
             return ""
+        if not cluster.nodes_listed:
+            return f" The nodes of {cluster.name} were not captured."
         return f" The agent pools of {cluster.name} were not captured: of them only nodes show."
 
     def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
@@ -252,7 +264,7 @@ class ObservedSites:
             )
         return (
             f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}."
-            f"{self._hidden_pools(request.key)} "
+            f"{self._hidden_parts(request.key)} "
             f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
         )
 
@@ -388,6 +400,14 @@ def _without_deleted(attributes: dict[str, Any], known: Mapping[str, Any]) -> di
     if not deleted:
         return attributes
     return _with_nodes(attributes, {name: node for name, node in nodes.items() if name not in deleted})
+
+
+def _with_known_nodes(attributes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster or pool with its nodes as they are known: the site tells their count alone."""
+    before = known.get("nodes") or {}
+    return _with_nodes(
+        attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()}
+    )
 
 
 def _figures(shape: AzShape) -> tuple[int, int, int, int]:

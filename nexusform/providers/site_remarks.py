@@ -8,7 +8,14 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.az_captured import NOT_CAPTURED, TENANTS, capture_command, pool_command
+from nexusform.importers.az_captured import (
+    CAPTURE_NODES,
+    NOT_CAPTURED,
+    TENANTS,
+    capture_command,
+    nodes_missing,
+    pool_command,
+)
 from nexusform.importers.az_model import AzCluster, AzSite
 from nexusform.importers.az_unmanaged import unmanaged_vms
 from nexusform.words import counted, first_of, form
@@ -50,7 +57,7 @@ class SiteView:
         details = [*self._absent_sites(), *self._absent_kinds()]
         for site in self.sites.values():
             if site.name in named:
-                details += [*self._unlisted(site), *self._pools_unlisted(site)]
+                details += [*self._unlisted(site), *self._pools_unlisted(site), *self._nodes_unlisted(site)]
         strangers = [detail for site in self.sites.values() for detail in self._strangers(site)]
         return [
             *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
@@ -104,8 +111,20 @@ class SiteView:
                 f"them, cluster by cluster: {pool_command(clusters[0])}"
             )
 
+    def _nodes_unlisted(self, site: AzSite) -> Iterator[str]:
+        hiding = [cluster for cluster in site.inventory.clusters if not cluster.nodes_listed]
+        known = [cluster for cluster in hiding if self._is_managed(cluster, site)]
+        others = [cluster for cluster in hiding if not self._is_managed(cluster, site)]
+        if known:
+            yield f"{nodes_missing(known)} they are planned as state has them. {CAPTURE_NODES}"
+        if others:
+            yield f"{nodes_missing(others)} their room counts as free. {CAPTURE_NODES}"
+
     def _lacks_pools(self, cluster: AzCluster, site: AzSite) -> bool:
-        return not cluster.pools_listed and (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+        return not cluster.pools_listed and self._is_managed(cluster, site)
+
+    def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
+        return (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed
 
     def _strangers(self, site: AzSite) -> Iterator[str]:
         """Who stands on machines without being managed."""

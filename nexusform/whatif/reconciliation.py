@@ -181,7 +181,8 @@ def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]
             timed.append(((vm.created_at or "", vm.name, 0, ""), real))
     timed.sort(key=lambda pair: pair[0])
     doubtful = _doubtful(inventory)
-    whole = inventory.listed.issuperset(TENANTS)
+    shows_nodes = all(cluster.nodes_listed for cluster in inventory.clusters)
+    whole = shows_nodes and inventory.listed.issuperset(TENANTS)
     since_gone = False
     for key, group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)

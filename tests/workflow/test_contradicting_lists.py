@@ -1,0 +1,98 @@
+"""Exports that leave out a part, or contradict themselves: what is said, and what plans make of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
+CLUSTERS = Path("export/kubernetes_clusters.json")
+STATE = Path("state/nexusform.nfstate")
+CLUSTER = "res-test-dpdk-naks-ea1ed"
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The export of a real site with one cluster of five nodes."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CASE, "export")
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and all text, in one line."""
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+def imported(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert code == 0, out
+    return out
+
+
+def cluster_body() -> Iterator[dict[str, Any]]:
+    document = json.loads(CLUSTERS.read_text())
+    yield document["value"][0]["properties"]
+    CLUSTERS.write_text(json.dumps(document))
+
+
+def with_nodes(nodes: object) -> None:
+    for body in cluster_body():
+        body.pop("nodes")
+        if nodes != "missing":
+            body["nodes"] = nodes
+
+
+@pytest.mark.parametrize("nodes", ["missing", None])
+def test_a_cluster_that_tells_no_nodes_keeps_those_of_the_state(
+    nodes: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported(capsys)
+    before = STATE.read_bytes()
+    with_nodes(nodes)
+    warning = f"The nodes of 1 cluster were not captured ({CLUSTER}):"
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out, "5 kept" in out, warning in out) == (0, True, True, True)
+    assert "0 to place, 0 to move, 0 to remove" in out
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, warning in out) == (2, True)
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, warning in out) == (2, True)
+    assert "1 object was not looked at" in out
+    assert STATE.read_bytes() == before
+
+
+def test_an_import_says_that_nodes_were_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
+    with_nodes("missing")
+    out = imported(capsys)
+    assert f"The nodes of 1 cluster were not captured ({CLUSTER}): on which machines" in out
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True)
+    shutil.copytree(CASE, "export", dirs_exist_ok=True)
+    code, out = told(capsys, "plan")
+    assert (code, "No changes." in out, "The nodes of" in out) == (0, True, False)
+
+
+def test_an_empty_list_of_nodes_says_that_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    with_nodes([])
+    code, out = told(capsys, "plan")
+    assert (code, "do not fit: 0 of" in out, "The nodes of" in out) == (1, True, False), out
+
+
+def test_nodes_that_alone_tell_sizes_are_kept_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree("export")
+    shutil.copytree(CASE.with_name("clusters-070"), "export")
+    imported(capsys)
+    with_nodes("missing")
+    code, out = told(capsys, "plan", "-details")
+    assert (code, "No changes." in out, "The nodes of 1 cluster were not" in out) == (0, True, True)
+    assert "no whole list of Kubernetes clusters" not in out
