@@ -20,6 +20,7 @@ from nexusform.importers.fleet_shapes import METADATA, ApiKind, Holds, Objection
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
 from nexusform.plain_data import Path
+from nexusform.scheduling.quantity import LARGEST_INT32
 from nexusform.schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"
@@ -376,6 +377,9 @@ class _ObjectReader:
             self._refuse(part, f"{part.name} must be a whole number{_without_quotes(data)}.")
             return None
         if whole and shape.holds in (Holds.WHOLE, Holds.AMOUNT):
+            if shape.most is None and data > LARGEST_INT32:
+                self._refuse(part, f"{part.name} must be at most {LARGEST_INT32}, not {data}.")
+                return None
             if not self._check_size(part, data, shape, ""):
                 return None
             return data if shape.holds is Holds.WHOLE else str(data)

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.scheduling.quantity import LARGEST_INT64
+
 
 class Holds(Enum):
     """What stands in a field. AMOUNT is a whole number or a text, ANY whatever there is."""
@@ -43,8 +45,9 @@ Rule: TypeAlias = Callable[[Mapping[str, Any]], Iterator[Objection]]
 
 
 class Shape(Struct, frozen=True, eq=False):
-    """A field. `least` and `most` bound a number, the items of a list, the keys of a mapping, or the
-    characters of a text. `defaulted`: null counts as absent. `versions`: the only ones that have it.
+    """A field. `least` and `most` bound a number (an int32 where `most` is None), the items of a list, the
+    keys of a mapping, or the characters of a text. `defaulted`: null counts as absent. `versions`: the only
+    ones that have it.
     """
 
     holds: Holds
@@ -190,7 +193,7 @@ _STRATEGY: Final = _object(
             {
                 "maxUnavailable": _PACE,
                 "maxSurge": _PACE,
-                "unavailablePeriodSeconds": _whole(0, defaulted=True),
+                "unavailablePeriodSeconds": _whole(0, LARGEST_INT64, defaulted=True),
             }
         ),
         "applyStrategy": _object(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import TextPlace, YamlDocument, problem_at, read_yaml
+from nexusform.scheduling.quantity import LARGEST_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"
@@ -424,12 +425,15 @@ class Fields:
         return plain_text(value)
 
     def whole(self, key: str, default: int, least: int = 0) -> int:
-        """A whole number that is not below `least`."""
+        """A whole number that is not below `least`, and an int32 as all that are read so."""
         value = self.data.get(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.say(key, f"must be a whole number, {least} or more.")
+            return default
+        if value > LARGEST_INT32:
+            self.say(key, f"must be at most {LARGEST_INT32}, not {value}.")
             return default
         return value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nexusform.scheduling.quantity import LARGEST_INT32, LARGEST_INT64
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
@@ -159,7 +160,7 @@ POLICY: Final = BlockSchema(
             default="PickAll",
             choices=("PickAll", "PickFixed", "PickN"),
         ),
-        "number_of_clusters": number("How many clusters (PickN).", minimum=0),
+        "number_of_clusters": number("How many clusters (PickN).", minimum=0, maximum=LARGEST_INT32),
         "cluster_names": texts("Which clusters (PickFixed).", default=[]),
     },
     {
@@ -171,7 +172,7 @@ POLICY: Final = BlockSchema(
             "Spreads picks over the values of a label.",
             BlockSchema(
                 {
-                    "max_skew": number("How far apart counts may be.", default=1),
+                    "max_skew": number("How far apart counts may be.", default=1, maximum=LARGEST_INT32),
                     "topology_key": text("Label key.", required=True),
                     "when_unsatisfiable": text("DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"),
                 }
@@ -198,7 +199,7 @@ _ROLLING: Final = BlockSchema(
         "max_unavailable": text("How many clusters may be without it: a number or per cent.", default="25%"),
         "max_surge": text("How many clusters may be added at once: a number or per cent.", default="25%"),
         "unavailable_period_seconds": number(
-            "Wait after a wave whose availability cannot be tracked.", default=60
+            "Wait after a wave whose availability cannot be tracked.", default=60, maximum=LARGEST_INT64
         ),
     }
 )

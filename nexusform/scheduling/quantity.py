@@ -15,7 +15,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 _NANO = -9
-_LARGEST_BINARY = 2**63 - 1
+LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 _MOST_DIGITS = 18
 _BINARY_DIGITS = 15
 # Kubernetes reads any 32-bit exponent and then works for minutes on the larger ones; nobody means them.
@@ -198,8 +198,8 @@ def _slow(text: str, number: _Number, form: Form, exponent: int) -> Quantity | M
     places = exponent - len(number.fraction) - _NANO
     nano = digits * int(10**places) if places >= 0 else _round_up(digits, -places)
     unscaled, scale = nano, _NANO
-    if form is Form.BINARY and nano > _LARGEST_BINARY * 10**9:
-        unscaled, scale, nano = _LARGEST_BINARY, 0, _LARGEST_BINARY * 10**9
+    if form is Form.BINARY and nano > LARGEST_INT64 * 10**9:
+        unscaled, scale, nano = LARGEST_INT64, 0, LARGEST_INT64 * 10**9
     if form is Form.BINARY and 0 < nano < 10**9:
         form = Form.DECIMAL
     return Quantity(number.sign * unscaled, scale, form, number.sign * nano)
@@ -282,7 +282,7 @@ def parse_amount(written: str | int) -> Amount | str:
     """An amount from a number or a text ("25%", "2"), or why it is none."""
     if isinstance(written, int):
         return Amount(written)
-    match = re.fullmatch(r"(-?[0-9]{1,9})(%?)", written, re.ASCII)
+    match = re.fullmatch(r"(-?[0-9]{1,10})(%?)", written, re.ASCII)
     if match is None:
         return f'{written!r} is neither a whole number nor a percentage such as "25%"'
     return Amount(int(match[1]), bool(match[2]))

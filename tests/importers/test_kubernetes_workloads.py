@@ -373,6 +373,7 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
         (deployment({"nodeSelector": {"disk": 1}}), "nodeSelector.disk must be a text; quote it"),
         (deployment(replicas=-1), "spec.replicas must be a whole number, 0 or more"),
         (deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),
+        (deployment(replicas=2**31), "spec.replicas must be at most 2147483647, not 2147483648"),
         (deployment(replicas="3"), "spec.replicas must be a whole number"),
         (deployment(selector={"matchLabels": {"app": "other"}}), "does not match the labels of the template"),
         (deployment(selector=None), "spec.selector must be set"),

@@ -127,6 +127,11 @@ SORTER = """property_sorter {
             "max_skew = 0",
         ),
         (
+            'placement_type = "PickN"\nnumber_of_clusters = 99999999999999999999',
+            '"number_of_clusters" must be between 0 and 2147483647',
+            "number_of_clusters = 99999999999999999999",
+        ),
+        (
             required('label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'),
             '"Equals" is not a valid label selector operator',
             "label_selector {",
