@@ -17,6 +17,7 @@ from nexusform.importers.az_model import AzSite
 from nexusform.importers.az_sites import named_as_known
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.azure_export import of_directory, read_export
 from nexusform.providers.observed_site import ObservedSites
@@ -34,6 +35,10 @@ from nexusform.workflow.run import Notices, Run, base_request, begin
 
 # What a site tells of the VMs of an object; what a person asked for is not touched.
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
+# A node without a machine.
+_WAITING: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
+# What is wrong with a plan and says nothing against what is.
+_OF_FIT: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 
 
 class Reconciled(Struct, frozen=True):
@@ -106,7 +111,7 @@ class _Reconciling:
         played = tuple(self._replays(checks)) if replays else ()
         rules, problems = self._rules(observed)
         after = self._after(observed, played)
-        if after is not self.state:
+        if after is not self.state and not problems:
             problems += self._write(after)
         return Reconciled(
             checks,
@@ -184,18 +189,31 @@ class _Reconciling:
     def _rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """The separation rules on what is."""
+        """The separation rules on what is, or what hinders judging them. That VMs do not fit does not: nobody
+        is placed for it.
+        """
         request = replace(
             base_request(self.run.project, self.run.stored),
-            refreshed=dict(observed),
+            refreshed={address: self._with_waiting(address, now) for address, now in observed.items()},
             tie_breaks=0,
             lint=False,
         )
         plan = make_plan(replace(request, ways_out=False)).plan
-        wrong = [p for p in plan.diagnostics if p.severity is Severity.ERROR] if plan.errored else []
-        if plan.separation_rules:
+        if plan.separation_rules or not plan.errored:
             return plan.separation_rules, []
-        return (), wrong
+        errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
+        return (), [problem for problem in errors if problem.id not in _OF_FIT]
+
+    def _with_waiting(self, address: Address, now: ObjectState) -> ObjectState:
+        """An object as it is; nodes that are gone wait for a machine, so that none is placed anew."""
+        current = self.state.instances[address].current
+        nodes, before = now.attributes.get("nodes"), current.attributes.get("nodes") if current else None
+        if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
+            return now
+        waiting = {name: {**node, **_WAITING} for name, node in before.items() if name not in nodes}
+        if not waiting:
+            return now
+        return replace(now, attributes={**now.attributes, "nodes": {**waiting, **nodes}})
 
     def _after(self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay]) -> State:
         """The state with what was observed, and the scores of the sites that were replayed."""

@@ -96,3 +96,37 @@ def test_nodes_that_alone_tell_sizes_are_kept_as_well(capsys: pytest.CaptureFixt
     code, out = told(capsys, "plan", "-details")
     assert (code, "No changes." in out, "The nodes of 1 cluster were not" in out) == (0, True, True)
     assert "no whole list of Kubernetes clusters" not in out
+
+
+def test_reconcile_reports_nodes_that_are_gone_though_new_ones_would_not_fit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    imported(capsys)
+    with_nodes([])
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, "5 of 5 VMs stand elsewhere" in out, "do not fit" in out) == (2, True, False), out
+
+
+def test_reconcile_judges_the_rules_on_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    cluster = f"${{nexus_kubernetes_cluster.{CLUSTER}.id}}"
+    Path("rules.nf.hcl").write_text(
+        'resource "nexus_separation_rule" "apart" {\n  scope = "rack"\n  enforcement = "deny"\n'
+        f'  group {{\n    pool_ids = ["{cluster}/agentpool1"]\n  }}\n'
+        f'  group {{\n    pool_ids = ["{cluster}/agentpool2"]\n  }}\n}}\n'
+    )
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, "1 separation rule does not hold" in out) == (3, True), out
+    for body in cluster_body():
+        body["nodes"] = [node for node in body["nodes"] if "agentpool2" not in str(node.get("agentPoolId"))]
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, "1 of 5 VMs stands elsewhere" in out, "not hold" in out) == (2, True, False), out
+
+
+def test_a_reconcile_that_fails_leaves_the_state_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    with_nodes([])
+    before = STATE.read_bytes()
+    Path("wrong.nf.hcl").write_text('resource "nexus_rack" "more" {\n  site_id = 1 / 0\n  name = "r9"\n}\n')
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, "Division by zero" in out, STATE.read_bytes() == before) == (1, True, True), out

@@ -25,6 +25,7 @@ from nexusform.scheduling.racks.vms import MIB_PER_GIB, Demand, Machine, Placeme
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
+PINNED_DOES_NOT_FIT = "pinned-vm-does-not-fit"
 BROKEN_GROUP = "vms-stand-against-their-placement-group"
 
 
@@ -95,7 +96,7 @@ def _crowded(vms: VmObject, reason: str) -> Diagnostic:
     return vms.instance.problem(
         Problem(
             ("machine",),
-            "pinned-vm-does-not-fit",
+            PINNED_DOES_NOT_FIT,
             f"The rule would not put {vms.instance.address} there: {reason}. It is counted on that "
             "machine anyway.",
             Severity.WARNING,
