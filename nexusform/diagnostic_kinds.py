@@ -26,6 +26,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "approval-request-is-of-no-use": "Approval request is of no use",
     "argument-definition-required": "Argument definition required",
     "argument-or-block-definition-required": "Argument or block definition required",
+    "arm-template-too-large": "ARM template too large",
     "attempt-to-get-attribute-from-null-value": "Attempt to get attribute from null value",
     "attempt-to-index-null-value": "Attempt to index null value",
     "attribute-redefined": "Attribute redefined",

@@ -141,7 +141,7 @@ class Item:
         return Item(file, path, merged, self._findings)
 
     def _wrong(self, key: str, needed: str, got: Any) -> None:
-        self.report(key, SHAPE, f"{needed} is needed here, not {_kind(got)}.")
+        self.report(key, SHAPE, f"{needed} is needed here, not {kind_of(got)}.")
 
 
 # Where lists stand: REST pages, answers of Resource Graph, ARM templates, what kubectl prints.
@@ -168,12 +168,12 @@ def resources(
             inside = list(inside.values())
         if isinstance(inside, list):
             return _listed(file, (*path, key), inside, findings)
-        detail = f"a list is needed here, not {_kind(inside)}."
+        detail = f"a list is needed here, not {kind_of(inside)}."
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [Item(file, path, document, findings)]
-    detail = f'a list of resources or {{"value": [...]}} is needed, not {_kind(document)}.'
+    detail = f'a list of resources or {{"value": [...]}} is needed, not {kind_of(document)}.'
     findings.append(Problem(path or _TOP, SHAPE, detail, file=file))
     return []
 
@@ -221,7 +221,7 @@ def _items(file: str, path: Path, values: list[Any], findings: list[Problem], fi
         if isinstance(value, Mapping):
             items.append(Item(file, at, value, findings))
         else:
-            detail = f"an object is needed here, not {_kind(value)}."
+            detail = f"an object is needed here, not {kind_of(value)}."
             findings.append(Problem(at, SHAPE, detail, file=file))
     return items
 
@@ -231,7 +231,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a JSON value is, for people."""
     if value is None:
         return "null"
     if isinstance(value, bool):

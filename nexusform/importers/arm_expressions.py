@@ -67,7 +67,7 @@ def rounds(loop: Mapping[str, Any], name: str, scope: Scope, one: Callable[[Scop
     count = evaluated(loop.get("count"), scope)
     if isinstance(count, Missing):
         return count
-    if not isinstance(count, int) or not 0 <= count <= MOST_COPIES:
+    if type(count) is not int or not 0 <= count <= MOST_COPIES:
         return Missing(f'the count of the loop "{name}" is no number from 0 to {MOST_COPIES}')
     return [one(Round(scope, name, number)) for number in range(count)]
 

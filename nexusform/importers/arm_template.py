@@ -6,6 +6,7 @@ nested deployments. A deployment removes nothing (mode Incremental).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.graph import cycles, ordered
+from nexusform.importers.arm import SHAPE, kind_of
 from nexusform.importers.arm_expressions import Missing, Scope, evaluated, rounds, text_value
 from nexusform.importers.az_changes import KIND_OF, POOLS, AzAction, AzChange
 from nexusform.importers.az_documents import parse_json
@@ -144,7 +146,7 @@ class _Reading:
 
     def template(self, template: Mapping[str, Any], scope: Scope, inside: tuple[str, ...]) -> None:
         """Read the resources of a template. `inside` are the deployments that it is nested in."""
-        for symbol, resource in _listed(template.get("resources")):
+        for symbol, resource in self._listed(template.get("resources"), inside):
             self._resource(resource, scope, (), inside, (symbol,) if symbol else ())
 
     def in_order(self) -> tuple[AzChange, ...]:
@@ -176,8 +178,12 @@ class _Reading:
     ) -> None:
         """One resource, in every round of its loop. `parent` are types and names of what it is nested in."""
         loop = resource.get("copy")
-        if not isinstance(loop, Mapping):
+        if loop is None:
             self._one(resource, scope, parent, inside, called)
+            return
+        if not isinstance(loop, Mapping):
+            detail = f'"copy" must be an object and is {kind_of(loop)}.'
+            self._say((_place(resource),), SHAPE, detail)
             return
         name = str(evaluated(loop.get("name"), scope))
         scopes = rounds(loop, name, scope, lambda within: within)
@@ -196,10 +202,16 @@ class _Reading:
         called: tuple[str, ...],
     ) -> None:
         self.resources += 1
+        if self.resources == _MOST_RESOURCES + 1:
+            detail = f"a template may make {_MOST_RESOURCES} resources; what comes after them is not read."
+            self._say((), "arm-template-too-large", detail)
         condition = evaluated(resource.get("condition", True), scope)
         if self.resources > _MOST_RESOURCES or condition is False or resource.get("existing") is True:
             return
-        type_name = str(resource.get("type"))
+        type_name = resource.get("type")
+        if not isinstance(type_name, str) or not type_name:
+            self._say_wrong(resource, "type", "a resource type", type_name)
+            return
         if parent and "/" not in type_name:
             type_name = f"{parent[-1][0]}/{type_name}"
         if type_name.lower() == _DEPLOYMENT:
@@ -208,19 +220,32 @@ class _Reading:
         kind = KIND_OF.get(type_name.lower())
         if kind is None:
             return
-        name = evaluated(resource.get("name"), scope)
-        unknown = next((one for one in (name, condition) if isinstance(one, Missing)), None)
-        if unknown is not None:
-            place = f"{type_name.rpartition('/')[2]} {resource.get('name')}"
-            self._say((place,), "not-known-in-the-plan", f"{unknown.why}, so nobody can tell what is made.")
+        name = self._name(resource, condition, scope)
+        if name is None:
             return
-        names = tuple(str(name).split("/"))
+        names = tuple(name.split("/"))
         if parent and len(names) == 1:
             names = (parent[-1][1], *names)
         self._put(resource, scope, (kind, names, type_name), called)
-        for symbol, child in _listed(resource.get("resources")):
+        children = resource.get("resources") or []
+        for symbol, child in self._listed(children, (*inside, _place(resource))):
             here = (type_name, names[-1])
             self._resource(child, scope, (*parent, here), inside, (symbol,) if symbol else ())
+
+    def _name(self, resource: Mapping[str, Any], condition: Any, scope: Scope) -> str | None:
+        """The name of a resource that is made; None where that cannot be told, which is said."""
+        name = evaluated(resource.get("name"), scope)
+        unknown = next((one for one in (name, condition) if isinstance(one, Missing)), None)
+        if unknown is not None:
+            detail = f"{unknown.why}, so nobody can tell what is made."
+            self._say((_place(resource),), "not-known-in-the-plan", detail)
+        elif not isinstance(condition, bool):
+            self._say_wrong(resource, "condition", "true or false", condition)
+        elif isinstance(name, str) and name:
+            return name
+        else:
+            self._say_wrong(resource, "name", "a name", name)
+        return None
 
     def _put(
         self,
@@ -232,7 +257,7 @@ class _Reading:
         kind, names, type_name = what
         if len(names) != (2 if kind == POOLS else 1):
             detail = f'"{"/".join(names)}" is no name of a {type_name}: write "cluster/pool" for a pool.'
-            self._say(("/".join(names),), "unexpected-shape", detail)
+            self._say(("/".join(names),), SHAPE, detail)
             return
         unknown: dict[Path, str] = {}
         told = {
@@ -243,11 +268,15 @@ class _Reading:
         body = _known(evaluated(told, scope), unknown, ())
         place = f"{type_name.rpartition('/')[2]}/{'/'.join(names)}"
         change = AzChange(kind, names, AzAction.PUT, place, self.file, "", body, unknown)
-        depends = resource.get("dependsOn")
+        depends = resource.get("dependsOn") or []
+        if not isinstance(depends, list) or not all(isinstance(one, str) for one in depends):
+            self._say(
+                (place, "dependsOn"), SHAPE, f"a list of strings is needed here: {json.dumps(depends)}."
+            )
+            return
+        values = [text_value(one, scope) for one in depends]
         depends_on = tuple(
-            str(value).rpartition("/providers/")[2]
-            for one in (depends if isinstance(depends, list) else ())
-            if not isinstance(value := text_value(str(one), scope), Missing)
+            str(value).rpartition("/providers/")[2] for value in values if not isinstance(value, Missing)
         )
         full = "/".join([type_name.split("/")[0], *_alternating(type_name, names)])
         self.puts.append(_Put(change, depends_on, (*called, full, names[-1], "/".join(names))))
@@ -257,7 +286,7 @@ class _Reading:
     def _deployment(self, resource: Mapping[str, Any], scope: Scope, inside: tuple[str, ...]) -> None:
         properties = _mapping(resource.get("properties"))
         template = properties.get("template")
-        name = str(resource.get("name"))
+        name = _place(resource)
         if not isinstance(template, Mapping):
             detail = "it is linked, and only what stands in the template itself is read."
             self._say((name,), "deployment-not-read", detail)
@@ -275,16 +304,37 @@ class _Reading:
         }
         self.template(template, _Template(template, given), (*inside, name))
 
+    def _listed(self, resources: Any, inside: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Resources with their symbolic names ("": none); what is none is said."""
+        path = (*inside, "resources")
+        if isinstance(resources, Mapping):
+            named = [(name, (*path, name), one) for name, one in resources.items()]
+        elif isinstance(resources, list):
+            named = [("", (*path, number), one) for number, one in enumerate(resources)]
+        else:
+            self._say(
+                path, SHAPE, f"a list or an object of resources is needed here, not {kind_of(resources)}."
+            )
+            return
+        for name, at, one in named:
+            if isinstance(one, Mapping):
+                yield name, one
+            else:
+                self._say(at, SHAPE, f"an object is needed here, not {kind_of(one)}.")
+
+    def _say_wrong(self, resource: Mapping[str, Any], name: str, needed: str, value: Any) -> None:
+        shown = "missing" if value is None else kind_of(value)
+        self._say((_place(resource),), SHAPE, f'its "{name}" must be {needed} and is {shown}.')
+
     def _say(self, path: Path, kind: str, detail: str) -> None:
         self.findings.append(Problem(path, kind, detail, file=self.file))
 
 
-def _listed(resources: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Resources with their symbolic names ("": none)."""
-    if isinstance(resources, Mapping):
-        yield from ((name, one) for name, one in resources.items() if isinstance(one, Mapping))
-    elif isinstance(resources, list):
-        yield from (("", one) for one in resources if isinstance(one, Mapping))
+def _place(resource: Mapping[str, Any]) -> str:
+    """What people call a resource whose name may not be told."""
+    words = [resource.get("type"), resource.get("name")]
+    shown = [word if isinstance(word, str) and word else "?" for word in words]
+    return f"{shown[0].rpartition('/')[2]} {shown[1]}"
 
 
 def _alternating(type_name: str, names: Sequence[str]) -> Iterator[str]:

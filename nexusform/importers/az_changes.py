@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.importers.arm import Item, id_key, name_of
+from nexusform.importers.arm import SHAPE, Item, id_key, kind_of, name_of
 from nexusform.importers.az_documents import AzItems
 from nexusform.importers.az_model import AzPool
 from nexusform.importers.az_workloads import read_pools
@@ -239,6 +240,11 @@ class _Laying:
                 self._say(
                     change, "not-known-in-the-plan", f"{why}, so nobody can tell where the VMs land.", path
                 )
+        properties = change.body.get("properties")
+        if properties is not None and not isinstance(properties, Mapping):
+            detail = f"an object is needed here, not {kind_of(properties)}."
+            self._say(change, SHAPE, detail, ("properties",))
+            return False
         if not known or not self._are_skus_known(change):
             return False
         if stands:
@@ -378,7 +384,8 @@ class _Laying:
 
 def _skus_of(body: Mapping[str, Any]) -> Iterator[str]:
     """The VM SKUs that the body of a cluster or a pool names."""
-    listed_parts = [part for name in (INITIAL_POOLS, "nodes") for part in body.get(name) or ()]
+    lists = [body.get(name) for name in (INITIAL_POOLS, "nodes")]
+    listed_parts = chain.from_iterable(part for part in lists if isinstance(part, list))
     for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
         sku = part.get("vmSkuName") if isinstance(part, Mapping) else None
         if isinstance(sku, str):

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.graph import ordered, reached
-from nexusform.importers.arm import id_key
+from nexusform.graph import cycles, ordered, reached
+from nexusform.importers.arm import SHAPE, id_key, kind_of
 from nexusform.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
 from nexusform.importers.az_documents import parse_json
 from nexusform.plain_data import Path
@@ -41,6 +41,8 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
 }
+_UNTOUCHED: Final = frozenset({("no-op",), ("read",), ("forget",)})
+_TOP: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
 _PLACED_ANEW: Final = frozenset({AzAction.MAKE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
 _STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
@@ -58,13 +60,25 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[AzChange, ...]
             f"this is a saved plan, not its JSON form. {_SHOW}" if binary else f"{problem.detail} {_SHOW}"
         )
         return (), [Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)]
-    if not isinstance(document, Mapping) or not isinstance(document.get("resource_changes", []), list):
-        return (), [Problem((), _NOT_A_PLAN, f"this is no plan. {_SHOW}", file=file)]
-    if "planned_values" not in document:
-        what = "a state" if "values" in document else "no plan"
-        return (), [Problem((), _NOT_A_PLAN, f"this is {what}. {_SHOW}", file=file)]
+    wrong = _why_no_plan(document)
+    if wrong:
+        return (), [Problem((), _NOT_A_PLAN, f"{wrong} {_SHOW}", file=file)]
     reading = _Reading(file, document)
     return reading.changes(), reading.findings
+
+
+def _why_no_plan(document: Any) -> str:
+    """What a document lacks that every plan has; "" for a plan."""
+    if not isinstance(document, Mapping):
+        return f"this is no plan: an object is needed at its top, not {kind_of(document)}."
+    if "planned_values" not in document:
+        if "values" in document:
+            return "this is a state."
+        return 'this is no plan: it has no "planned_values".'
+    for name, kind, needed in _TOP:
+        if name in document and not isinstance(document[name], kind):
+            return f'this is no plan: its "{name}" is {needed} in one, not {kind_of(document[name])}.'
+    return ""
 
 
 class _Entry(Struct, frozen=True):
@@ -75,6 +89,7 @@ class _Entry(Struct, frozen=True):
     block: Block
     modules: tuple[str, ...]  # with their keys
     index: str
+    action: AzAction
     change: Mapping[str, Any]
 
     @property
@@ -91,7 +106,11 @@ class _Reading:
         self.file = file
         self.findings: list[Problem] = []
         self.references = _References(document.get("configuration"))
-        entries = [_entry(one) for one in document.get("resource_changes", []) if isinstance(one, Mapping)]
+        for path, wrong in self.references.malformed:
+            self._say(f"configuration.{path}", SHAPE, wrong)
+        entries = [
+            self._entry(number, one) for number, one in enumerate(document.get("resource_changes", []))
+        ]
         self.entries = [entry for entry in entries if entry is not None]
         if document.get("errored") is True:
             self._say("", "unfinished-terraform-plan", "Terraform could not finish this plan.", warns=True)
@@ -102,6 +121,9 @@ class _Reading:
         position = {change.place: number for number, change in enumerate(read)}
         needs = {change.place: [need for need in change.needs if need in position] for change in read}
         by_place = {change.place: change for change in read}
+        if cycles(needs, position):
+            self._say("configuration", SHAPE, "its resources refer to each other in a circle.")
+            return ()
         changes = tuple(by_place[place] for place in ordered(needs, position))
         self._say_open_order([change for change in changes if change.action in _PLACED_ANEW])
         return changes
@@ -120,9 +142,20 @@ class _Reading:
                 warns=True,
             )
 
+    def _entry(self, number: int, one: Any) -> _Entry | None:
+        """A resource change of one of the types that are read; what of it cannot be read is said: a gate
+        that passes over a resource would let it through.
+        """
+        place = f"resource_changes[{number}]"
+        wrong = _malformed(one)
+        if wrong:
+            address = one.get("address") if isinstance(one, Mapping) else None
+            self._say(address if isinstance(address, str) and address else place, SHAPE, wrong)
+            return None
+        return _entry_of(one) if one["type"] in _TYPES else None
+
     def _change(self, entry: _Entry) -> AzChange | None:
-        actions = entry.change.get("actions")
-        action = _ACTIONS.get(tuple(actions) if isinstance(actions, list) else (), AzAction.KEEP)
+        action = entry.action
         if entry.block[1].startswith(_UPDATE):
             action = _UPDATES.get(action, action)
         name = entry.values.get("name")
@@ -135,7 +168,7 @@ class _Reading:
         body, unknown = ({}, {}) if action is AzAction.REMOVE else self._body(entry)
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
-            owner = arm_id.split("/")[-3] if arm_id else self._cluster_name(entry)
+            owner = self._owner(entry, arm_id)
             if not owner:
                 return None
             names = (owner, name)
@@ -152,18 +185,28 @@ class _Reading:
             try:
                 body = json.loads(body)
             except ValueError:
-                self._say(entry.address, "unexpected-shape", "its body is a text that is not JSON.")
+                self._say(entry.address, SHAPE, "its body is a text that is not JSON.")
                 return {}, {}
         if body is None:
             body = {}
         if not isinstance(body, Mapping):
-            self._say(entry.address, "unexpected-shape", "its body is no object.")
+            self._say(entry.address, SHAPE, "its body is no object.")
             return {}, {}
         location = entry.values.get("location")
         more = {"location": location} if location else {}
         return {**more, **body}, {path: _why_unknown(path) for path in _unknown_paths(unknown)}
 
     # --- the cluster of a pool ---
+
+    def _owner(self, entry: _Entry, arm_id: str) -> str:
+        """The name of a pool's cluster; "" where that cannot be told, which is said."""
+        if not arm_id:
+            return self._cluster_name(entry)
+        segments = arm_id.split("/")
+        if len(segments) > 2 and segments[-3]:
+            return segments[-3]
+        self._say(entry.address, SHAPE, f'its id "{arm_id}" is not that of an agent pool.')
+        return ""
 
     def _cluster_name(self, entry: _Entry) -> str:
         """The name of the cluster that a pool's `parent_id` refers to, "" where that cannot be told."""
@@ -209,27 +252,65 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
     )
 
 
-def _entry(one: Mapping[str, Any]) -> _Entry | None:
-    """A resource change of one of the types that are read."""
-    change, address = one.get("change"), one.get("address")
-    if one.get("type") not in _TYPES or not isinstance(change, Mapping) or not isinstance(address, str):
+def _malformed(one: Any) -> str:
+    """Why a resource change cannot be read; "" for one that can, and for one of another provider."""
+    if not isinstance(one, Mapping):
+        return f"an object is needed here, not {kind_of(one)}."
+    if not isinstance(one.get("type"), str):
+        return _needs("type", "a string", one.get("type"))
+    if one["type"] not in _TYPES:
+        return ""
+    if not isinstance(one.get("address"), str) or not one["address"]:
+        return _needs("address", "the address of the resource", one.get("address"))
+    if not isinstance(one.get("module_address") or "", str):
+        return _needs("module_address", "a string", one["module_address"])
+    change = one.get("change")
+    if not isinstance(change, Mapping):
+        return _needs("change", "an object", change)
+    actions = change.get("actions")
+    if _action_of(actions) is None:
+        shown = json.dumps(actions) if isinstance(actions, list) and actions else ""
+        return _needs("change.actions", 'what Terraform does, such as ["create"],', actions, shown)
+    return _malformed_sides(change, goes=actions in (["delete"], ["forget"]))
+
+
+def _malformed_sides(change: Mapping[str, Any], *, goes: bool) -> str:
+    """What is wrong with what a resource was and will be."""
+    for name in ("before", "after"):
+        side = change.get(name)
+        if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
+            return _needs(f"change.{name}.type", "a resource type with its API version", side.get("type"))
+        if not isinstance(side, Mapping) and (side is not None or goes == (name == "before")):
+            return _needs(f"change.{name}", "an object", side)
+    if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
+        return _needs("change.after_unknown", "an object", change["after_unknown"])
+    return ""
+
+
+def _needs(name: str, needed: str, got: Any, shown: str = "") -> str:
+    return f'its "{name}" must be {needed} and is {shown or ("missing" if got is None else kind_of(got))}.'
+
+
+def _action_of(actions: Any) -> AzAction | None:
+    """What becomes of a resource; None for what no plan says."""
+    if not isinstance(actions, list) or not all(isinstance(one, str) for one in actions):
         return None
-    sides = [side for side in (change.get("after"), change.get("before")) if isinstance(side, Mapping)]
-    written = next((side["type"] for side in sides if isinstance(side.get("type"), str)), "")
+    key = tuple(actions)
+    return AzAction.KEEP if key in _UNTOUCHED else _ACTIONS.get(key)
+
+
+def _entry_of(one: Mapping[str, Any]) -> _Entry | None:
+    """A resource change of a type of Operator Nexus."""
+    change = one["change"]
+    written = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(written.partition("@")[0].lower())
-    if kind is None:
+    action = _action_of(change["actions"])
+    if kind is None or action is None:
         return None
-    prefix = str(one.get("module_address") or "")
-    modules = tuple(_STEP.findall(prefix))
+    modules = tuple(_STEP.findall(one.get("module_address") or ""))
     names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
-    return _Entry(
-        address,
-        kind,
-        (names, f"{one.get('type')}.{one.get('name')}"),
-        modules,
-        json.dumps(one.get("index")),
-        change,
-    )
+    block = (names, f"{one['type']}.{one.get('name')}")
+    return _Entry(one["address"], kind, block, modules, json.dumps(one.get("index")), action, change)
 
 
 def _known_id(entry: _Entry) -> str:
@@ -274,25 +355,40 @@ class _References:
     """What the resource blocks of a configuration refer to, across modules."""
 
     def __init__(self, configuration: Any) -> None:
+        self.malformed: list[tuple[str, str]] = []
         root = configuration.get("root_module") if isinstance(configuration, Mapping) else None
         self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._walk((), root if isinstance(root, Mapping) else {})
+        self._walk((), self._part("root_module", root, Mapping, {}))
         self._memory: dict[Block, frozenset[Block]] = {}
 
     def _walk(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
-        self._modules[path] = module
-        for name, call in _items(module.get("module_calls")):
-            inner = call.get("module")
+        within = ".".join(["root_module", *path])
+        self._modules[path] = {
+            "resources": self._part(f"{within}.resources", module.get("resources"), list, []),
+            "outputs": self._part(f"{within}.outputs", module.get("outputs"), Mapping, {}),
+        }
+        calls = self._part(f"{within}.module_calls", module.get("module_calls"), Mapping, {})
+        for name, written in calls.items():
+            call = self._part(f"{within}.module_calls.{name}", written, Mapping, {})
+            inner = self._part(f"{within}.module_calls.{name}.module", call.get("module"), Mapping, {})
             self._calls[(*path, name)] = call
-            self._walk((*path, name), inner if isinstance(inner, Mapping) else {})
+            self._walk((*path, name), inner)
+
+    def _part(self, path: str, part: Any, kind: type, without: Any) -> Any:
+        """A part that is of its kind; what is not is noted, since the order of creation follows from it."""
+        if part is None or isinstance(part, kind):
+            return part or without
+        needed = "a list" if kind is list else "an object"
+        self.malformed.append((path, f"{needed} is needed here, not {kind_of(part)}."))
+        return without
 
     @cached_property
     def _blocks(self) -> dict[Block, Mapping[str, Any]]:
         return {
             (path, str(resource.get("address"))): resource
             for path, module in self._modules.items()
-            for resource in module.get("resources") or ()
+            for resource in module["resources"]
             if isinstance(resource, Mapping)
         }
 
@@ -319,7 +415,7 @@ class _References:
         names = [name for part in parts for name in _references_in(part)]
         blocks = self._resolved(path, [*names, *_texts(resource.get("depends_on"))])
         for depth in range(len(path), 0, -1):
-            call = self._calls[path[:depth]]
+            call = self._calls.get(path[:depth], {})
             blocks |= self._resolved(path[: depth - 1], _texts(call.get("depends_on")))
         return blocks
 
@@ -336,8 +432,9 @@ class _References:
             within, name = here
             steps = _INDEX.sub("", name).split(".")
             if steps[0] == "var" and within and len(steps) > 1:
-                passed = self._calls[within].get("expressions") or {}
-                stack += [(within[:-1], one) for one in _references_in(passed.get(steps[1]))]
+                passed = self._calls.get(within, {}).get("expressions")
+                expression = passed.get(steps[1]) if isinstance(passed, Mapping) else None
+                stack += [(within[:-1], one) for one in _references_in(expression)]
             elif steps[0] == "module" and len(steps) > 1:
                 stack += self._of_call((*within, steps[1]), steps[2] if len(steps) > 2 else "")
             else:
@@ -347,17 +444,12 @@ class _References:
 
     def _of_call(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
         """What an output of a module refers to; without one, all resources in the module."""
-        outputs = self._modules.get(path, {}).get("outputs") or {}
-        if output in outputs:
-            names = _references_in(outputs[output].get("expression"))
-            return [(path, name) for name in [*names, *_texts(outputs[output].get("depends_on"))]]
+        module = self._modules.get(path)
+        declared = module["outputs"].get(output) if module is not None else None
+        if isinstance(declared, Mapping):
+            names = _references_in(declared.get("expression"))
+            return [(path, name) for name in [*names, *_texts(declared.get("depends_on"))]]
         return [(within, name) for within, name in self._blocks if within[: len(path)] == path]
-
-
-def _items(mapping: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, part in mapping.items() if isinstance(mapping, Mapping) else ():
-        if isinstance(part, Mapping):
-            yield name, part
 
 
 def _references_in(part: Any) -> Iterator[str]:
