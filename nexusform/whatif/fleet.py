@@ -32,7 +32,7 @@ from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member, PlacementType, ResourceUsage
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.explanation import PolicyDrift, drift
+from nexusform.scheduling.fleet.explanation import PolicyDrift, drift, eligible
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.whatif.fleet_edits import Edit, Seat, Seats, Verb, edited
@@ -359,16 +359,22 @@ def _outcome(
 
 
 def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> PolicyDrift:
-    """How a placement made anew would differ, where it would not before the edits. What was picked just now
-    is the fresh choice itself.
+    """How a placement made anew would differ, where it would not before the edits, or would do without a
+    cluster that could be picked before them. What was picked just now is the fresh choice itself.
     """
     fresh = _drift(placement, roster)
-    return PolicyDrift((), ()) if placement.picked or fresh == _drift(before, former) else fresh
+    barred = _eligible(before, former) - _eligible(placement, roster)
+    known = fresh == _drift(before, former) and barred.isdisjoint(fresh.lost)
+    return PolicyDrift((), ()) if placement.picked or known else fresh
 
 
 def _drift(placement: PlacementPlan, roster: Roster) -> PolicyDrift:
     policy, namespace = placement.policy_in(roster), placement.written.namespace
     return drift(placement.held, roster, policy, placement.snapshot, namespace)
+
+
+def _eligible(placement: PlacementPlan, roster: Roster) -> frozenset[str]:
+    return eligible(roster, placement.policy_in(roster), placement.written.namespace)
 
 
 def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing:

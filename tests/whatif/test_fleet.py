@@ -79,6 +79,43 @@ def test_what_changes_without_moving_anything_is_said(two_of_four: State) -> Non
     assert (kept.fresh.gained, kept.fresh.lost) == (("c2",), ("c4",))
 
 
+@pytest.mark.parametrize(
+    ("flags", "lost"),
+    [
+        ({"taint": "c4:gone"}, ("c4",)),
+        ({"health": "c4:Unhealthy"}, ("c4",)),
+        # It would go elsewhere before that, too, and says nothing of it.
+        ({"taint": "c1:gone"}, ()),
+        ({"label": "c4:a=b"}, ()),
+    ],
+)
+def test_what_bars_a_cluster_is_said_where_a_fresh_pick_went_elsewhere_anyway(
+    flags: dict[str, str], lost: tuple[str, ...]
+) -> None:
+    by_ring = """
+placement_type     = "PickN"
+number_of_clusters = 1
+affinity {
+  cluster_affinity {
+    preferred_during_scheduling_ignored_during_execution {
+      weight = 100
+      preference {
+        label_selector { match_labels = { ring = "RING" } }
+      }
+    }
+  }
+}
+"""
+    first = applied(plan(FLEET + placement(by_ring.replace("RING", "4"))))
+    ring = FLEET.replace('"4"', '"9"').replace('"3"', '"4"')
+    state = applied(plan(ring + placement(by_ring.replace("RING", "4")), first))
+    before = outcome(simulated(state, join="c5"))
+    assert before.after.clusters == ("c4",)
+    kept = outcome(simulated(state, **flags))
+    assert kept.after.clusters == ("c4",)
+    assert kept.fresh.lost == lost
+
+
 def test_draining_evicts_cordons_and_says_what_stays() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
     state = applied(plan(FLEET + TWO + placement(fixed, name="fixed") + placement(name="all")))

@@ -133,6 +133,14 @@ def drift(
     return PolicyDrift(tuple(sorted(then - now)), tuple(sorted(now - then)))
 
 
+def eligible(roster: Roster, policy: Policy | None, namespace: str = "") -> frozenset[str]:
+    """The members that no rule refuses a placement that holds nothing yet."""
+    screening = screen(Ask(policy or Policy(), namespace), roster, Standing())
+    if isinstance(screening, Abort):
+        return frozenset()
+    return frozenset(roster.members[position].name for position in ascending(screening.passing))
+
+
 def explain(
     held: Iterable[Binding],
     roster: Roster,
