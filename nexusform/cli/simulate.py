@@ -262,7 +262,9 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
     join: tuple[str, ...] = texts(
         "This member joins; LIKE is another member or a cluster that it is like", metavar="MEMBER[=LIKE]"
     )
-    taint: tuple[str, ...] = texts("It gets this taint; KEY- takes one away", metavar="MEMBER:KEY[=VALUE]")
+    taint: tuple[str, ...] = texts(
+        "It gets this taint; KEY- takes one away", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
+    )
     label: tuple[str, ...] = texts("It gets this label; KEY- takes one away", metavar="MEMBER:KEY=VALUE")
     property: tuple[str, ...] = texts(
         "It gets this property; NAME- takes one away", metavar="MEMBER:NAME=VALUE"
@@ -279,7 +281,7 @@ def fleet(arguments: FleetArguments) -> int:
     """Change members of the fleet: which placements go where, with their pods, and the room that is left.
 
     What is said happens all at once. Exit code 2 when a placement falls short, is on no cluster any more or
-    has pods that find no node, or a drained member keeps one.
+    has pods that find no node, the scheduler stops at it, or a drained member keeps one.
     """
     from nexusform.rendering.answers.fleet_outline import fleet_document, fleet_outline
     from nexusform.whatif.fleet import simulate_fleet
@@ -295,10 +297,10 @@ def fleet(arguments: FleetArguments) -> int:
     screen.diagnostics(origin.diagnostics, origin.sources)
     if world is None:
         return 1
-    edits = read_edits(flags)
-    simulation = edits if isinstance(edits, Diagnostic) else simulate_fleet(world, edits)
-    if isinstance(simulation, Diagnostic):
-        screen.diagnostics([simulation], origin.sources)
+    edits, problems = read_edits(flags)
+    simulation = problems or simulate_fleet(world, edits)
+    if isinstance(simulation, list):
+        screen.diagnostics(simulation, origin.sources)
         return 1
     outline = fleet_outline(simulation, origin.origin)
     return tell(Answer("fleet", origin.origin, outline, fleet_document(simulation)), arguments.answer, screen)

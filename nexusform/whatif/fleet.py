@@ -30,7 +30,14 @@ from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.vms.nodes import NodeCluster, standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
-from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member, PlacementType, ResourceUsage
+from nexusform.scheduling.fleet.bindings import (
+    Abort,
+    Binding,
+    BindingState,
+    Member,
+    PlacementType,
+    ResourceUsage,
+)
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.explanation import PolicyDrift, drift, eligible
 from nexusform.scheduling.fleet.roster import Roster
@@ -63,7 +70,7 @@ def _waits(row: PlacementChange) -> bool:
 class PlacementOutcome(Struct, frozen=True):
     """What becomes of one placement. `rows` are its bindings, those that are kept too; `pods` those of its
     pods to which something happens. `status` is what the scheduler says once it looked at it, `fresh` how a
-    placement made anew would differ.
+    placement made anew would differ, `stopped` what stops the scheduler now and did not before.
     """
 
     before: Standing
@@ -72,6 +79,7 @@ class PlacementOutcome(Struct, frozen=True):
     pods: tuple[PlacementChange, ...]
     status: SchedulingStatus | None
     fresh: PolicyDrift
+    stopped: Abort | None = None
 
     @property
     def gained(self) -> tuple[str, ...]:
@@ -95,9 +103,12 @@ class PlacementOutcome(Struct, frozen=True):
 
     @property
     def bad(self) -> bool:
-        """Whether it ends on fewer clusters than it asks for, on none, or with pods that find no node."""
+        """Whether it ends on fewer clusters than it asks for, on none, with pods that find no node, or with
+        the scheduler stopped.
+        """
         emptied = bool(self.before.clusters) and not self.after.clusters
-        return emptied or (self.before.fulfilled and not self.after.fulfilled) or bool(self.pending)
+        short = self.before.fulfilled and not self.after.fulfilled
+        return emptied or short or bool(self.pending) or self.stopped is not None
 
 
 class MemberRoom(Struct, frozen=True):
@@ -199,12 +210,12 @@ def _others(
 # --- simulating --------------------------------------------------------------------------------
 
 
-def simulate_fleet(world: FleetWorld, edits: Sequence[Edit]) -> FleetSimulation | Diagnostic:
-    """What becomes of all placements; a diagnostic where an edit cannot be."""
-    members = edited(world.seats, edits)
-    if isinstance(members, Diagnostic):
-        return members
-    drained = [edit.member for edit in edits if edit.verb is Verb.DRAIN]
+def simulate_fleet(world: FleetWorld, edits: Sequence[Edit]) -> FleetSimulation | list[Diagnostic]:
+    """What becomes of all placements; diagnostics where edits cannot be."""
+    members, problems = edited(world.seats, edits)
+    if problems:
+        return problems
+    drained = list(dict.fromkeys(edit.member for edit in edits if edit.verb is Verb.DRAIN))
     as_it_is = _played(world, world.seats.members, ())
     after = _played(world, members, drained)
     rows_as_it_is = (*as_it_is.rows, *as_it_is.pods)
@@ -355,6 +366,7 @@ def _outcome(
         tuple(row for row in pods if anyway.get(_key(row)) != row),
         placement.status,
         _fresh(before, placement, as_it_is.roster, play.roster),
+        placement.abort if before.abort is None else None,
     )
 
 

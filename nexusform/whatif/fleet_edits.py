@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -91,17 +91,19 @@ class Seats(Struct, frozen=True):
 # --- from flags --------------------------------------------------------------------------------
 
 
-def read_edits(flags: Mapping[Verb, Sequence[str]]) -> list[Edit] | Diagnostic:
-    """The edits that flags ask for, in the order of `flags`."""
+def read_edits(flags: Mapping[Verb, Sequence[str]]) -> tuple[list[Edit], list[Diagnostic]]:
+    """The edits that flags ask for, in the order of `flags`, and what is wrong with others."""
     edits: list[Edit] = []
+    problems: list[Diagnostic] = []
     for verb, texts in flags.items():
         for text in texts:
             edit = _READERS[verb](verb, text)
             if edit is None:
-                detail = f"-{verb}={text} says not what happens. Write {_FORMS[verb]}."
-                return error("invalid-simulation", detail)
-            edits.append(edit)
-    return edits
+                detail = f"-{verb}={text} does not say what happens. Write {_FORMS[verb]}."
+                problems.append(error("invalid-simulation", detail))
+            else:
+                edits.append(edit)
+    return edits, problems
 
 
 _FORMS: Final[Mapping[Verb, str]] = {
@@ -169,27 +171,44 @@ _READERS: Final[Mapping[Verb, Callable[[Verb, str], Edit | None]]] = {
 # --- to members --------------------------------------------------------------------------------
 
 
-def edited(seats: Seats, edits: Iterable[Edit]) -> Mapping[str, Seat] | Diagnostic:
-    """The members once all of it has happened, those that join last; or what is wrong with an edit."""
+def edited(seats: Seats, edits: Iterable[Edit]) -> tuple[Mapping[str, Seat], list[Diagnostic]]:
+    """The members once all of it has happened, those that join last; and what is wrong with edits."""
     members = dict(seats.members)
+    problems: list[Diagnostic] = []
+    left: set[str] = set()
     # Who joins is there before anything else happens to it.
     for edit in sorted(edits, key=lambda each: each.verb is not Verb.JOIN):
-        if edit.verb is Verb.JOIN:
-            seat = _joined(seats, edit)
-        elif edit.member not in members:
-            return _unknown("member", edit.member, seats.members)
-        elif edit.verb is Verb.LEAVE:
-            del members[edit.member]
-            continue
-        else:
-            seat = _changed(members[edit.member], edit)
+        seat = _edited(seats, members, edit, left)
         if isinstance(seat, Diagnostic):
-            return seat
-        wrong = check_member(member_of(seat.written, seat.cluster, (0, 0)))
-        if wrong:
-            return error("invalid-simulation", f"{edit.text}: {wrong[0].detail}.")
-        members[edit.member] = seat
-    return members
+            if seat not in problems:
+                problems.append(seat)
+        elif seat is None:
+            left.add(edit.member)
+            del members[edit.member]
+        else:
+            members[edit.member] = seat
+    return members, problems
+
+
+def _edited(
+    seats: Seats, members: Mapping[str, Seat], edit: Edit, left: Collection[str]
+) -> Seat | Diagnostic | None:
+    """The member after an edit; None where it leaves."""
+    if edit.verb is Verb.JOIN:
+        seat = _joined(seats, edit)
+    elif edit.member in left:
+        detail = f"-{edit.verb}: {edit.member} leaves the fleet already; nothing more can happen to it."
+        return error("invalid-simulation", detail)
+    elif edit.member not in members:
+        return _unknown("member", edit.member, members)
+    elif edit.verb is Verb.LEAVE:
+        return None
+    else:
+        seat = _changed(members[edit.member], edit)
+    if isinstance(seat, Diagnostic):
+        return seat
+    wrong = check_member(member_of(seat.written, seat.cluster, (0, 0)))
+    return error("invalid-simulation", f"{edit.text}: {wrong[0].detail}.") if wrong else seat
 
 
 def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
@@ -265,7 +284,7 @@ def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
 def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
     others = tuple(taint for taint in seat.written.taints if taint.key != edit.key)
     if edit.value is None and len(others) == len(seat.written.taints):
-        return _unknown("taint", edit.key, [taint.key for taint in seat.written.taints])
+        return _has_no(edit, [taint.key for taint in seat.written.taints])
     new = () if edit.value is None else (Taint(edit.key, edit.value, NO_SCHEDULE),)
     return replace(seat, written=replace(seat.written, taints=(*others, *new)))
 
@@ -273,7 +292,12 @@ def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
 def _with(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
     """The member with a label or property set, or without it."""
     if edit.value is None and edit.key not in standing:
-        return _unknown(edit.verb, edit.key, standing)
+        derived = member_of(seat.written, seat.cluster, (0, 0)).properties if seat.cluster else {}
+        if edit.verb is Verb.PROPERTY and edit.key in derived:
+            assert seat.cluster is not None
+            detail = f"{edit.text}: it follows from the nodes of {seat.cluster.name}; give it another value."
+            return error("invalid-simulation", detail)
+        return _has_no(edit, standing)
     values = {key: value for key, value in standing.items() if key != edit.key}
     if edit.value is not None:
         values[edit.key] = edit.value
@@ -303,6 +327,14 @@ def _resourced(seat: Seat, edit: Edit) -> Seat | Diagnostic:
             return error("invalid-simulation", detail)
         amounts[resource] = amount
     return replace(seat, written=replace(seat.written, resources=replace(usage, **{which: amounts})))
+
+
+def _has_no(edit: Edit, known: Iterable[str]) -> Diagnostic:
+    """A key cannot be taken away that a member does not have."""
+    names = sorted(set(known), key=str.encode)
+    choice = f"It has: {listed(names, _SHOWN)}." if names else f"It has no {edit.verb} at all."
+    detail = f'{edit.member} has no {edit.verb} "{edit.key}".{did_you_mean(edit.key, names)} {choice}'
+    return error("invalid-simulation", detail)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> Diagnostic:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.rendering.answers.fleet_outline import fleet_outline
 from nexusform.scheduling.fleet.bindings import BindingState
 from nexusform.state.objects import State
 from nexusform.whatif.fleet import FleetSimulation, PlacementOutcome, fleet_world, simulate_fleet
@@ -22,21 +22,21 @@ def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
         for verb in Verb
         if (value := flags.get(verb.value))
     }
-    edits = read_edits(texts)
-    assert not isinstance(edits, Diagnostic), edits.detail
+    edits, problems = read_edits(texts)
+    assert not problems
     simulation = simulate_fleet(fleet_world(things_of_state(state), all_types(), state.catalogue), edits)
-    assert not isinstance(simulation, Diagnostic), simulation.detail
+    assert not isinstance(simulation, list), simulation
     return simulation
 
 
-def refused(state: State, flag: Verb, text: str) -> str:
-    edits = read_edits({flag: [text]})
-    if not isinstance(edits, Diagnostic):
+def refused(state: State, flags: Mapping[Verb, Sequence[str]]) -> list[str]:
+    edits, problems = read_edits(flags)
+    if not problems:
         answer = simulate_fleet(fleet_world(things_of_state(state), all_types(), state.catalogue), edits)
-        assert isinstance(answer, Diagnostic)
-        edits = answer
-    assert edits.id == "invalid-simulation"
-    return edits.detail
+        assert isinstance(answer, list)
+        problems = answer
+    assert {problem.id for problem in problems} == {"invalid-simulation"}
+    return [problem.detail for problem in problems]
 
 
 def outcome(simulation: FleetSimulation, key: str = "p") -> PlacementOutcome:
@@ -173,7 +173,9 @@ def test_an_external_placement_waits_for_its_run() -> None:
     [
         (Verb.LEAVE, "c44", 'There is no member "c44". Did you mean "c4"?'),
         (Verb.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
-        (Verb.LABEL, "c4:no-", 'There is no label "no". Known:'),
+        (Verb.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
+        (Verb.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint at all.'),
+        (Verb.HEALTH, "c4", "-health=c4 does not say what happens."),
         (Verb.LABEL, "c4:a=b c", "c4: label a=b c"),
         (Verb.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
         (Verb.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
@@ -184,7 +186,51 @@ def test_an_external_placement_waits_for_its_run() -> None:
     ],
 )
 def test_mistakes_are_told(two_of_four: State, flag: Verb, text: str, says: str) -> None:
-    assert says in refused(two_of_four, flag, text)
+    (detail,) = refused(two_of_four, {flag: [text]})
+    assert says in detail
+
+
+def test_all_mistakes_are_told_at_once(two_of_four: State) -> None:
+    first, second = refused(two_of_four, {Verb.LEAVE: ["c44"], Verb.DRAIN: ["c33"]})
+    assert first.startswith('There is no member "c44".')
+    assert second.startswith('There is no member "c33".')
+    assert len(refused(two_of_four, {Verb.LEAVE: ["c4:x"], Verb.HEALTH: ["c3"]})) == 2
+
+
+@pytest.mark.parametrize("flags", [{Verb.LEAVE: ["c4", "c4"]}, {Verb.LEAVE: ["c4"], Verb.DRAIN: ["c4"]}])
+def test_nothing_more_happens_to_one_that_leaves(
+    two_of_four: State, flags: Mapping[Verb, Sequence[str]]
+) -> None:
+    (detail,) = refused(two_of_four, flags)
+    assert "c4 leaves the fleet already" in detail
+
+
+def test_a_value_at_which_the_scheduler_stops_is_a_finding() -> None:
+    policy = """
+affinity {
+  cluster_affinity {
+    required_during_scheduling_ignored_during_execution {
+      cluster_selector_term {
+        property_selector {
+          match_expression {
+            name     = "kubernetes-fleet.io/node-count"
+            operator = "Ge"
+            values   = ["1"]
+          }
+        }
+      }
+    }
+  }
+}
+"""
+    state = applied(plan(FLEET + placement(policy)))
+    simulation = simulated(state, property="c4:kubernetes-fleet.io/node-count=many")
+    assert simulation.bad
+    stopped = outcome(simulation).stopped
+    assert stopped is not None
+    assert stopped.cluster == "c4"
+    assert outcome(simulation).fresh.lost == ()
+    assert "the scheduler stops at c4 for p" in fleet_outline(simulation, "state").verdict
 
 
 # --- members with nodes ------------------------------------------------------------------------
@@ -282,6 +328,11 @@ def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
     assert went.count(("a/web/Deployment/web", "place")) == 2
     assert len(follows.pending) == 1
     assert simulation.bad
+
+
+def test_a_derived_property_cannot_be_taken_away(with_pods: State) -> None:
+    (detail,) = refused(with_pods, {Verb.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
+    assert "follows from the nodes of c" in detail
 
 
 def test_the_room_is_what_a_plan_leaves(with_pods: State) -> None:

@@ -33,7 +33,8 @@ def fleet_outline(simulation: FleetSimulation, origin: str) -> Outline:
 def _verdict(simulation: FleetSimulation) -> str:
     changed = [each for each in simulation.placements if each.gained or each.lost]
     total = len(simulation.placements)
-    clauses = [f"{len(changed)} of {counted(total, 'placement')} {form(len(changed), 'changes', 'change')}"]
+    moving = counted(len(changed), "placement")
+    clauses = [f"{moving} of {total:,} {form(len(changed), 'changes', 'change')}"]
     if not total:
         return "Nothing changes: there is no placement."
     if not changed:
@@ -46,6 +47,10 @@ def _verdict(simulation: FleetSimulation) -> str:
     ]
     if empty:
         clauses.append(f"{listed(empty, 4)} {form(len(empty), 'is', 'are')} on no cluster any more")
+    for each in simulation.placements:
+        if each.stopped is not None:
+            at = f" at {each.stopped.cluster}" if each.stopped.cluster else ""
+            clauses.append(f"the scheduler stops{at} for {each.after.key}")
     waiting = sum(len(each.pending) for each in simulation.placements)
     if waiting:
         clauses.append(f"{counted(waiting, 'pod')} {form(waiting, 'finds', 'find')} no node")
@@ -242,6 +247,7 @@ def _placement_document(placement: PlacementOutcome) -> dict[str, Any]:
             {"cluster": each.cluster, "reason": each.reason}
             for each in (placement.status.unselected if placement.status is not None else ())
         ],
+        "stopped": placement.stopped.message if placement.stopped is not None else None,
         "made_anew": {"gained": list(placement.fresh.gained), "lost": list(placement.fresh.lost)},
         "bindings": [_binding_document(row) for row in placement.rows],
         "pods": [_pod_document(row) for row in placement.pods],

@@ -23,7 +23,7 @@ def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> 
     """The whole answer, with a newline at the end."""
     paint = Painter(colour)
     tone = "red" if outline.bad else "green"
-    lines = [paint(harmless(outline.title), "bold")]
+    lines = [paint(line, "bold") for line in _wrapped(outline.title, width)]
     lines += [paint(line, "bold", tone) for line in _wrapped(outline.verdict, width)]
     for fact in outline.facts:
         lines += _hanging(fact, width)

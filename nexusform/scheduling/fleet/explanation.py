@@ -126,8 +126,12 @@ def drift(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PolicyDrift:
-    """Compare the picks with those of a placement that is made anew today."""
+    """Compare the picks with those of a placement that is made anew today. One at which the scheduler stops
+    picks nothing, and says nothing.
+    """
     fresh = cycle.settle((), roster, policy, snapshot, namespace)
+    if fresh.abort is not None:
+        return PolicyDrift((), ())
     now = {b.cluster for b in held if b.state is not BindingState.UNSCHEDULED and not b.deleting}
     then = {b.cluster for b in fresh.bindings}
     return PolicyDrift(tuple(sorted(then - now)), tuple(sorted(now - then)))
