@@ -74,7 +74,7 @@ class Problem(Struct, frozen=True):
     """Something wrong with a value or a document, said by somebody who does not know whose it is.
 
     `path` leads to it inside the value (() = all of it); of the text of a `file`, `line` and `column` say
-    where instead (from 1, 0 = all of it). `id` and `headline` are as in `diagnostic`. Who knows the
+    where instead (from 1, 0 = all of it). `id`, `headline` and `brief` are as in `diagnostic`. Who knows the
     configuration makes a Diagnostic of it, at the line where the value or the file is given.
     """
 
@@ -86,6 +86,7 @@ class Problem(Struct, frozen=True):
     file: str = ""
     line: int = 0
     column: int = 0
+    brief: str = ""
 
     @property
     def where(self) -> str:

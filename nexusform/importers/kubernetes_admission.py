@@ -211,7 +211,8 @@ def _runtime_class(visit: _Visit) -> Written | None:
             f'names the RuntimeClass "{name}", which no manifest here defines; its overhead, nodeSelector '
             "and tolerations are not known."
         )
-        spec.say("runtimeClassName", detail, Severity.WARNING)
+        brief = f"RuntimeClass {name} is not on the cluster"
+        spec.say("runtimeClassName", detail, Severity.WARNING, brief=brief)
         return None
     body = _quiet(runtime)
     scheduling = body.at("scheduling")
@@ -269,7 +270,8 @@ def _networks(visit: _Visit) -> Written | None:
                 f"names the network {'/'.join(name)}, which no manifest here defines; a resource that "
                 "it may ask for is not counted."
             )
-            annotations.say(NETWORKS, detail, Severity.WARNING)
+            brief = f"network {'/'.join(name)} is not on the cluster"
+            annotations.say(NETWORKS, detail, Severity.WARNING, brief=brief)
         resource = visit.rules.networks.get(name)
         if resource:
             needed[resource] += 1

@@ -118,4 +118,5 @@ def _warning(objects: list[Manifest], what: str) -> Problem:
     first, count = objects[0], len(objects)
     more = f" and {count - 1} more {form(count - 1, 'object')} of this kind" if count > 1 else ""
     detail = f"{first.title}{more} ({first.group or first.version}): {what}."
-    return problem_at(first.file, first.place, NOT_PREDICTED, detail, Severity.WARNING)
+    brief = f"{first.title}{more}: {what}"
+    return problem_at(first.file, first.place, NOT_PREDICTED, detail, Severity.WARNING, brief)

@@ -364,13 +364,16 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self.data.get(key) is not None
 
-    def say(self, key: str, detail: str, severity: Severity = Severity.ERROR) -> None:
-        """Note what is wrong with a key, naming the object."""
+    def say(self, key: str, detail: str, severity: Severity = Severity.ERROR, *, brief: str = "") -> None:
+        """Note what is wrong with a key, naming the object. `brief` says it in a few words, where `detail`
+        after the key is too long for a line.
+        """
         path = (*self.path, key) if key else self.path
         name = ".".join(str(step) for step in path)
         where = self.manifest.find(*path)
         text = f"{self.manifest.title}: {name} {detail}"
-        self.findings.append(problem_at(self.manifest.file, where, INVALID, text, severity))
+        short = f"{self.manifest.title}: {brief or f'{key} {detail}'.strip()}"
+        self.findings.append(problem_at(self.manifest.file, where, INVALID, text, severity, short))
 
     def at(self, key: str) -> Fields:
         """The mapping under a key."""

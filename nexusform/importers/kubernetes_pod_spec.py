@@ -226,7 +226,8 @@ def _priority(spec: Fields, priorities: Priorities) -> int:
         return value if isinstance(value, int) else priorities.default
     if name not in priorities.by_name:
         detail = f'names the PriorityClass "{name}", which no manifest here defines; priority 0 is assumed.'
-        spec.say("priorityClassName", detail, Severity.WARNING)
+        brief = f"PriorityClass {name} is not on the cluster"
+        spec.say("priorityClassName", detail, Severity.WARNING, brief=brief)
     return priorities.by_name.get(name, 0)
 
 

@@ -97,7 +97,8 @@ def read_volumes(
             name = source.text("claimName")
             known = storage.claims.get((namespace, name))
             if known is None:
-                _unknown((source, "claimName"), f'names the claim "{name}", which no manifest here defines')
+                what = f'names the claim "{name}", which no manifest here defines'
+                _unknown((source, "claimName"), what, f"claim {name} is not on the cluster")
                 continue
             claim = _quiet(known, "spec")
             needs.append(_claimed(namespace, name, claim, (source, "claimName"), storage))
@@ -125,7 +126,7 @@ def _quiet(manifest: Manifest, key: str) -> Fields:
     return Fields(manifest, [], manifest.body).at(key)
 
 
-def _unknown(where: _Where, what: str) -> None:
+def _unknown(where: _Where, what: str, brief: str) -> None:
     fields, key = where
     path = (*fields.path, key)
     detail = (
@@ -133,7 +134,9 @@ def _unknown(where: _Where, what: str) -> None:
         "reached is not looked at."
     )
     place = fields.manifest.find(*path)
-    fields.findings.append(problem_at(fields.manifest.file, place, NOT_KNOWN, detail, Severity.WARNING))
+    short = f"{fields.manifest.title}: {brief}"
+    problem = problem_at(fields.manifest.file, place, NOT_KNOWN, detail, Severity.WARNING, short)
+    fields.findings.append(problem)
 
 
 def _claimed(namespace: str, name: str, claim: Fields, where: _Where, storage: Storage) -> VolumeNeed | None:
@@ -144,7 +147,8 @@ def _claimed(namespace: str, name: str, claim: Fields, where: _Where, storage: S
         terms = _reaching(volume)
         return None if terms is _ANYWHERE else VolumeNeed(terms, bound=True)
     if bound:
-        _unknown(where, f'leads to the volume "{bound}", which no manifest here defines')
+        what = f'leads to the volume "{bound}", which no manifest here defines'
+        _unknown(where, what, f"volume {bound} is not on the cluster")
         return None
     return _dynamic(claim, storage, where)
 
@@ -156,7 +160,9 @@ def _dynamic(claim: Fields, storage: Storage, where: _Where) -> VolumeNeed | Non
     known = storage.classes.get(name)
     if known is None and (name or written is None):
         whose = f'of the StorageClass "{name}"' if name else "of the default StorageClass"
-        _unknown(where, f"asks for a volume {whose}, which no manifest here defines")
+        what = f"asks for a volume {whose}, which no manifest here defines"
+        brief = f"StorageClass {name} is not on the cluster" if name else "there is no default StorageClass"
+        _unknown(where, what, brief)
         return None
     terms = list(_free_volumes(claim, name, storage))
     if _ANYWHERE in terms:
@@ -167,7 +173,8 @@ def _dynamic(claim: Fields, storage: Storage, where: _Where) -> VolumeNeed | Non
     if made is not _ANYWHERE:
         return _need([*terms, made])
     if known.body.get("volumeBindingMode") != "WaitForFirstConsumer":
-        _unknown(where, f'asks for a volume of "{name}", which is made before its pod is scheduled')
+        what = f'asks for a volume of "{name}", which is made before its pod is scheduled'
+        _unknown(where, what, f"volumes of {name} are made before their pods are scheduled")
     return None
 
 

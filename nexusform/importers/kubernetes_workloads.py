@@ -178,8 +178,9 @@ class _WorkloadReader:
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {least} and {most} "
             f"replicas; {outcome}."
         )
+        brief = f"{manifest.title}: {replicas} replicas, by its autoscaler {least} to {most}"
         self.findings.append(
-            problem_at(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING)
+            problem_at(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING, brief)
         )
         return replace(workload, replicas=replicas, autoscaler=scaler.name)
 

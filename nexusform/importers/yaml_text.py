@@ -59,11 +59,16 @@ class YamlStream(Struct, frozen=True):
 
 
 def problem_at(
-    file: str, place: TextPlace | None, kind: str, detail: str, severity: Severity = Severity.ERROR
+    file: str,
+    place: TextPlace | None,
+    kind: str,
+    detail: str,
+    severity: Severity = Severity.ERROR,
+    brief: str = "",
 ) -> Problem:
     """A problem at a place of a file (None: of the file as a whole)."""
     line, column = (place.line, place.column) if place is not None else (0, 0)
-    return Problem((), kind, detail, severity, file=file, line=line, column=column)
+    return Problem((), kind, detail, severity, file=file, line=line, column=column, brief=brief)
 
 
 def read_yaml(file: str, content: str | bytes) -> YamlStream:

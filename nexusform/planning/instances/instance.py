@@ -118,6 +118,7 @@ class Instance(Struct):
             address=str(self.address),
             block=self.block.header if self.block is not None else "",
             headline=problem.headline,
+            brief="" if hidden else problem.brief,
         )
 
     def error(self, kind: str, detail: str, path: Path = (), headline: str = "") -> Diagnostic:

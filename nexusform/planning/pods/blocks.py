@@ -254,7 +254,8 @@ def pod_diagnostics(
         if instance is not None:
             at = ("yaml_body",) if instance.type.kind is Kind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
-            diagnostics.append(instance.problem(Problem(at, finding.id, detail, finding.severity)))
+            problem = Problem(at, finding.id, detail, finding.severity, brief=finding.brief)
+            diagnostics.append(instance.problem(problem))
     alike: dict[tuple[str, str, str], list[_Risk]] = {}
     for address, cluster, warning in pods.warnings if risks else ():
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))

@@ -621,3 +621,23 @@ def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> Non
         assert standing(brought)["web-0"]["state"] == state
     wrong = errors(plan(RACKS + vnf.replace("NoSchedule", "Never")))
     assert [problem.id for problem in wrong] == ["invalid-taint"]
+
+
+def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
+    """A line of the default plan has little room: what matters comes first in it."""
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    volumes = {"volumes": [claim]}
+    objects = [
+        deployment("hi", 1, spec={"priorityClassName": "high"}),
+        deployment("kata", 1, spec={"runtimeClassName": "kata"}),
+        deployment("db", 1, spec=volumes),
+        json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}),
+    ]
+    result = good(plan(RACKS + workers(1) + manifest("m", *objects)))
+    briefs = {warning.brief.partition(": ")[::2] for warning in warnings(result)}
+    assert {
+        ("Deployment default/hi", "PriorityClass high is not on the cluster"),
+        ("Deployment default/kata", "RuntimeClass kata is not on the cluster"),
+        ("Deployment default/db", "claim data is not on the cluster"),
+    } <= briefs
+    assert all(warning.brief for warning in warnings(result))
