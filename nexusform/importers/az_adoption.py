@@ -243,10 +243,10 @@ class _Adoption:
     def _pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
         """The arguments of the pools by name. Where they were not captured, those that are known stay."""
         pools = {pool.name: pool_arguments(pool) for pool in cluster.pools}
-        if cluster.pools_listed:
-            return pools
+        untold = {pool.name for pool in cluster.pools if not pool.id}
         for name, known in self.known.arguments_of(f"{self.name}/{cluster.name}").items():
-            pools[name] = {"count": 0, **pools.get(name, {}), **known}
+            if name in untold or not cluster.pools_listed:
+                pools[name] = {"count": 0, **pools.get(name, {}), **known}
         return pools
 
     def _sku_references(

@@ -15,7 +15,7 @@ from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, name_of
 from nexusform.importers.az_model import AzCluster, AzPool
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
-from nexusform.words import counted, first_of
+from nexusform.words import counted, first_of, form
 
 _NUMBERED: Final = re.compile(r"-agentpool(\d{1,3})-md-")
 _NAMED: Final = re.compile(r"-md-[a-z0-9-]+$")
@@ -60,6 +60,33 @@ class ClusterNodes:
             name = node.needed_text("name")
             if name is not None:
                 self.nodes.append(ReadNode(node, name, cluster, initial))
+
+
+def shows_workers(cluster: Item) -> bool:
+    """Whether nodes of a cluster's body are of agent pools."""
+    return any(
+        node.text("agentPoolId") or not _is_control_plane(node, node.text("name") or "")
+        for node in cluster.items("nodes")
+    )
+
+
+def say_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
+    """Say once that nodes are of pools that the captured list of their cluster's agent pools lacks."""
+    places: dict[str, Item] = {}
+    for reading, pools in lists:
+        known = {CONTROL_PLANE, *(pool.name for pool in pools)}
+        beyond = {node.pool: node.item for node in reading.nodes if node.pool not in known}
+        places |= {f"{reading.cluster.name}/{pool}": item for pool, item in beyond.items()}
+    if places:
+        pools_are = form(len(places), "an agent pool", "agent pools")
+        next(iter(places.values())).report(
+            "agentPoolId",
+            "nodes-of-unlisted-pools",
+            f"nodes are of {pools_are} that the captured list of the cluster's agent pools lacks "
+            f"({first_of(list(places), 4)}): taken as not captured. Capture clusters and agent pools again, "
+            "at one time.",
+            Severity.WARNING,
+        )
 
 
 def _is_control_plane(item: Item, name: str) -> bool:

@@ -24,7 +24,14 @@ from nexusform.importers.az_model import (
     AzTaint,
     AzVirtualMachine,
 )
-from nexusform.importers.az_pools import ClusterNodes, ReadNode, say_derived_pools, sizes_beyond
+from nexusform.importers.az_pools import (
+    ClusterNodes,
+    ReadNode,
+    say_derived_pools,
+    say_unlisted_pools,
+    shows_workers,
+    sizes_beyond,
+)
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 # The API's words, the default first.
@@ -140,6 +147,7 @@ def read_clusters(
     clusters: list[AzCluster] = []
     names: set[str] = set()
     readings: list[ClusterNodes] = []
+    lists: list[tuple[ClusterNodes, tuple[AzPool, ...]]] = []
     for item in items:
         name = item.needed_text("name")
         if name is None:
@@ -149,11 +157,14 @@ def read_clusters(
             continue
         names.add(name)
         cluster_id = item.text("id") or name
-        listed = pools.of(cluster_id, name)
+        captured = pools.of(cluster_id, name)
+        listed = None if captured == () and shows_workers(item) else captured
         initial = tuple(_initial_pools(item, name))
         cluster = _cluster(item, name, cluster_id, initial if listed is None else listed)
         clusters.append(replace(cluster, pools_listed=listed is not None))
         readings.append(ClusterNodes(item, clusters[-1], initial))
+        if captured is not None:
+            lists.append((readings[-1], captured))
     skus = sizes_beyond(readings, catalogue)
     known = {**catalogue, **{sku.name: sku for sku in skus}}
     nodes: list[ListedVm] = []
@@ -169,6 +180,7 @@ def read_clusters(
             nodes_listed=_tells_nodes(reading.item, reading.cluster),
         )
     say_derived_pools(readings)
+    say_unlisted_pools(lists)
     return clusters, nodes, skus
 
 

@@ -130,3 +130,40 @@ def test_a_reconcile_that_fails_leaves_the_state_alone(capsys: pytest.CaptureFix
     Path("wrong.nf.hcl").write_text('resource "nexus_rack" "more" {\n  site_id = 1 / 0\n  name = "r9"\n}\n')
     code, out = told(capsys, "reconcile", "-from=export")
     assert (code, "Division by zero" in out, STATE.read_bytes() == before) == (1, True, True), out
+
+
+def write_pools(*pools: str) -> None:
+    """The file of the cluster's agent pools, with these pools of one node each."""
+    for body in cluster_body():
+        of = {node.get("agentPoolId") or "" for node in body["nodes"]}
+        sku = next(node["vmSkuName"] for node in body["nodes"] if node["role"] == "Worker")
+    bodies = [
+        {
+            "id": pool_id,
+            "name": pool_id.rpartition("/")[2],
+            "properties": {
+                "count": 1,
+                "vmSkuName": sku,
+                "mode": "System",
+                "availabilityZones": ["1"],
+                "labels": [{"key": "tier", "value": "gold"}],
+            },
+        }
+        for pool_id in sorted(of)
+        if pool_id.rpartition("/")[2] in pools
+    ]
+    Path(f"export/agent_pools.{CLUSTER}.json").write_text(json.dumps(bodies))
+
+
+@pytest.mark.parametrize(("listed", "lacking"), [((), "agent pools"), (("agentpool1",), "an agent pool")])
+def test_nodes_of_pools_that_the_list_lacks_are_told(
+    listed: tuple[str, ...], lacking: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pools("agentpool1", "agentpool2")
+    imported(capsys)
+    write_pools(*listed)
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, f"nodes are of {lacking} that the captured list" in out) == (2, True), out
+    assert f"{CLUSTER}/agentpool2): taken as not captured" in out
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True), out
