@@ -8,12 +8,14 @@ Argo CD put on what they apply.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.importers.kubernetes_manifests import Manifest, is_fleet_group, manifest_of
+from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.importers.kubernetes_manifests import INVALID, Manifest, is_fleet_group, manifest_of
+from nexusform.importers.yaml_text import problem_at
 
 _PREFIX: Final = "kubernetes-fleet.io/"
 _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
@@ -53,7 +55,8 @@ class ShownBinding(Struct, frozen=True):
 class ShownPlacement(Struct, frozen=True):
     """A placement as the hub has it: its object, its bindings by cluster, the number, policy (None: none was
     written) and N of its latest policy snapshot, and the number and objects of its latest resource snapshot.
-    `policy_index` None: no policy snapshot was captured.
+    `policy_index` None: no policy snapshot was captured. `captured`: how many bindings were, whether or not
+    they can be read.
     """
 
     manifest: Manifest
@@ -63,6 +66,7 @@ class ShownPlacement(Struct, frozen=True):
     number_of_clusters: int | None = None
     resource_index: int | None = None
     objects: tuple[Manifest, ...] = ()
+    captured: int = 0
 
     @property
     def key(self) -> str:
@@ -101,6 +105,7 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
         _whole(_annotations(policy).get(_NUMBER)) if policy is not None else None,
         index,
         tuple(each for one in latest for each in _selected(one)),
+        len(bindings),
     )
 
 
@@ -120,6 +125,43 @@ def _binding(manifest: Manifest) -> ShownBinding | None:
         _index_in(spec.get("schedulingPolicySnapshotName")),
         _index_in(spec.get("resourceSnapshotName")),
     )
+
+
+def binding_problems(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """What is wrong with bindings as they are shown."""
+    for binding in manifests:
+        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
+            continue
+        spec = _mapping(binding.body, "spec") or {}
+        state, cluster = spec.get("state"), spec.get("targetCluster")
+        if state not in _STATES:
+            said = f'spec.state is "{state}"' if state else "spec.state is missing"
+            near = did_you_mean(str(state), _STATES)
+            text = f"{binding.title}: {said}; it must be one of {', '.join(_STATES)}.{near}"
+            yield problem_at(binding.file, binding.find("spec", "state"), INVALID, text)
+        if not isinstance(cluster, str) or not cluster:
+            text = f"{binding.title}: spec.targetCluster is missing, which says whom it binds."
+            yield problem_at(binding.file, binding.find("spec", "targetCluster"), INVALID, text)
+
+
+def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """The snapshots that bindings go by and that were not captured, each once: warnings."""
+    kinds = {"schedulingPolicySnapshotName": _POLICIES, "resourceSnapshotName": _RESOURCES}
+    captured = {(one.kind, one.namespace, one.name) for one in manifests}
+    goers: dict[tuple[str, str, str], list[Manifest]] = {}
+    for binding in manifests:
+        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
+            continue
+        for key, of_kinds in kinds.items():
+            name = (_mapping(binding.body, "spec") or {}).get(key)
+            kind = of_kinds[BINDINGS.index(binding.kind)]
+            if isinstance(name, str) and name and (kind, binding.namespace, name) not in captured:
+                goers.setdefault((key, binding.namespace, name), []).append(binding)
+    for (key, _, name), bindings in goers.items():
+        first, others = bindings[0], len(bindings) - 1
+        who = f"{first.title} and {others} more go" if others else f"{first.title} goes"
+        text = f"{who} by {key} {name}, which was not captured: what it holds is not known."
+        yield problem_at(first.file, first.find("spec", key), "not-captured", text, Severity.WARNING)
 
 
 def _selected(snapshot: Manifest) -> Iterator[Manifest]:

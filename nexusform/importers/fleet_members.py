@@ -6,7 +6,7 @@ KubeFleet's pkg/scheduler/clustereligibilitychecker at e160c1cd.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -66,6 +66,19 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
         _namespaces(status),
         not status.absent,
     )
+
+
+def time_problems(root: Node) -> Iterator[tuple[TextPlace, str]]:
+    """The times of a MemberCluster by which its health goes that are none: where, and what to say."""
+    agent = _agent(root)
+    healthy = _condition(agent, "Healthy")
+    nodes = [("lastReceivedHeartbeat", agent.at("lastReceivedHeartbeat"))]
+    if healthy is not None:
+        nodes.append(("lastTransitionTime", healthy.at("lastTransitionTime")))
+    for name, node in nodes:
+        if not node.absent and _time(node) is None:
+            text = f'{name} is "{node.data}", which is no time; write one such as "2026-01-31T10:00:00Z".'
+            yield node.place, text
 
 
 def _texts(node: Node) -> dict[str, str]:

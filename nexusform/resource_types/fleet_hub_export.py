@@ -15,7 +15,9 @@ from nexusform.importers.fleet_export import (
     ShownBinding,
     ShownPlacement,
     as_written,
+    binding_problems,
     manager_of,
+    missing_snapshots,
     read_placements,
 )
 from nexusform.importers.fleet_model import FleetPlacement
@@ -129,6 +131,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
         text = f"There is no object in {identify(attributes)}. Capture the hub with: {COMMAND}"
         reading.problems.append(Problem(argument, INVALID, text))
     shown = reading.manifests
+    reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
     placements = read_placements(shown)
     reading.manifests = _as_written(shown, placements)
     values = sorted_by_kind(reading, argument, attributes)
@@ -247,7 +250,7 @@ def _remarks(
     kinds = {one.kind for one in shown}
     for key, one in placements.items():
         picked = any(status["cluster_name"] for status in _statuses(one.manifest))
-        if picked and not one.bindings:
+        if picked and not one.captured:
             text = (
                 f"The placement {key} says that it holds clusters, and no binding of it was captured: a plan "
                 f"would pick its clusters anew. Capture all with: {COMMAND}"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import parse_time
 from nexusform.importers.fleet_documents import read_fleet_object
-from nexusform.importers.fleet_members import MemberView, newest_heartbeat, read_member
+from nexusform.importers.fleet_members import MemberView, newest_heartbeat, read_member, time_problems
 from nexusform.importers.fleet_shapes import API_KINDS
 from nexusform.importers.kubernetes_manifests import (
     INVALID,
@@ -156,7 +156,12 @@ class Reading:
             text = f"{manifest.title} is made by the hub itself; take it out of the files."
             return (problem_at(manifest.file, manifest.place, INVALID, text),)
         document = YamlDocument(manifest.body, manifest.place)
-        return read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient).findings
+        fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
+        if manifest.kind != MEMBER:
+            return fleet.findings
+        times = time_problems(Node.of(document))
+        wrong = [problem_at(manifest.file, place, INVALID, text) for place, text in times]
+        return [*fleet.findings, *wrong]
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:

@@ -179,6 +179,52 @@ def test_what_was_not_captured_is_said(kind: str, capsys: pytest.CaptureFixture[
     assert code == (1 if kind != "MemberCluster" else 0)
 
 
+def test_a_state_that_no_binding_has_is_said_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    items = hub("west1")
+    items[-1]["spec"]["state"] = "Boundd"
+    Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
+    line = 1 + Path("hub.json").read_text().split('"Boundd"')[0].count("\n")
+    code, out = told(capsys, "plan")
+    assert code == 1
+    assert f'hub.json:{line}: ClusterResourceBinding web-west1-1234: spec.state is "Boundd"' in out
+    assert 'it must be one of Scheduled, Bound, Unscheduled. Did you mean "Bound"?' in out
+    assert "no binding of it was captured" not in out
+    del items[-1]["spec"]["targetCluster"]
+    write(items)
+    assert "spec.targetCluster is missing" in told(capsys, "plan")[1]
+
+
+def test_a_snapshot_that_bindings_go_by_and_that_is_not_there_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = hub("west1", "east1")
+    for item in items[-2:]:
+        item["spec"]["resourceSnapshotName"] = "web-9-snapshot"
+    write(items)
+    code, out = told(capsys, "plan", "-details")
+    assert code == 0
+    assert "and 1 more go by resourceSnapshotName web-9-snapshot, which was not captured" in out
+    assert "schedulingPolicySnapshotName" not in out
+
+
+@pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
+def test_a_time_that_is_none_is_said(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"lastReceivedHeartbeat": "2026-01-01T10:00:00Z", "lastTransitionTime": "2026-01-01T10:00:00Z"}
+    times[name] = "yesterday"
+    healthy = {"type": "Healthy", "status": "False", "lastTransitionTime": times["lastTransitionTime"]}
+    agent = {
+        "type": "MemberAgent",
+        "lastReceivedHeartbeat": times["lastReceivedHeartbeat"],
+        "conditions": [{"type": "Joined", "status": "True"}, healthy],
+    }
+    items = hub("west1", "east1")
+    items[0]["status"] = {"agentStatus": [agent]}
+    write(items)
+    code, out = told(capsys, "plan")
+    assert code == 1
+    assert f'hub.json:1: {name} is "yesterday", which is no time' in out
+
+
 def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "apply", "-auto-approve")
     Path("hub.json").write_text("")
