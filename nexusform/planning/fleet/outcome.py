@@ -360,12 +360,11 @@ def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
         if has_resources(binding) and placement.turn_of(binding.cluster) is None
     ]
     if waiting:
-        kind = "fleet_staged_update_run" if placement.written.namespace else "fleet_cluster_staged_update_run"
         what = CHANGES[placement.left_to_runs]
         text = (
             f"{what[:1].upper()}{what[1:]}, and the strategy is External: nothing of it reaches "
-            f"{listed(waiting, 4)} before a staged run brings it. Write another {kind}; one that began "
-            "before keeps what it had then."
+            f"{listed(waiting, 4)} before a staged run brings it. Write another run; one that began before "
+            "keeps what it had then."
         )
         yield _warned(placement, "changes-wait-for-a-staged-run", text)
 
