@@ -110,13 +110,15 @@ class ChangedItems(Struct, frozen=True):
 
     `pools` are the agent pools that come, `replaced` the ids (their keys) of clusters and VMs that are made
     anew, `places` what the other tool calls the objects that come, by id key, in the order of their
-    creation.
+    creation. `touched` are the id keys of clusters, VMs and pools that come, and of those that stand and
+    change, in the order of what is done; a pool that stands is its cluster's.
     """
 
     items: AzItems
     pools: tuple[NewPool, ...] = ()
     replaced: frozenset[str] = frozenset()
     places: Mapping[str, str] = field(default_factory=dict)
+    touched: tuple[str, ...] = ()
 
 
 def lay_over(items: AzItems, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedItems:
@@ -142,12 +144,15 @@ class _Laying:
         self.pools: list[NewPool] = []
         self.replaced: set[str] = set()
         self.places: dict[str, str] = {}
+        self.touched: dict[str, None] = {}
 
     def result(self) -> ChangedItems:
         by_kind = {**self.items.by_kind, **{kind: list(held.values()) for kind, held in self.bodies.items()}}
         # A cluster that is made anew has the pools that it is made with, whatever was captured of it.
         items = replace(self.items, by_kind=by_kind, pools_of=frozenset())
-        return ChangedItems(items, tuple(self.pools), frozenset(self.replaced), self.places)
+        return ChangedItems(
+            items, tuple(self.pools), frozenset(self.replaced), self.places, tuple(self.touched)
+        )
 
     def take(self, change: AzChange) -> None:
         """Lay one change over what is there."""
@@ -161,6 +166,9 @@ class _Laying:
         stands = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
         if not self._agrees(change, stands=stands):
             return
+        # A pool comes to its cluster, so what changes of the cluster is done before.
+        self.touched[key.partition("/agentpools/")[0]] = None
+        self.touched[key] = None
         if change.action is AzAction.REMOVE:
             self._remove(change, key)
             return

@@ -118,6 +118,9 @@ class _Reading:
     def changes(self) -> tuple[AzChange, ...]:
         """The changes, each after those that it needs."""
         read = [change for entry in self.entries if (change := self._change(entry)) is not None]
+        read.sort(
+            key=lambda change: change.action in _PLACED_ANEW
+        )  # where the order is open, what stands first
         position = {change.place: number for number, change in enumerate(read)}
         needs = {change.place: [need for need in change.needs if need in position] for change in read}
         by_place = {change.place: change for change in read}

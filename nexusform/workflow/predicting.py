@@ -22,7 +22,7 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic, error, has_errors
 from nexusform.importers.arm import id_key
 from nexusform.importers.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
-from nexusform.importers.az_changes import AzChange, NewPool
+from nexusform.importers.az_changes import AzChange, ChangedItems, NewPool
 from nexusform.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.importers.az_model import AzSite
 from nexusform.language.surroundings import FileProblem
@@ -80,12 +80,15 @@ class Prediction(Struct, frozen=True):
 
 
 class _World(Struct, frozen=True):
-    """A site before and after: objects by address, and what stands for references."""
+    """A site before and after: objects by address, what stands for references, and what comes and changes
+    in the order in which that is done.
+    """
 
     before: Mapping[Address, AdoptedObject]
     after: Mapping[Address, AdoptedObject]
     addresses: Mapping[Reference, Address]
     places: Mapping[Address, str] = field(default_factory=dict)
+    order: tuple[Address, ...] = ()
 
 
 @contextmanager
@@ -166,7 +169,7 @@ def _prediction(
     problems += [_told(finding) for finding in dict.fromkeys([*findings, *more])]
     if has_errors(problems):
         return Prediction(None, diagnostics=tuple(problems))
-    world = _world(standing, sites, changed.pools, changed.places, scheduler)
+    world = _world(standing, sites, changed, scheduler)
     # What is written there is our own; what may be read was read.
     project, wrong = _project(replace(place, confinement=FREE), world, inventory)
     problems += wrong
@@ -181,8 +184,7 @@ def _prediction(
 def _world(
     standing: Sequence[AzSite],
     sites: Sequence[AzSite],
-    pools: Sequence[NewPool],
-    places: Mapping[str, str],
+    laid: ChangedItems,
     scheduler: Scheduler,
 ) -> _World:
     """Objects that change are those of the changed site; of all others what stands counts."""
@@ -196,18 +198,20 @@ def _world(
             after[reference] = changed[reference]
     by_key = _references_by_key(sites)
     after |= {ref: one for ref, one in changed.items() if ref not in after and ref[0] == "nexus_vm_sku"}
-    new = {by_key[key]: place for key, place in places.items() if key in by_key}
+    new = {by_key[key]: place for key, place in laid.places.items() if key in by_key}
     after |= {reference: changed[reference] for reference in new if reference in changed}
-    for pool in pools:
+    for pool in laid.pools:
         one = _pool_object(pool, by_key[pool.cluster_id])
         after[one.type, one.id] = one
         new[one.type, one.id] = pool.place
+        by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (one.type, one.id)
     addresses = addresses_of({**before, **after}.values(), _named(new), EMPTY)
     return _World(
         {addresses[reference]: one for reference, one in before.items()},
         {addresses[reference]: one for reference, one in after.items()},
         addresses,
         {addresses[reference]: place for reference, place in new.items()},
+        tuple(addresses[by_key[key]] for key in laid.touched if by_key.get(key) in after),
     )
 
 
@@ -275,28 +279,34 @@ def _project(place: Place, world: _World, inventory: str) -> tuple[Project | Non
 
 def _sources(world: _World, inventory: str) -> list[SourceFile]:
     """What stands as one text, and each new object as one of its own under the name that the other tool has
-    for it; every one comes after the one before it, the first after what changes.
+    for it. What is done comes one after the other; VMs that stand and change come first.
     """
     types = registries().resource_types
-    standing: list[str] = []
-    new: list[SourceFile] = []
-    previous = [
+    changing = [
         address
         for address, one in world.before.items()
         if address not in world.places and world.after.get(address, one) != one
     ]
+    clusters = {address for address in changing if address.type == _CLUSTER}
+    previous = [address for address in changing if address not in clusters]
+    needs: dict[Address, list[Address]] = {}
+    for address in world.order:
+        if address in world.places or address in clusters:
+            needs[address] = previous
+            previous = [address]
+    standing: list[str] = []
+    new: dict[Address, SourceFile] = {}
     for address, one in world.after.items():
         references = {path: reference_to(world.addresses[whose]) for path, whose in one.refers.items()}
         text = generated_block(address, types[address.type].schema, one.attributes, references)
-        if address not in world.places:
+        if needs.get(address):
+            after = ", ".join(map(str, needs[address]))
+            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{after}]\n}}\n"
+        if address in world.places:
+            new[address] = SourceFile(world.places[address], text)
+        else:
             standing.append(text)
-            continue
-        if previous:
-            needs = ", ".join(map(str, previous))
-            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{needs}]\n}}\n"
-        new.append(SourceFile(world.places[address], text))
-        previous = [address]
-    return [SourceFile(inventory, "\n".join(standing)), *new]
+    return [SourceFile(inventory, "\n".join(standing)), *new.values()]
 
 
 def _state(objects: Mapping[Address, AdoptedObject]) -> State:

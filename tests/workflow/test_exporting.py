@@ -98,11 +98,11 @@ def machine(name: str, rack_id: str, slot: int) -> dict[str, Any]:
 # --- the configuration as Terraform shows its plan ----------------------------------------------
 
 
-def terraform_plan(configuration: Mapping[str, Any], location: str) -> dict[str, Any]:
+def terraform_plan(configuration: Mapping[str, Any], location: str, group: str = GROUP) -> dict[str, Any]:
     """The document of `terraform show -json` for a configuration that stands in no state yet."""
     values = {
         "location": "westeurope",
-        "resource_group_id": GROUP,
+        "resource_group_id": group,
         "extended_location_id": location,
         "kubernetes_version": "v1.30.3",
         "admin_username": "operator",
@@ -113,10 +113,12 @@ def terraform_plan(configuration: Mapping[str, Any], location: str) -> dict[str,
     changes, resources = [], []
     blocks = configuration["resource"]["azapi_resource"]
     for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
-        after = evaluated(block, values)
+        after = {name: evaluated(part, values) for name, part in block.items() if name != "depends_on"}
         change = {"actions": ["create"], "before": None, "after": after, "after_unknown": {"id": True}}
         update = {"type": "azapi_update_resource", "name": label, "change": change}
         changes.append({"address": f"azapi_update_resource.{label}", **update})
+        needs = {"expressions": {}, "depends_on": block.get("depends_on", [])}
+        resources.append({"address": f"azapi_update_resource.{label}", **needs})
     for label in sorted(blocks):
         after = evaluated(blocks[label], values)
         unknown = {"id": True, **({} if after["parent_id"] else {"parent_id": True})}
@@ -353,6 +355,82 @@ def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.Captu
     assert {name: one["machine"] for name, one in predicted.items()} == {
         name: one["machine"] for name, one in expected.items()
     }
+
+
+FRESH = """
+resource "nexus_kubernetes_cluster" "fresh" {
+  provider           = azure_export
+  site_id            = nexus_site.par1.id
+  name               = "fresh"
+  kubernetes_version = "v1.29.4"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+
+  agent_pool "w" {
+    count       = 6
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+
+resource "nexus_agent_pool" "more" {
+  provider              = azure_export
+  kubernetes_cluster_id = nexus_kubernetes_cluster.core-amf.id
+  name                  = "more"
+  node_count            = 2
+  vm_sku_name           = "NC_G12_56_v1"
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The running site taken over; its pool core-amf/amf is to grow."""
+    root = tmp_path_factory.mktemp("running") / "site"
+    shutil.copytree(EXAMPLES / "brownfield", root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+        text = Path("site.nf.hcl").read_text()
+        grown = re.sub(r'(agent_pool "amf" \{\n    count +=) 24', r"\1 26", text)
+        assert grown != text
+        Path("site.nf.hcl").write_text(grown)
+    return root
+
+
+@pytest.mark.parametrize("form", ["azapi", "arm"])
+@pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
+def test_the_prediction_of_several_changes_is_the_plan(
+    file: str,
+    form: str,
+    running: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is new comes before or after what stands and grows, as its file stands before or after."""
+    shutil.copytree(running, tmp_path / "site")
+    monkeypatch.chdir(tmp_path / "site")
+    Path(file).write_text(FRESH)
+    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    written = json.loads(exported(Path(), form, capsys))
+    if form == "azapi":
+        clusters = json.loads(Path("export/kubernetes_clusters.json").read_text())
+        (first, *_) = clusters
+        group = first["id"].partition("/providers/")[0]
+        location = first["extendedLocation"]["name"]
+        Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
+        flags = ["-terraform-plan=plan.json"]
+    else:
+        Path("main.json").write_text(json.dumps(written))
+        flags = ["-arm-template=main.json"]
+    arguments = ["-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
+    assert run(["predict", *flags, *arguments]) == 0, capsys.readouterr().err
+    expected = placements(json.loads(Path("p.json").read_text()))
+    assert len(expected) == 2 + 9 + 2
+    assert placements(json.loads(Path("predicted.json").read_text())) == expected
 
 
 def write_clusters(document: Mapping[str, Any]) -> None:

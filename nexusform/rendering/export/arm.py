@@ -20,7 +20,7 @@ _SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploym
 def arm_document(objects: AzureObjects) -> dict[str, Any]:
     """The template. Each resource depends on the one before it, so that they are made in the plan's order."""
     writer = _Writer(objects)
-    resources = [writer.resource(one) for one in (*objects.made, *objects.changed)]
+    resources = [writer.resource(one) for one in objects.placed]
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",

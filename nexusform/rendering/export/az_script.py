@@ -47,8 +47,7 @@ def az_script(objects: AzureObjects) -> str:
     """The script."""
     writer = _Writer(objects)
     steps = [writer.removed(one) for one in objects.removed]
-    steps += [writer.made(one) for one in objects.made]
-    steps += [writer.changed(one) for one in objects.changed]
+    steps += [writer.changed(one) if one.do is Do.UPDATE else writer.made(one) for one in objects.placed]
     return "\n".join([_HEAD, *writer.variables(), "", *steps])
 
 

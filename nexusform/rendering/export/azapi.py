@@ -13,6 +13,7 @@ from nexusform.rendering.export.azure_objects import (
     RESOURCE_GROUP,
     AzureObject,
     AzureObjects,
+    Do,
     Input,
     distinct,
 )
@@ -25,8 +26,15 @@ _WRITTEN: Final = (
 def azapi_document(objects: AzureObjects) -> dict[str, Any]:
     """The content of a `.tf.json` file."""
     writer = _Writer(objects)
-    resources = {label: writer.made(label, one) for label, one in writer.labels.items()}
-    updates = {one.label: writer.changed(one) for one in objects.changed}
+    resources: dict[str, Any] = {}
+    updates: dict[str, Any] = {}
+    labels = iter(writer.labels)
+    for one in objects.placed:
+        if one.do is Do.UPDATE:
+            updates[one.label] = writer.changed(one)
+        else:
+            label = next(labels)
+            resources[label] = writer.made(label, one)
     written: dict[str, Any] = {
         "//": _WRITTEN,
         "terraform": {"required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}},
@@ -63,19 +71,24 @@ class _Writer:
             **({"tags": self._value(one.tags)} if one.tags else {}),
             "body": {"extendedLocation": location, "properties": self._value(one.properties)},
         }
-        if self.previous:
-            block["depends_on"] = [self.previous]
-        self.previous = f"azapi_resource.{label}"
-        return block
+        return self._in_order(block, f"azapi_resource.{label}")
 
     def changed(self, one: AzureObject) -> dict[str, Any]:
         """What is sent to a resource that stands."""
-        return {
+        block = {
             "type": f"{one.type}@{API_VERSION}",
             "name": _literal(one.names[-1]),
             "parent_id": self._parent(one),
             "body": {"properties": self._value(one.changed)},
         }
+        return self._in_order(block, f"azapi_update_resource.{one.label}")
+
+    def _in_order(self, block: dict[str, Any], address: str) -> dict[str, Any]:
+        """The block, to be done after the one before it."""
+        if self.previous:
+            block["depends_on"] = [self.previous]
+        self.previous = address
+        return block
 
     def variables(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The variables that were named, in their order."""

@@ -114,19 +114,29 @@ class AzureObject(Struct, frozen=True):
 
 
 class AzureObjects(Struct, frozen=True):
-    """The resources of a plan: `made` and `changed` in the order of creation, then `removed`. `kinds` of
-    objects that Azure does not have are `left_out`, by address.
+    """The resources of a plan: `placed` are those that are made and changed, in the order in which the plan
+    places their VMs, since places depend on it; then `removed`. Objects of kinds that Azure does not have
+    are `left_out`, by address.
     """
 
-    made: tuple[AzureObject, ...] = ()
-    changed: tuple[AzureObject, ...] = ()
+    placed: tuple[AzureObject, ...] = ()
     removed: tuple[AzureObject, ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property
+    def made(self) -> tuple[AzureObject, ...]:
+        """The resources that come."""
+        return tuple(one for one in self.placed if one.do is not Do.UPDATE)
+
+    @property
+    def changed(self) -> tuple[AzureObject, ...]:
+        """The resources that stand and change."""
+        return tuple(one for one in self.placed if one.do is Do.UPDATE)
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The sites that resources come to or change on, by name."""
-        return tuple(sorted({one.site for one in (*self.made, *self.changed)}))
+        return tuple(sorted({one.site for one in self.placed}))
 
     def location(self, site: str) -> Input:
         """The extended location of a site; where there are several, each is an entry of a map."""
@@ -145,9 +155,10 @@ def azure_objects(plan: Plan) -> AzureObjects:
     ):
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
             found += _of(change, clusters)
+    position = {str(change.address): number for number, change in enumerate(plan.changes)}
+    placed = [one for one in found if one.do is not Do.DELETE]
     return AzureObjects(
-        tuple(one for one in found if one.do in (Do.CREATE, Do.REPLACE)),
-        tuple(one for one in found if one.do is Do.UPDATE),
+        tuple(sorted(placed, key=lambda one: position[one.address])),
         tuple(one for one in found if one.do is Do.DELETE),
         tuple(str(c.address) for c in plan.changes if c.address.type == "tacker_vnf" and c.action in _MADE),
     )
