@@ -209,10 +209,13 @@ def _desired(spec: Fields) -> int:
 
 def _together(spec: Fields) -> int:
     # A Job's pods that run at the same time.
-    if spec.flag("suspend"):
-        return 0
     pods = spec.whole("parallelism", 1)
     together = min(pods, spec.whole("completions", pods))
+    mode = spec.one_of("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
+    if mode == "Indexed" and "completions" not in spec:
+        spec.say("completions", "must be set when completionMode is Indexed.")
+    if spec.flag("suspend"):
+        return 0
     return together if _within(spec, "parallelism", together) else 1
 
 
@@ -232,6 +235,9 @@ def _deployment(workload: Workload, spec: Fields) -> Workload:
     surge = _share(rolling, "maxSurge", workload.replicas, up=True)
     unavailable = _share(rolling, "maxUnavailable", workload.replicas, up=False)
     written = rolling.data.get("maxUnavailable")
+    if kind == "Recreate" and "rollingUpdate" in strategy:
+        strategy.say("rollingUpdate", "must not be set when type is Recreate.")
+    _can_replace(rolling, surge="25%", unavailable="25%")
     if surge == 0 and unavailable == 0:
         # Kubernetes lets one pod go where rounding left nothing at all.
         unavailable = 1
@@ -258,7 +264,10 @@ def _stateful_set(workload: Workload, spec: Fields) -> Workload:
 
 
 def _daemon_set(workload: Workload, spec: Fields) -> Workload:
-    kind = spec.at("updateStrategy").one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
+    updates = spec.at("updateStrategy")
+    kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
+    if kind == "RollingUpdate":
+        _can_replace(updates.at("rollingUpdate"), surge=0, unavailable=1)
     return replace(workload, strategy=Strategy(kind))
 
 
@@ -268,6 +277,14 @@ def _recreated(workload: Workload, _: Fields) -> Workload:
 
 def _left_alone(workload: Workload, _: Fields) -> Workload:
     return replace(workload, strategy=Strategy.ON_DELETE)
+
+
+def _can_replace(rolling: Fields, *, surge: str | int, unavailable: str | int) -> None:
+    # As written, before it is rounded: the API server refuses a rollout that may neither add nor remove.
+    amounts = (rolling.data.get("maxSurge"), surge), (rolling.data.get("maxUnavailable"), unavailable)
+    written = [default if amount is None else amount for amount, default in amounts]
+    if all(str(amount) in ("0", "0%") for amount in written):
+        rolling.say("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
 
 
 def _share(fields: Fields, key: str, replicas: int, *, up: bool) -> int:

@@ -21,6 +21,7 @@ from nexusform.scheduling.pods.workloads import HostPort, NodeTerm, PodSpec, Req
 
 MIB, GIB = 1 << 20, 1 << 30
 ONE = [{"name": "c"}]
+NEITHER = {"maxSurge": 0, "maxUnavailable": 0}
 
 
 def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -33,6 +34,16 @@ def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": ONE, **(spec or {})}},
             **more,
         },
+    }
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": ONE}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": template, **spec},
     }
 
 
@@ -381,6 +392,24 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
         (deployment(anti(matchLabelKeys=["app"])), "labelSelector must be set when matchLabelKeys"),
         (deployment({"schedulerName": "mine"}), "its rules are not known here"),
         (deployment(strategy={"rollingUpdate": {"maxSurge": "a lot"}}), "a number of pods or a percentage"),
+        (deployment(strategy={"rollingUpdate": NEITHER}), "maxUnavailable must not be 0 while maxSurge is 0"),
+        (
+            deployment(strategy={"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}}),
+            "error: Deployment shop/web: spec.strategy.rollingUpdate.maxUnavailable must not be 0",
+        ),
+        (
+            deployment(kind="DaemonSet", updateStrategy={"rollingUpdate": {"maxUnavailable": 0}}),
+            "spec.updateStrategy.rollingUpdate.maxUnavailable must not be 0",
+        ),
+        (
+            deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
+            "rollingUpdate must not be set when type is Recreate",
+        ),
+        (job(completions=-3, suspend=True), "spec.completions must be a whole number, 0 or more"),
+        (job(parallelism=-1), "spec.parallelism must be a whole number, 0 or more"),
+        (job(completionMode="Foo"), 'completionMode is "Foo"; it must be one of NonIndexed, Indexed'),
+        (job(completionMode="Indexed"), "completions must be set when completionMode is Indexed"),
+        (job(template={"spec": None}), "spec.template.spec.containers needs at least one container"),
     ],
 )
 def test_what_kubernetes_refuses_or_would_misread(broken: dict[str, Any], words: str) -> None:
