@@ -313,6 +313,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "no-value-for-required-variable": "No value for required variable",
     "node-differs-from-its-vm-sku": "Node differs from its VM SKU",
     "node-without-a-vm": "Nodes without a VM",
+    "nodes-not-counted": "Nodes not counted",
     "nodes-of-unlisted-pools": "Nodes of unlisted agent pools",
     "nodes-unknown": "Nodes unknown",
     "not-a-kubernetes-cluster": "Not a Kubernetes cluster",

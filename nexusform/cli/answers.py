@@ -54,6 +54,11 @@ class AnswerFlags(Struct, frozen=True, kw_only=True):
     report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
 
 
+def is_document(flags: AnswerFlags) -> bool:
+    """Whether stdout is for a document alone."""
+    return flags.format != "text" or to_stdout(parse_reports(flags.report, FORMATS.keys()))
+
+
 def tell(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and give the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())

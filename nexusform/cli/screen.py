@@ -57,8 +57,10 @@ class Screen:
         """Print to stderr."""
         click.echo(no_log_commands(f"{text}{end}"), nl=False, err=True, color=True)
 
-    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
-        """Print diagnostics in their boxes."""
+    def diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile], *, aside: bool = False
+    ) -> None:
+        """Print diagnostics in their boxes. `aside`: stdout is for a document alone."""
         listed = list(diagnostics)
         if not listed:
             return
@@ -69,7 +71,7 @@ class Screen:
         compact = self.compact_warnings and not errors
         if warnings:
             text = render_diagnostics(warnings, sources, self.colour, self.width, compact)
-            self.out(text, end="" if text.endswith("\n") else "\n")
+            (self.err if aside else self.out)(text, end="" if text.endswith("\n") else "\n")
         if errors:
             sys.stdout.flush()
             text = render_diagnostics(errors, sources, self.error_colour, self.width)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFlags, tell
+from nexusform.cli.answers import Answer, AnswerFlags, is_document, tell
 from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
@@ -47,12 +47,17 @@ def _named(result: Named | Diagnostic) -> Named:
 
 
 def _ask(
-    place: Place, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, AskedWorld], Answer]
+    place: Place,
+    flags: AnswerFlags,
+    view: ViewFlags,
+    question: Callable[[WorldView, AskedWorld], Answer],
+    *,
+    pods: bool = True,
 ) -> int:
-    """Open the world, ask, and tell; problems are told instead."""
+    """Open the world, ask, and tell; problems are told instead. Without `pods`: about machines alone."""
     screen = view.screen()
-    world = open_world(place, flags.plan)
-    screen.diagnostics(world.diagnostics, world.sources)
+    world = open_world(place, flags.plan, pods=pods)
+    screen.diagnostics(world.diagnostics, world.sources, aside=is_document(flags))
     if world.view is None:
         return 1
     try:
@@ -104,7 +109,8 @@ def capacity(arguments: CapacityArguments) -> int:
         outline = capacity_outline(capacities, world.origin)
         return Answer("capacity", world.origin, outline, capacity_document(capacities))
 
-    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+    place = place_of(arguments.state, arguments.variables)
+    return _ask(place, arguments.answer, arguments.view, question, pods=False)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -294,7 +300,7 @@ def fleet(arguments: FleetArguments) -> int:
         raise click.UsageError(f"Say what happens to a member, by one or more of {ways}.")
     screen = arguments.view.screen()
     world, origin = open_fleet(place_of(arguments.state, arguments.variables), arguments.answer.plan)
-    screen.diagnostics(origin.diagnostics, origin.sources)
+    screen.diagnostics(origin.diagnostics, origin.sources, aside=is_document(arguments.answer))
     if world is None:
         return 1
     edits, problems = read_edits(flags)

@@ -6,10 +6,10 @@ the members. What would happen without the edits, too, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
@@ -41,8 +41,10 @@ from nexusform.scheduling.fleet.bindings import (
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.explanation import PolicyDrift, drift, eligible
 from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.pods.workloads import StandingPod
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.whatif.fleet_edits import Edit, Seat, Seats, Verb, edited
+from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight
 
 # Members of a simulation need no address: nothing is noted of them.
 _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
@@ -138,16 +140,21 @@ class FleetSimulation(Struct, frozen=True):
 
 
 class FleetWorld(Struct, frozen=True):
-    """The objects of a fleet as they stand, to be simulated on any number of times."""
+    """The objects of a fleet as they stand, to be simulated on any number of times. `facts` are pods that
+    were seen to run, by cluster id.
+    """
 
     instances: Mapping[Address, Instance]
     states: Mapping[Address, InstanceState]
     registries: Registries
     seats: Seats
+    facts: Mapping[str, Sequence[StandingPod]] = field(default_factory=dict)
 
 
-def fleet_world(things: Iterable[Thing], registries: Registries, catalogue: str) -> FleetWorld:
-    """Read the fleet from what stands."""
+def fleet_world(
+    things: Iterable[Thing], registries: Registries, catalogue: str, sight: Sight = NOTHING_SEEN
+) -> FleetWorld:
+    """Read the fleet from what stands, and what runs on clusters from what was seen of them."""
     in_order = sorted(things, key=lambda thing: thing.creation)
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
@@ -162,17 +169,33 @@ def fleet_world(things: Iterable[Thing], registries: Registries, catalogue: str)
             instances[thing.address] = Instance(
                 thing.address, kind, standing, config=attributes, planned=attributes, creation=thing.creation
             )
-    world = FleetWorld(instances, states, registries, Seats({}, {}))
     clusters = standing_clusters(in_order, registries, catalogue)
+    own = _own_workloads(states, registries) if sight.clusters else {}
+    facts: dict[str, Sequence[StandingPod]] = {}
+    for cluster_id in sight.clusters:
+        seen = sight.bound(cluster_id, clusters.get(cluster_id), own.get(cluster_id, ()))
+        if seen is not None:
+            clusters[cluster_id], facts[cluster_id] = seen.cluster, seen.standing
+    world = FleetWorld(instances, states, registries, Seats({}, {}), facts)
     pods = _pods(world, clusters, {})
-    members = dict(_seats(instances.values(), clusters, pods))
+    members = dict(_seats(instances.values(), clusters, pods, facts))
     return replace(world, seats=Seats(members, clusters))
 
 
+def _own_workloads(states: Mapping[Address, InstanceState], registries: Registries) -> dict[str, set[str]]:
+    """The keys of the workloads that objects brought to clusters, by cluster id."""
+    own: dict[str, set[str]] = {}
+    for prior in prior_pods(states, registries, prior_members(states, registries)):
+        own.setdefault(prior.cluster_id, set()).update(prior.workloads)
+    return own
+
+
 def _seats(
-    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase
+    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase, seen: Container[str]
 ) -> Iterator[tuple[str, Seat]]:
-    """The members. Where a member's nodes are in another state, its figures are those that it had last."""
+    """The members. Where a member's nodes are in another state, its figures are those that it had last. Of
+    clusters that were `seen` (ids) all that runs there is known.
+    """
     for instance in instances:
         written = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
         if not isinstance(written, FleetMember):
@@ -181,7 +204,8 @@ def _seats(
         last = remembered(written.name, noted) if noted and "labels" in noted else None
         cluster = clusters.get(written.cluster_id) if written.cluster_id else None
         if cluster is not None:
-            yield written.name, Seat(written, cluster, _others(written, cluster, last, pods))
+            others = (0, 0) if cluster.id in seen else _others(written, cluster, last, pods)
+            yield written.name, Seat(written, cluster, others)
         elif written.cluster_id and last is not None:
             known = replace(written, cluster_id="", properties=last.properties, resources=last.resources)
             yield written.name, Seat(known)
@@ -283,7 +307,8 @@ def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping
     """The pods that stand, and those of objects that go to one cluster without a placement."""
     standing = prior_members(world.states, world.registries)
     named = {name: seat.cluster.id for name, seat in seats.items() if seat.cluster is not None}
-    pods = _Pods(clusters, prior_pods(world.states, world.registries, standing), {**standing, **named})
+    prior = prior_pods(world.states, world.registries, standing)
+    pods = _Pods(clusters, prior, {**standing, **named}, facts=world.facts)
     pods.others = {seat.cluster.id: seat.others for seat in seats.values() if seat.cluster is not None}
     direct: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
     for address, instance in world.instances.items():

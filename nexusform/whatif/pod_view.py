@@ -6,17 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
-from nexusform.planning.vms.nodes import cluster_attributes, node_of
+from nexusform.planning.pods.brought import PodKey
+from nexusform.planning.pods.observed import ObservedCluster, stand_where_seen
+from nexusform.planning.vms.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Cluster as PodCluster
 from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
+from nexusform.scheduling.racks.vms import VmSku
+from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import Cluster, OwnerKind, WorldView
 
@@ -24,10 +29,13 @@ MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"
 
 
-def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries) -> Mapping[str, ClusterPods]:
+def view_pods(
+    things: Iterable[Thing], world: WorldView, registries: Registries, sight: Sight = NOTHING_SEEN
+) -> Mapping[str, ClusterPods]:
     """The pods of every cluster on which any are known, by cluster id.
 
-    Pods of a manifest that no plan has placed yet are put where they would go.
+    Pods of a manifest that no plan has placed yet are put where they would go. Where a cluster was looked at,
+    its nodes are the real ones, and what runs there besides holds its room.
     """
     in_order = sorted(things, key=lambda thing: thing.creation)
     attributes = {str(thing.address): thing.attributes for thing in in_order}
@@ -35,8 +43,9 @@ def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries)
     views: dict[str, ClusterPods] = {}
     for cluster in world.clusters():
         if cluster.kind is not OwnerKind.VM and brought.reaches(cluster.id):
-            nodes = tuple(_nodes(cluster, attributes, registries))
-            views[cluster.id] = _pods(cluster, nodes, brought)
+            nodes = _node_cluster(cluster, attributes, registries)
+            seen = sight.bound(cluster.id, nodes, brought.placed.get(cluster.id, {}).keys())
+            views[cluster.id] = _pods(nodes, brought, seen)
     return views
 
 
@@ -96,7 +105,7 @@ def _placed(
             yield cluster_id, dict(workloads)
 
 
-def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> ClusterPods:
+def _pods(cluster: NodeCluster, brought: _Brought, seen: ObservedCluster | None) -> ClusterPods:
     """Workloads given to the cluster directly, and those that placements put there."""
     direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
     # States of older versions tell only which workloads a placement brought, not what they were.
@@ -104,16 +113,31 @@ def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> Clust
     selected = [workload for workload in workloads_of(known, brought.hub).workloads if workload.key in placed]
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
     objects = [*direct, *(known if selected else [])]
+    nodes = cluster.nodes if seen is None else seen.cluster.nodes
     model = PodCluster(
         cluster.name, nodes, quotas=read_quotas([*direct, *known]), budgets=read_budgets(objects)
     )
     names = {node.name for node in nodes}
-    standing: list[StandingPod] = []
+    standing: dict[PodKey, StandingPod] = {}
     for workload in workloads:
-        standing += _standing(workload, placed.get(workload.key), names)
+        for pod in _standing(workload, placed.get(workload.key), names):
+            standing[pod.workload, pod.number] = pod
+    if seen is not None:
+        _stand_where_seen(standing, seen.standing, workloads)
+    pods = tuple(standing.values())
     if any(workload.key not in placed for workload in workloads):
-        standing = list(predict(model, standing, workloads).standing())
-    return ClusterPods(cluster.id, model, workloads, tuple(standing))
+        pods = predict(model, pods, workloads).standing()
+    return ClusterPods(cluster.id, model, workloads, pods)
+
+
+def _stand_where_seen(
+    standing: dict[PodKey, StandingPod], seen: Iterable[StandingPod], workloads: Iterable[Workload]
+) -> None:
+    """Let what was seen hold its room; pods of these workloads are as their templates have them."""
+    facts = stand_where_seen(standing, seen)
+    for workload in workloads:
+        for pod in facts.get(workload.key, ()):
+            standing[pod.workload, pod.number] = replace(pod, spec=workload.pod)
 
 
 def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:
@@ -136,15 +160,31 @@ def _number(workload: Workload, pod: str) -> int:
 # --- nodes -------------------------------------------------------------------------------------
 
 
-def _nodes(
+def _node_cluster(
     cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
-) -> Iterable[Node]:
+) -> NodeCluster:
+    """A cluster with the nodes that its VMs are."""
     kinds = registries.resource_types
     values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
     whose = cluster_attributes(values)
+    nodes: list[Node] = []
+    skus: list[VmSku] = []
+    platform_names: dict[str, str] = {}
     for pool in cluster.pools:
         family = kinds[pool.address.type].vms
         assert family is not None, "only what has VMs has pools"
         own = attributes[str(pool.address)]
         for vm in pool.vms:
-            yield node_of(vm, pool.sku, family.node(own, vm, own if whose is None else whose))
+            nodes.append(node_of(vm, pool.sku, family.node(own, vm, own if whose is None else whose)))
+            skus.append(pool.sku)
+            if vm.platform_name:
+                platform_names[vm.platform_name] = vm.name
+    return NodeCluster(
+        cluster.id,
+        cluster.name,
+        cluster.site_id,
+        tuple(nodes),
+        tuple(skus),
+        by_name={node.name: node for node in nodes},
+        platform_names=platform_names,
+    )

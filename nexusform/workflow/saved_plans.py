@@ -130,7 +130,7 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
     project = Project(
         place=place,
         configuration=configuration,
-        variables={name: _value(variable) for name, variable in saved.plan.variables.items()},
+        variables=planned_variables(saved.plan),
         sources=sources,
         registries=registries(),
         files=RealFiles(place.confinement),
@@ -138,6 +138,11 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
         remote_states=RemoteStates(place, configuration.settings),
     )
     return Opened(project, tuple(problems), sources)
+
+
+def planned_variables(plan: Plan) -> dict[str, Value]:
+    """The variables as a plan saw them."""
+    return {name: _value(variable) for name, variable in plan.variables.items()}
 
 
 def _value(variable: VariableValue) -> Value:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.loader import read_variables
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
+from nexusform.importers.kubernetes_nodes import Observation, observation_of
+from nexusform.planning.fleet.export import read_by
+from nexusform.planning.names.setting import standing_evaluation
+from nexusform.planning.preparation.order import resource_blocks
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.vms.sites import Thing
+from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.objects import EMPTY, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.values import Value
+from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight, sight_after
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.saved_plans import other_variables, read_plan
+from nexusform.workflow.remote_states import RemoteStates
+from nexusform.workflow.saved_plans import configuration_of, other_variables, planned_variables, read_plan
 from nexusform.workflow.stored import read_stored
+from nexusform.workflow.surroundings import RealFiles, plan_time
 
 if TYPE_CHECKING:  # loaded where a fleet is asked
     from nexusform.whatif.fleet import FleetWorld
@@ -30,7 +43,7 @@ class AskedWorld(Struct, frozen=True):
     """The world to ask, or None and what is wrong. `origin` says in words where it is from.
 
     `pods` are the pods of the clusters of which any are known, by cluster id. `things` are all objects, to
-    be read with this SKU catalogue.
+    be read with this SKU catalogue, `sight` what data blocks show of their clusters.
     """
 
     view: WorldView | None = None
@@ -40,6 +53,7 @@ class AskedWorld(Struct, frozen=True):
     pods: Mapping[str, ClusterPods] = field(default_factory=dict)
     things: tuple[Thing, ...] = ()
     catalogue: str = ""
+    sight: Sight = NOTHING_SEEN
 
 
 def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, AskedWorld]:
@@ -49,7 +63,7 @@ def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, As
     world = _of_plan(plan_path, place) if plan_path else _of_state(place)
     if world.view is None:
         return None, world
-    fleet = fleet_world(world.things, registries(), world.catalogue)
+    fleet = fleet_world(world.things, registries(), world.catalogue, world.sight)
     if not fleet.seats.members:
         detail = (
             f"There is no fleet_member_cluster in {world.origin}. Apply a configuration that has one, or ask "
@@ -60,9 +74,9 @@ def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, As
     return fleet, world
 
 
-def open_world(place: Place, plan_path: str = "") -> AskedWorld:
-    """The world as the state has it, or as a saved plan will leave it."""
-    world = _of_plan(plan_path, place) if plan_path else _of_state(place)
+def open_world(place: Place, plan_path: str = "", *, pods: bool = True) -> AskedWorld:
+    """The world as the state has it, or as a saved plan will leave it; without `pods` of machines alone."""
+    world = _of_plan(plan_path, place, pods=pods) if plan_path else _of_state(place, pods=pods)
     if world.view is not None and not world.view.sites:
         problem = error(
             "nothing-to-simulate",
@@ -73,7 +87,7 @@ def open_world(place: Place, plan_path: str = "") -> AskedWorld:
     return world
 
 
-def _of_state(place: Place) -> AskedWorld:
+def _of_state(place: Place, *, pods: bool = True) -> AskedWorld:
     backend, problems, sources = find_backend(place)
     if backend is None:
         return AskedWorld(diagnostics=tuple(problems), sources=sources)
@@ -83,10 +97,12 @@ def _of_state(place: Place) -> AskedWorld:
         return AskedWorld(diagnostics=tuple(problems), sources=sources)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
-    return _world(things_of_state(state), state.catalogue, AskedWorld(None, origin, tuple(problems), sources))
+    clusters, unread = _seen_now(place, state) if pods else ({}, [])
+    world = AskedWorld(None, origin, (*problems, *unread), sources, sight=Sight(clusters))
+    return _world(things_of_state(state), state.catalogue, world)
 
 
-def _of_plan(path: str, place: Place) -> AskedWorld:
+def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
     saved, problems = read_plan(path, place)
     if saved is None:
         return AskedWorld(diagnostics=tuple(problems))
@@ -104,11 +120,89 @@ def _of_plan(path: str, place: Place) -> AskedWorld:
     if prior is None or has_errors(problems):
         return AskedWorld(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
-    return _world(things, saved.plan.catalogue, AskedWorld(None, f"after plan {path}", tuple(problems)))
+    clusters, unread = _seen_by_plan(place, saved, things) if pods else ({}, [])
+    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    sight = sight_after(saved.plan, clusters)
+    world = AskedWorld(None, f"after plan {path}", (*problems, *unread), sources, sight=sight)
+    return _world(things, saved.plan.catalogue, world)
 
 
 def _world(things: tuple[Thing, ...], catalogue: str, origin: AskedWorld) -> AskedWorld:
     types = registries()
     view = view_world(things, types, catalogue)
-    pods = view_pods(things, view, types)
+    pods = view_pods(things, view, types, origin.sight)
     return replace(origin, view=view, pods=pods, things=things, catalogue=catalogue)
+
+
+# --- what data blocks show of clusters ---------------------------------------------------------
+
+
+_Seen: TypeAlias = tuple[Mapping[str, Observation], list[Diagnostic]]
+
+
+def _seen_now(place: Place, state: State) -> _Seen:
+    """What the data blocks of the configuration that stands here show, read over the state."""
+    configuration, _ = load_configuration(place)
+    if configuration is None or not _looks_at_nodes(configuration):
+        return {}, []
+    variables, _ = read_variables(
+        configuration,
+        environment=place.environment,
+        var_options=place.variables,
+        directory=place.directory,
+        confinement=place.confinement,
+    )
+    values = {name: value for name, (value, _) in variables.items()}
+    return _read_nodes(place, configuration, values, state, plan_time(place.environment))
+
+
+def _seen_by_plan(place: Place, saved: SavedPlan, things: Iterable[Thing]) -> _Seen:
+    """What the data blocks of a saved plan's configuration show, read over what will stand after it."""
+    if not saved.plan.basis.data_files:
+        return {}, []
+    configuration, _ = configuration_of(place, saved)
+    if configuration is None or not _looks_at_nodes(configuration):
+        return {}, []
+    standing = {
+        thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things
+    }
+    state = State(catalogue=saved.plan.catalogue, instances=standing)
+    values = planned_variables(saved.plan)
+    return _read_nodes(place, configuration, values, state, saved.plan.timestamp)
+
+
+def _looks_at_nodes(configuration: Configuration) -> bool:
+    sources = registries().data_sources
+    return any(
+        block.mode == "data" and block.type in sources and sources[block.type].kind is Kind.NODES
+        for block in resource_blocks(configuration)
+    )
+
+
+def _read_nodes(
+    place: Place, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
+) -> _Seen:
+    """Clusters by id as kubectl printed them. What cannot be read is a warning: the answer goes without."""
+    request = PlanRequest(
+        configuration=configuration,
+        variables=variables,
+        state=state,
+        registries=registries(),
+        files=RealFiles(place.confinement),
+        now=now,
+        workspace=place.workspace,
+        working_directory=place.directory,
+        read_state=RemoteStates(place, configuration.settings).read,
+    )
+    evaluation = standing_evaluation(request)
+    seen = {
+        str(attributes.get("cluster_id")): observation_of(str(attributes.get("objects")))
+        for _, attributes in read_by(Kind.NODES, request, evaluation)
+    }
+    errors = [problem for problem in evaluation.diagnostics if problem.severity is Severity.ERROR]
+    return seen, [_not_counted(problem) for problem in errors]
+
+
+def _not_counted(problem: Diagnostic) -> Diagnostic:
+    detail = f"{problem.detail} What runs on the nodes that it would show takes no room in this answer."
+    return warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import count
 from typing import Final
 
 from msgspec import Struct, field
@@ -13,7 +14,7 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.pods.brought import PriorPods
+from nexusform.planning.pods.brought import PodKey, PriorPods
 from nexusform.planning.vms.nodes import NodeCluster, total_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
@@ -153,6 +154,38 @@ def _daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[Standin
             StandingPod(key, counts[key] + at, node.name, pod.spec) for at, node in enumerate(open_nodes)
         ]
     return standing
+
+
+def stand_where_seen(
+    standing: dict[PodKey, StandingPod], pods: Iterable[StandingPod]
+) -> dict[str, list[StandingPod]]:
+    """Let pods of one cluster stand where they were seen; gives them by workload. Those that state foretells
+    beyond them stand, too: they came after kubectl looked.
+    """
+    foretold: dict[str, dict[int, str]] = {}
+    for (workload, number), pod in standing.items():
+        foretold.setdefault(workload, {})[number] = pod.node
+    seen: dict[str, list[StandingPod]] = {}
+    for pod in pods:
+        seen.setdefault(pod.workload, []).append(pod)
+    facts = {key: _as_foretold(of_key, foretold.get(key, {})) for key, of_key in seen.items()}
+    for of_key in facts.values():
+        standing.update(((pod.workload, pod.number), pod) for pod in of_key)
+    return facts
+
+
+def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> list[StandingPod]:
+    """Pods of one workload with the numbers that state has for their nodes, as far as it does."""
+    if "/StatefulSet/" in pods[0].workload:
+        return list(pods)
+    numbers: dict[int, int] = {}
+    for at, pod in enumerate(pods):
+        same = (number for number, node in foretold.items() if node == pod.node)
+        number = next((number for number in same if number not in numbers.values()), None)
+        if number is not None:
+            numbers[at] = number
+    free = (number for number in count() if number not in numbers.values())
+    return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
 
 
 # --- all of a plan -----------------------------------------------------------------------------

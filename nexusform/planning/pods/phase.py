@@ -7,11 +7,9 @@ gone leave first. What is called for later sees what was placed earlier.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import Problem
@@ -20,6 +18,7 @@ from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
+from nexusform.planning.pods.observed import stand_where_seen
 from nexusform.planning.pods.rows import pod_row
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
@@ -101,20 +100,8 @@ class PodPhase:
                 standing.setdefault((pod.workload, pod.number), pod)
 
     def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
-        """Let pods stand where they were seen. Those that state foretells beyond them stand, too: they came
-        after kubectl looked.
-        """
-        standing = self._standing.setdefault(cluster_id, {})
-        foretold: dict[str, dict[int, str]] = {}
-        for (workload, number), pod in standing.items():
-            foretold.setdefault(workload, {})[number] = pod.node
-        seen: dict[str, list[StandingPod]] = {}
-        for pod in pods:
-            seen.setdefault(pod.workload, []).append(pod)
-        facts = {key: _as_foretold(of_key, foretold.get(key, {})) for key, of_key in seen.items()}
-        for of_key in facts.values():
-            standing |= {(pod.workload, pod.number): pod for pod in of_key}
-        return facts
+        """Let pods stand where they were seen, beside those that state foretells."""
+        return stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
 
     def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
         """The pods of an object's workloads that were seen are its own."""
@@ -380,20 +367,6 @@ class PodPhase:
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
-
-
-def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> list[StandingPod]:
-    """Pods of one workload with the numbers that state has for their nodes, as far as it does."""
-    if "/StatefulSet/" in pods[0].workload:
-        return list(pods)
-    numbers: dict[int, int] = {}
-    for at, pod in enumerate(pods):
-        same = (number for number, node in foretold.items() if node == pod.node)
-        number = next((number for number in same if number not in numbers.values()), None)
-        if number is not None:
-            numbers[at] = number
-    free = (number for number in count() if number not in numbers.values())
-    return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
 
 
 def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:
