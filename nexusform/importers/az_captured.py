@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import name_of
 from nexusform.importers.az_documents import AzItems
 from nexusform.importers.az_model import STANDARD_FILES, AzCluster, AzSite
 from nexusform.words import counted, first_of, form
@@ -63,16 +62,12 @@ def not_captured(items: AzItems, sites: Sequence[AzSite]) -> Iterator[Problem]:
     if not any(site.inventory.machines for site in sites) or not items.of("bare_metal_machines"):
         return
     for kind, (words, consequence) in TENANTS.items():
-        if kind not in items.listed:
+        is_contradicted = kind == "kubernetes_clusters" and items.clusters_lacking
+        if kind not in items.listed and not is_contradicted:
             yield from _missing_tenants(kind, words, consequence, items)
     clusters = list(chain.from_iterable(site.inventory.clusters for site in sites))
-    strangers = sorted(_clusters_of_pools(items) - {cluster.name for cluster in clusters})
-    if strangers:
-        yield _warning(
-            f"The agent pools of {first_of(strangers, _MOST_NAMED)} were captured, and not "
-            f"{form(len(strangers), 'that cluster itself', 'those clusters themselves')}: the room of their "
-            f"nodes counts as free. Capture all clusters with: {capture_command('kubernetes_clusters')}"
-        )
+    if items.clusters_lacking:
+        yield _warning(clusters_missing(items.clusters_lacking))
     without_pools = [cluster for cluster in clusters if not cluster.pools_listed]
     if without_pools:
         yield _warning(_missing_pools(without_pools))
@@ -87,11 +82,15 @@ def not_captured(items: AzItems, sites: Sequence[AzSite]) -> Iterator[Problem]:
         yield _warning(_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
 
 
-def _clusters_of_pools(items: AzItems) -> set[str]:
-    """The clusters that the captured agent pools belong to, by name."""
-    ids = (item.text("id") or "" for item in items.of("agent_pools"))
-    owners = (pool_id.strip().rstrip("/").rpartition("/")[0].rpartition("/")[0] for pool_id in ids)
-    return {name_of(owner) for owner in owners if owner}
+def clusters_missing(names: Sequence[str]) -> str:
+    """What is said of clusters that only their agent pools show."""
+    themselves = form(len(names), "that cluster itself", "those clusters themselves")
+    return (
+        f"The agent pools of {first_of(names, _MOST_NAMED)} were captured, and not {themselves}: the list of "
+        "clusters is not whole, and the room of nodes that neither it nor the state tells counts as free. "
+        f"Capture all clusters with: {capture_command('kubernetes_clusters')} (of a cluster that is gone, "
+        "delete the file of agent pools)."
+    )
 
 
 def _missing_tenants(kind: str, words: str, consequence: str, items: AzItems) -> Iterator[Problem]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import INCOMPLETE, Item, id_key, is_list, resources
+from nexusform.importers.arm import INCOMPLETE, Item, id_key, is_list, name_of, resources
 from nexusform.importers.az_model import EXPORTED_AT
 from nexusform.words import counted, form
 
@@ -46,7 +46,8 @@ class AzItems(Struct, frozen=True):
     which a file could not be read: what refers to them cannot be judged. `listed` are the kinds of which the
     export has a whole list, which may be empty: what that lacks is not there; `incomplete` those of which a
     list is cut off. `pools_of` are the clusters
-    whose agent pools have a file of their own, in lower case.
+    whose agent pools have a file of their own, in lower case. `clusters_lacking` are the clusters, by name,
+    of which agent pools were captured and not they themselves: the list of clusters is not whole.
     """
 
     by_kind: Mapping[str, list[Item]]
@@ -55,6 +56,7 @@ class AzItems(Struct, frozen=True):
     listed: frozenset[str] = frozenset()
     incomplete: frozenset[str] = frozenset()
     pools_of: frozenset[str] = frozenset()
+    clusters_lacking: tuple[str, ...] = ()
 
     def of(self, kind: str) -> list[Item]:
         """The resources of a kind."""
@@ -92,15 +94,34 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
             elif is_list(data):
                 listed |= kinds
     sorting.say_repeated()
+    lacking = _clusters_lacking(by_kind)
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
     return AzItems(
         by_kind,
         stated,
         frozenset(unreadable),
-        frozenset(listed - incomplete - unreadable),
+        frozenset(listed - incomplete - unreadable - _contradicted(lacking)),
         frozenset(incomplete),
         frozenset(map(_cluster_in, pool_files)),
+        lacking,
     )
+
+
+def _clusters_lacking(by_kind: Mapping[str, list[Item]]) -> tuple[str, ...]:
+    """The clusters that captured agent pools belong to, and that were not captured, by name."""
+    clusters = {str(item.value("name")).lower() for item in by_kind["kubernetes_clusters"]}
+    owners = {owner for item in by_kind["agent_pools"] if (owner := _owner_of(item))}
+    return tuple(sorted(name for name in owners if name.lower() not in clusters))
+
+
+def _contradicted(clusters_lacking: Collection[str]) -> frozenset[str]:
+    """The kinds of which a list is not whole, as others show."""
+    return frozenset({"kubernetes_clusters"} if clusters_lacking else ())
+
+
+def _owner_of(pool: Item) -> str:
+    """The name of the cluster that an agent pool's id tells, "" where it tells none."""
+    return name_of((pool.text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
 
 
 def _as_error(finding: Problem) -> Problem:

@@ -147,6 +147,7 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         exported_at=time_text(age) if age else None,
         age_certain=reading.exported_at is not None,
         listed=items.listed,
+        clusters_lacking=items.clusters_lacking,
     )
 
 

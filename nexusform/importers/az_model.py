@@ -161,7 +161,8 @@ class AzInventory(Struct, frozen=True):
     `vm_skus` are the SKUs of nodes that the catalogue does not have, with the largest figures seen.
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
     that the export itself named it. `listed` are the kinds (StandardFile.kind) of which the export has a
-    whole list: what that lacks is not there.
+    whole list: what that lacks is not there. `clusters_lacking` are clusters of which it has agent pools
+    alone, by name, of this or another site.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -173,6 +174,7 @@ class AzInventory(Struct, frozen=True):
     exported_at: str | None = None
     age_certain: bool = False
     listed: frozenset[str] = frozenset()
+    clusters_lacking: tuple[str, ...] = ()
 
 
 class AzSite(Struct, frozen=True):

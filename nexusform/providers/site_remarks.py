@@ -13,6 +13,7 @@ from nexusform.importers.az_captured import (
     NOT_CAPTURED,
     TENANTS,
     capture_command,
+    clusters_missing,
     nodes_missing,
     pool_command,
 )
@@ -55,6 +56,9 @@ class SiteView:
         """Warnings."""
         named = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._absent_sites(), *self._absent_kinds()]
+        lacking = {name for site in self.sites.values() for name in site.inventory.clusters_lacking}
+        if lacking and any(site in named for site in self.sites):
+            details.append(clusters_missing(sorted(lacking)))
         for site in self.sites.values():
             if site.name in named:
                 details += [*self._unlisted(site), *self._pools_unlisted(site), *self._nodes_unlisted(site)]
@@ -94,7 +98,8 @@ class SiteView:
         """Kinds of tenants that were not captured, of which state has none at this site either."""
         known = {_KINDS[type_name][0] for of_site, type_name in self.unseen if of_site == site.name}
         for kind, (words, consequence) in TENANTS.items():
-            if kind not in site.inventory.listed and kind not in known:
+            is_contradicted = kind == "kubernetes_clusters" and site.inventory.clusters_lacking
+            if kind not in site.inventory.listed and kind not in known and not is_contradicted:
                 yield (
                     f"{self.source[0].upper()}{self.source[1:]} holds no whole list of {words}: "
                     f"{consequence}. Capture it with: {capture_command(kind)} (where there are none, that "

@@ -167,3 +167,26 @@ def test_nodes_of_pools_that_the_list_lacks_are_told(
     assert f"{CLUSTER}/agentpool2): taken as not captured" in out
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out) == (0, True), out
+
+
+@pytest.mark.parametrize("clusters", ["[]", '{"value": []}'])
+def test_agent_pools_beside_an_empty_list_of_clusters(
+    clusters: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pools("agentpool1", "agentpool2")
+    imported(capsys)
+    before = STATE.read_bytes()
+    CLUSTERS.write_text(clusters)
+    warning = f"The agent pools of {CLUSTER} were captured, and not that cluster itself"
+    code, out = told(capsys, "plan", "-detailed-exitcode", "-details")
+    assert (code, "No changes." in out, "5 kept" in out, warning in out) == (0, True, True, True), out
+    assert "1 Kubernetes cluster of site was not captured" in out.replace("dev07-306abd797e6b", "site"), out
+    code, out = told(capsys, "reconcile", "-from=export")
+    assert (code, warning in out, "1 object was not looked at" in out) == (2, True, True), out
+    assert STATE.read_bytes() == before
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, out.count(warning), "No file of the export lists Kubernetes" in out) == (2, 1, False)
+    for file in Path("export").glob("agent_pools.*"):
+        file.unlink()
+    code, out = told(capsys, "plan")
+    assert "has been deleted" in out
