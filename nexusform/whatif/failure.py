@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
+from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Interval
 from nexusform.whatif.availability import (
     PoolLeft,
     Replacement,
@@ -21,6 +24,7 @@ from nexusform.whatif.availability import (
     pool_left,
     pools_hit,
 )
+from nexusform.whatif.draws import DrawnRoom, ask_again
 from nexusform.whatif.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -82,7 +86,8 @@ class NodeDeletion(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """What the loss does. `stay_down` are VMs that wait for their machine: plain VMs and VNFs (with the
     address that places one anew), and those outside nexusform. `workloads` are those that lose pods,
-    where pods are known.
+    where pods are known. `comebacks` are those of one draw where NUMA cells are not known, and `drawn` says
+    how it is in the others, in their order.
     """
 
     site_id: str
@@ -95,6 +100,7 @@ class Failure(Struct, frozen=True):
     stay_down: tuple[PoolLeft, ...]
     outsiders: tuple[str, ...]
     workloads: tuple[WorkloadLeft, ...] = ()
+    drawn: DrawnRoom | None = None
 
     @property
     def vms(self) -> int:
@@ -103,13 +109,16 @@ class Failure(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """VMs that are created anew and fit nowhere."""
+        """VMs that are created anew and fit nowhere, in the draw that is shown."""
         return sum(pool.missing for pool in self.comebacks)
 
     @property
     def bad(self) -> bool:
-        """Whether availability is lost or something does not fit elsewhere."""
-        return self.missing > 0 or any(pool.lost for pool in self.pools) or bool(self.lost_workloads)
+        """Whether availability is lost, or something does not certainly fit elsewhere."""
+        unsure = self.drawn is not None and not self.drawn.certain
+        return (
+            unsure or self.missing > 0 or any(pool.lost for pool in self.pools) or bool(self.lost_workloads)
+        )
 
     @property
     def lost_workloads(self) -> tuple[WorkloadLeft, ...]:
@@ -129,6 +138,7 @@ def lose_machines(
     names = frozenset(machines)
     pools = pools_hit(site, names)
     scheduler, _ = site.without(names, "lost")
+    drawn = _over_draws(site, scheduler, names)
     return Failure(
         site_id=site.id,
         scope=scope,
@@ -140,6 +150,7 @@ def lose_machines(
         stay_down=tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
         outsiders=tuple(name for machine, name in site.outsiders if machine in names),
         workloads=tuple(_workloads(pools, pods)),
+        drawn=drawn,
     )
 
 
@@ -193,21 +204,38 @@ def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> It
 
 def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
     """The VMs of NKS clusters that come back elsewhere, pool by pool in order of creation."""
+    for cluster, pool, down in _coming_back(site, lost):
+        placed = place_anew(scheduler, pool, down)
+        reason = placed.shortage.reason if placed.shortage is not None else ""
+        yield PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, placed.replacements, reason)
+
+
+def _coming_back(site: SiteView, lost: frozenset[str]) -> Iterable[tuple[Cluster, Pool, Sequence[PlacedVm]]]:
     for cluster in site.clusters:
         if cluster.kind is not OwnerKind.NKS:
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]
             if down:
-                yield _comeback(cluster, pool, down, scheduler)
+                yield cluster, pool, down
 
 
-def _comeback(
-    cluster: Cluster, pool: Pool, down: Iterable[PlacedVm], scheduler: RackScheduler
-) -> PoolComeback:
-    placed = place_anew(scheduler, pool, down)
-    reason = placed.shortage.reason if placed.shortage is not None else ""
-    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, placed.replacements, reason)
+def _over_draws(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> DrawnRoom | None:
+    """How many VMs find no room elsewhere, over the draws of cells. Where one pool comes back, its VMs are
+    all alike, and counting room gives bounds that hold for every split.
+    """
+    pools = list(_coming_back(site, lost))
+
+    def missing(drawn: RackScheduler) -> list[int]:
+        return [comeback.missing for comeback in _comebacks(site, drawn, lost)]
+
+    room = ask_again(scheduler, sum(len(down) for _, _, down in pools), missing)
+    if room is None or len(pools) > 1:
+        return room
+    [(_, pool, down)] = pools
+    free = scheduler.count_free(demand_for(pool.owner, pool.demand, down[0].number))
+    bounds = Interval(max(0, len(down) - free.most), max(0, len(down) - free.least))
+    return replace(room, missing=bounds, pools=(bounds,), exact=True)
 
 
 def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:

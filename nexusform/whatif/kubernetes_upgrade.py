@@ -16,6 +16,7 @@ from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.whatif.availability import PlacedAnew, Replacement, place_anew, quorum_of
+from nexusform.whatif.draws import DrawnRoom, ask_again
 from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView
 
@@ -85,6 +86,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     """The upgrade of one cluster, pools in the order in which they take their turn.
 
     `budgets` are PodDisruptionBudgets (`<namespace>/<name>`) that allow no eviction: they block a drain.
+    Where NUMA cells are not known, `pools` show one draw of them, and `drawn` says how it is in the others.
     """
 
     cluster_id: str
@@ -93,6 +95,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     version: str
     pools: tuple[PoolUpgrade, ...]
     budgets: tuple[str, ...] = ()
+    drawn: DrawnRoom | None = None
 
     @property
     def blocked(self) -> tuple[PoolUpgrade, ...]:
@@ -101,8 +104,9 @@ class KubernetesUpgrade(Struct, frozen=True):
 
     @property
     def bad(self) -> bool:
-        """Whether it cannot go through, or loses availability on the way."""
-        return bool(self.budgets) or any(pool.blocked or pool.lost for pool in self.pools)
+        """Whether it does not certainly go through, or loses availability on the way."""
+        unsure = self.drawn is not None and not self.drawn.certain
+        return unsure or bool(self.budgets) or any(pool.blocked or pool.lost for pool in self.pools)
 
 
 def simulate_kubernetes_upgrade(
@@ -110,12 +114,13 @@ def simulate_kubernetes_upgrade(
 ) -> KubernetesUpgrade:
     """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
     scheduler = site.scheduler.copy()
+    drawn = ask_again(scheduler, cluster.count, lambda each: [_missing(each, pool) for pool in cluster.pools])
     pools = tuple([_pool(scheduler, pool) for pool in cluster.pools])
     versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
     strict = strict_budgets(pods) if pods is not None else ()
     budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in strict)
     return KubernetesUpgrade(
-        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets
+        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets, drawn
     )
 
 
@@ -152,6 +157,13 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
         fitting_surge=fitting,
         in_place=in_place,
     )
+
+
+def _missing(scheduler: RackScheduler, pool: Pool) -> int:
+    """How many VMs find no room in the batch at which a pool stops; 0 where it goes through."""
+    surge, unavailable = (batch_size(setting, len(pool.vms)) for setting in _settings(pool))
+    walk = _walk(scheduler, pool, surge, unavailable)
+    return sum(move.place is None for batch in walk.batches for move in batch.moves)
 
 
 def _settings(pool: Pool) -> tuple[str, str]:

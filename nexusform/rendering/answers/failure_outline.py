@@ -16,6 +16,8 @@ from nexusform.rendering.answers.outline import (
 )
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
+from nexusform.rendering.notation.places import drawn_document, drawn_text
+from nexusform.scheduling.racks.vms import Interval
 from nexusform.whatif.availability import PoolLeft, Replacement
 from nexusform.whatif.failure import Failure, FailureScope, NodeDeletion, PoolComeback
 from nexusform.whatif.world_view import OwnerKind
@@ -50,12 +52,23 @@ def _headline(failure: Failure) -> str:
     losses = [_loss(pool) for pool in failure.pools if pool.lost]
     losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
     clauses = [down, listed(losses, 4) if losses else "every control plane keeps its quorum"]
-    if failure.missing:
-        fits = form(failure.missing, "fits", "fit")
-        clauses.append(f"{counted(failure.missing, 'VM')} {fits} nowhere else")
-    elif failure.comebacks:
-        clauses.append("there is room for every node elsewhere")
+    if failure.comebacks:
+        clauses.append(_room_elsewhere(failure))
     return "; ".join(clauses) + "."
+
+
+def _room_elsewhere(failure: Failure) -> str:
+    """Whether every node finds room, and how far that is known."""
+    missing = failure.missing if failure.drawn is None else failure.drawn.missing.most
+    if not missing:
+        return "there is room for every node elsewhere"
+    if failure.drawn is None or failure.drawn.missing.exact:
+        return f"{counted(missing, 'VM')} {form(missing, 'fits', 'fit')} nowhere else"
+    draws = failure.drawn.draws
+    return (
+        f"{failure.drawn.missing} VMs fit nowhere else, none in {draws.fitting:,} of {draws.runs:,} draws of "
+        "NUMA cells that nobody told"
+    )
 
 
 def _loss(pool: PoolLeft) -> str:
@@ -74,6 +87,8 @@ def _facts(failure: Failure) -> Iterable[str]:
             "which may take up to 30 minutes and may leave the racks less evenly filled; when the machine "
             "comes back first, its VMs start there again."
         )
+    if failure.drawn is not None:
+        yield f"NUMA cells: {drawn_text(failure.drawn)}"
     waiting = [_waits(pool) for pool in failure.stay_down]
     if waiting:
         yield f"Down until the machine is back: {listed(waiting)}."
@@ -123,16 +138,20 @@ def _deletions(failure: Failure) -> Section:
 
 
 def _comebacks(failure: Failure) -> Section:
-    rows = tuple(_comeback_row(pool) for pool in failure.comebacks)
+    drawn = failure.drawn.pools if failure.drawn is not None else [None] * len(failure.comebacks)
+    rows = tuple(_comeback_row(*pair) for pair in zip(failure.comebacks, drawn, strict=True))
     reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.comebacks if pool.reason]
     table = _table(("cluster", "pool", "fit", "racks"), rows, 2)
     title = "Where they come back, by the rule"
-    return Section(title, tuple(reasons), table=table, bad=failure.missing > 0)
+    return Section(title, tuple(reasons), table=table, bad=any(row.bad for row in rows))
 
 
-def _comeback_row(pool: PoolComeback) -> Row:
-    fit = f"{len(pool.vms) - pool.missing} of {len(pool.vms)}"
-    return Row((pool.cluster, pool.pool, fit, _racks(pool)), pool.missing > 0)
+def _comeback_row(pool: PoolComeback, drawn: Interval | None) -> Row:
+    """How many of a pool fit: from to, where draws differ. The racks are those of the draw that is shown."""
+    missing = drawn or Interval(pool.missing, pool.missing)
+    fit = Interval(len(pool.vms) - missing.most, len(pool.vms) - missing.least)
+    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", _racks(pool))
+    return Row(cells, missing.most > 0)
 
 
 def _racks(pool: PoolComeback) -> str:
@@ -168,6 +187,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
         "delete_nodes": [_deletion_document(deletion) for deletion in failure.deletions],
         "vms_without_room": failure.missing,
         "comebacks": [_comeback_document(pool) for pool in failure.comebacks],
+        "draws": drawn_document(failure.drawn),
     }
 
 

@@ -13,6 +13,7 @@ from nexusform.rendering.answers.outline import (
     replacement_document,
     short_place_text,
 )
+from nexusform.rendering.notation.places import drawn_document, drawn_text
 from nexusform.whatif.availability import Replacement
 from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.words import counted, listed
@@ -35,6 +36,14 @@ def kubernetes_upgrade_outline(upgrade: KubernetesUpgrade, origin: str) -> Outli
 
 def _headline(upgrade: KubernetesUpgrade) -> str:
     """Whether the upgrade goes through, and what stops it."""
+    drawn = upgrade.drawn
+    if drawn is not None and 0 < drawn.draws.fitting < drawn.draws.runs:
+        pairs = zip(upgrade.pools, drawn.pools, strict=True)
+        names = listed(pool.pool for pool, missing in pairs if missing.most)
+        return (
+            f"It goes through in {drawn.draws.fitting:,} of {drawn.draws.runs:,} draws of NUMA cells that "
+            f"nobody told; in the others there is no room for the surge of {names}."
+        )
     if upgrade.blocked:
         names = listed(pool.pool for pool in upgrade.blocked)
         return f"It does not go through: there is no room for the surge of {names}."
@@ -58,6 +67,8 @@ def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
     if timeouts:
         seconds = listed(f"{timeout:,}" for timeout in timeouts)
         yield f"Each old node is drained first, for at most {seconds} seconds."
+    if upgrade.drawn is not None:
+        yield f"NUMA cells: {drawn_text(upgrade.drawn)}"
     if upgrade.blocked:
         yield (
             "The platform ends an upgrade that finds no room for a surge VM; "
@@ -139,6 +150,7 @@ def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
         "fits": not upgrade.blocked,
         "blocking_budgets": list(upgrade.budgets),
         "pools": [_pool_document(pool) for pool in upgrade.pools],
+        "draws": drawn_document(upgrade.drawn),
     }
 
 

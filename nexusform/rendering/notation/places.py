@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nexusform.planning.plan import Draws, Place, PodPlace
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.words import counted, form
+
+if TYPE_CHECKING:  # loaded where a what-if is asked
+    from nexusform.whatif.draws import DrawnRoom
 
 
 def place_text(place: Place) -> str:
@@ -81,4 +84,27 @@ def draws_document(draws: Draws | None) -> dict[str, int] | None:
         "shown": draws.shown,
         "fitting": draws.fitting,
         "runs": draws.runs,
+    }
+
+
+def drawn_text(drawn: DrawnRoom) -> str:
+    """How much of a what-if hangs on such cells, and how many VMs find no room."""
+    if drawn.missing.exact and not drawn.missing.most:
+        return draws_text(drawn.draws)
+    reach = "however VMs lie there" if drawn.exact else "over these draws"
+    return f"{draws_text(drawn.draws)} VMs without room, {reach}: {drawn.missing}."
+
+
+def drawn_document(drawn: DrawnRoom | None) -> dict[str, Any] | None:
+    """The same as JSON shows it; `pools` in the order of the answer's."""
+    if drawn is None:
+        return None
+    pools = [
+        {**interval_document(missing), "fitting": fitting}
+        for missing, fitting in zip(drawn.pools, drawn.fitting, strict=True)
+    ]
+    return {
+        **(draws_document(drawn.draws) or {}),
+        "vms_without_room": {**interval_document(drawn.missing), "certain_bounds": drawn.exact},
+        "pools": pools,
     }
