@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from nexusform.planning.plan import Draws
-from nexusform.scheduling.racks.certainty import FEWEST_RUNS, default_runs
+from nexusform.scheduling.racks.certainty import FEWEST_RUNS, MOST_RUNS
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
+
+_MOST_PLACEMENTS: Final = 20_000  # some five seconds of an upgrade
 
 
 class DrawnRoom(Struct, frozen=True):
@@ -38,7 +41,7 @@ def ask_again(
     """
     if not vms or not scheduler.is_drawn:
         return None
-    runs = default_runs(vms) or FEWEST_RUNS
+    runs = max(FEWEST_RUNS, min(MOST_RUNS, _MOST_PLACEMENTS // vms))
     answers = [tuple(missing(scheduler.copy(split_seed=run))) for run in range(runs)]
     by_pool = list(zip(*answers, strict=True))
     fitting = tuple(sum(count == 0 for count in counts) for counts in by_pool)
