@@ -102,9 +102,11 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     outline = failure_outline(failure, "state")
     for text in (outline_text(outline, colour=False, width=100), outline_markdown(outline)):
         words = " ".join(text.split())
-        assert f"0 to 2 VMs fit nowhere else, none in {fitting} of 100 draws of NUMA cells" in words
+        assert f"0 to 2 VMs fit nowhere else, and everything fits in {fitting} of 100 draws" in words
         assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
         assert "0 to 2 of 2" in words
+        assert "others / o2" in words
+        assert "o2 /" not in words
     draws = failure_document(failure)["draws"]
     assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}

@@ -66,8 +66,8 @@ def _room_elsewhere(failure: Failure) -> str:
         return f"{counted(missing, 'VM')} {form(missing, 'fits', 'fit')} nowhere else"
     draws = failure.drawn.draws
     return (
-        f"{failure.drawn.missing} VMs fit nowhere else, none in {draws.fitting:,} of {draws.runs:,} draws of "
-        "NUMA cells that nobody told"
+        f"{failure.drawn.missing} VMs fit nowhere else, and everything fits in {draws.fitting:,} of "
+        f"{draws.runs:,} draws of NUMA cells that nobody told"
     )
 
 

@@ -60,7 +60,8 @@ def spans_text(numbers: Iterable[int]) -> str:
 def short_place_text(placement: Placement) -> str:
     """`rack7-bm06 / cell 1`; the rack goes before it where the machine's name does not say it."""
     front = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
-    return f"{front}{placement.machine} / {cells_text(placement)}"
+    cells = cells_text(placement)
+    return f"{front}{placement.machine} / {cells}" if cells else f"{front}{placement.machine}"
 
 
 def replacement_document(replacement: Replacement) -> dict[str, Any]:
