@@ -57,14 +57,15 @@ def _resources(plan: Plan, document_of: Callable[[Any], Mapping[str, Any]]) -> t
     objects = azure_objects(plan)
     unsaid = [f"removing {one.title}" for one in objects.removed]
     unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
+    unsaid += [one.title for one in objects.cordons]
     problems = list(_left_out(plan, objects.left_out))
     if unsaid:
         detail = (
-            f"This form says what is to stand, not what goes: {first_of(unsaid, 5)}. Do that first, by the "
-            "commands of -format=az."
+            f"This form says what is to stand, not what goes or is cordoned: {first_of(unsaid, 5)}. Do that "
+            "first, by the commands of -format=az."
         )
         problems.append(warning("not-said-in-the-export", detail))
-    if not (objects.made or objects.changed):
+    if not objects.placed:
         return "", problems
     return json.dumps(document_of(objects), indent=2, ensure_ascii=False) + "\n", problems
 
@@ -74,7 +75,7 @@ def _az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     from nexusform.rendering.export.azure_objects import azure_objects
 
     objects = azure_objects(plan)
-    empty = not (objects.made or objects.changed or objects.removed)
+    empty = not (objects.placed or objects.removed or objects.cordons)
     return "" if empty else az_script(objects), list(_left_out(plan, objects.left_out))
 
 

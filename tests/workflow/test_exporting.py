@@ -357,6 +357,37 @@ def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.Captu
     }
 
 
+DYNAMIC = """
+  dynamic "machine_override" {
+    for_each = count.index == 0 ? { "r1-bm01" = false, "r1-bm02" = true } : {}
+    labels   = [machine_override.key]
+    content {
+      cordoned = !machine_override.value
+      evacuate = machine_override.value
+    }
+  }
+"""
+
+
+def test_machines_that_are_cordoned_are_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    assert run(["apply", "-auto-approve"]) == 0
+    rack = SITE.replace("  machine_count = 4\n", f"  machine_count = 4\n{DYNAMIC}")
+    planned(rack)
+    script = exported(here, "az", capsys)
+    assert script.count("az networkcloud baremetalmachine cordon") == 2
+    assert script.count("--evacuate True") == 1
+    assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
+    for form in ("arm", "azapi"):
+        capsys.readouterr()
+        assert run(["export", f"-format={form}", "p.nfplan"]) == 0
+        told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert "cordoning r1-bm01, evacuating r1-bm02" in told
+    assert run(["apply", "-auto-approve"]) == 0
+    planned(SITE)
+    assert exported(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
+
+
 FRESH = """
 resource "nexus_kubernetes_cluster" "fresh" {
   provider           = azure_export

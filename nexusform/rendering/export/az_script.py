@@ -14,12 +14,14 @@ from nexusform.rendering.export.azure_objects import (
     VM,
     AzureObject,
     AzureObjects,
+    Cordon,
     Do,
     Input,
     distinct,
 )
 
 _GROUP: Final = Input(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
+_MACHINES_GROUP: Final = ("machines", "resource", "group")
 _COMMANDS: Final = {
     CLUSTER: "az networkcloud kubernetescluster",
     POOL: "az networkcloud kubernetescluster agentpool",
@@ -47,6 +49,7 @@ def az_script(objects: AzureObjects) -> str:
     """The script."""
     writer = _Writer(objects)
     steps = [writer.removed(one) for one in objects.removed]
+    steps += [writer.cordoned(one) for one in objects.cordons]
     steps += [writer.changed(one) if one.do is Do.UPDATE else writer.made(one) for one in objects.placed]
     return "\n".join([_HEAD, *writer.variables(), "", *steps])
 
@@ -87,6 +90,16 @@ class _Writer:
         """A resource that goes."""
         what = "make anew" if one.do is Do.REPLACE else "remove"
         return f"# {one.address}: {what} {one.title}\n{self._command(one, 'delete', ['--yes'])}"
+
+    def cordoned(self, one: Cordon) -> str:
+        """A machine that takes new VMs no more, or again."""
+        several = len({cordon.site for cordon in self.objects.cordons}) > 1
+        group = Input(_MACHINES_GROUP, one.site if several else "", "Name of the resource group of machines.")
+        verb = "uncordon" if one.verb == "uncordon" else "cordon"
+        flags = [f"--name {shlex.quote(one.machine)}", f"--resource-group {self._variable(group)}"]
+        flags += ["--evacuate True"] if one.verb == "evacuate" else []
+        command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
+        return f"# {one.address}: {one.verb} {one.machine}\n{command}\n"
 
     def _command(self, one: AzureObject, verb: str, flags: list[str]) -> str:
         names = [f"--name {shlex.quote(one.names[-1])}", f"--resource-group {self._variable(_GROUP)}"]

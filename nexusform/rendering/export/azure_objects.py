@@ -113,15 +113,33 @@ class AzureObject(Struct, frozen=True):
         return "/".join(self.names)
 
 
+class Cordon(Struct, frozen=True):
+    """A machine that a plan cordons, evacuates or uncordons; `address` is the block's."""
+
+    machine: str
+    verb: str
+    site: str
+    address: str
+
+    @property
+    def title(self) -> str:
+        """What is done, for people."""
+        return f"{_DOING[self.verb]} {self.machine}"
+
+
+_DOING: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
+
+
 class AzureObjects(Struct, frozen=True):
     """The resources of a plan: `placed` are those that are made and changed, in the order in which the plan
     places their VMs, since places depend on it; then `removed`. Objects of kinds that Azure does not have
-    are `left_out`, by address.
+    are `left_out`, by address. `cordons` is what becomes of machines.
     """
 
     placed: tuple[AzureObject, ...] = ()
     removed: tuple[AzureObject, ...] = ()
     left_out: tuple[str, ...] = ()
+    cordons: tuple[Cordon, ...] = ()
 
     @property
     def made(self) -> tuple[AzureObject, ...]:
@@ -161,7 +179,33 @@ def azure_objects(plan: Plan) -> AzureObjects:
         tuple(sorted(placed, key=lambda one: position[one.address])),
         tuple(one for one in found if one.do is Do.DELETE),
         tuple(str(c.address) for c in plan.changes if c.address.type == "tacker_vnf" and c.action in _MADE),
+        tuple(one for change in plan.changes for one in _cordons(change)),
     )
+
+
+def _cordons(change: Change) -> Iterator[Cordon]:
+    """The machines of a rack or machine block that take new VMs no more, or again."""
+    if change.action not in _MADE or change.after is None:
+        return
+    before, after = (_cordoned(change.address.type, side or {}) for side in (change.before, change.after))
+    for machine in sorted(before.keys() | after.keys()):
+        verb = after.get(machine, "uncordon")
+        if verb != before.get(machine, "uncordon"):
+            yield Cordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
+
+
+def _cordoned(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """How the machines that take no new VMs came to that, by name."""
+    if kind == "nexus_rack":
+        blocks = dict(values.get("machine_override") or {})
+        cordoned = {name for name, block in blocks.items() if block.get("cordoned") is True}
+    elif kind == "nexus_bare_metal_machine":
+        blocks = {str(values.get("name")): values}
+        cordoned = {name for name, block in blocks.items() if block.get("cordon_status") == "Cordoned"}
+    else:
+        return {}
+    evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
+    return {**dict.fromkeys(cordoned, "cordon"), **evacuated}
 
 
 _MADE: Final = frozenset(
