@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
-from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.importers.kubernetes_manifests import Manifest, is_reserved, read_manifests, unwrapped
 from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
@@ -256,6 +256,8 @@ def pod_diagnostics(
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             problem = Problem(at, finding.id, detail, finding.severity, brief=finding.brief)
             diagnostics.append(instance.problem(problem))
+    if risks:
+        diagnostics += _without_namespace(pods, by_address)
     alike: dict[tuple[str, str, str], list[_Risk]] = {}
     for address, cluster, warning in pods.warnings if risks else ():
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
@@ -266,6 +268,50 @@ def pod_diagnostics(
             brief = of_a_kind[0][1].brief
             diagnostics.append(replace(instance.problem(problem), brief=brief))
     return diagnostics
+
+
+def _without_namespace(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
+    """Objects of single clusters whose pods are in a namespace that nothing brings there. Of those that
+    placements bring, the placements warn.
+    """
+    of_members = _namespaces_of_members(instances.values())
+    for address, cluster_id, missing in pods.missing_namespaces():
+        instance = instances.get(address)
+        if instance is None or instance.type.kind is not Kind.MANIFEST:
+            continue
+        cluster = pods.clusters[cluster_id].name
+        for namespace in sorted(missing - of_members.get(cluster_id, set())):
+            if is_reserved(namespace):
+                continue
+            detail = (
+                f"Nothing brings the namespace {namespace} to {cluster}, and without it the objects cannot "
+                "be applied there. Add a Namespace to yaml_body, or name it in namespaces of the member "
+                "where it is there already."
+            )
+            problem = Problem(
+                ("yaml_body",),
+                "namespace-is-not-on-the-cluster",
+                detail,
+                Severity.WARNING,
+                brief=f"{namespace}: nothing brings it to {cluster}",
+            )
+            yield instance.problem(problem)
+
+
+def _namespaces_of_members(instances: Iterable[Instance]) -> dict[str, set[str]]:
+    """The namespaces that members are said to have, by the id of the cluster that each is."""
+    namespaces: dict[str, set[str]] = {}
+    for instance in instances:
+        member = instance.config or {}
+        cluster_id = member.get("kubernetes_cluster_id")
+        names = member.get("namespaces")
+        if (
+            instance.type.kind is Kind.MEMBER
+            and isinstance(cluster_id, str)
+            and isinstance(names, Collection)
+        ):
+            namespaces.setdefault(cluster_id, set()).update(names or ())
+    return namespaces
 
 
 _Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and what is risked there

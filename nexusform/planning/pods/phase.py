@@ -6,7 +6,7 @@ gone leave first. What is called for later sees what was placed earlier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -75,10 +75,15 @@ class PodPhase:
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         # Objects whose pods were evicted for those of others, since they were looked at.
         self._disturbed: set[Key] = set()
+        # By cluster id, the namespaces of what stands there beside the objects of this plan.
+        self._namespaces: dict[str, set[str]] = {}
+        # What objects brought that this plan neither looks at (-target) nor takes away.
+        self._left_alone: dict[Key, set[str]] = {}
         objects = list(prior)
         specs = prior_specs(objects)
         for each in objects:
             self._stand(each, specs[each.cluster_id])
+            self._left_alone[each.address, each.cluster_id] = _namespaces(each.manifests)
         self._stand_beside(list(others))
         # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
         self._facts = {
@@ -96,11 +101,13 @@ class PodPhase:
         specs = prior_specs(others)
         for each in others:
             standing = self._standing.setdefault(each.cluster_id, {})
+            self._namespaces.setdefault(each.cluster_id, set()).update(_namespaces(each.manifests))
             for _, pod in each.standing(specs[each.cluster_id]):
                 standing.setdefault((pod.workload, pod.number), pod)
 
     def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
         """Let pods stand where they were seen, beside those that state foretells."""
+        self._namespaces.setdefault(cluster_id, set()).update(pod.spec.namespace for pod in pods)
         return stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
 
     def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
@@ -170,6 +177,7 @@ class PodPhase:
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
             brought = self._brought.setdefault((address, cluster_id), Brought())
+            self._left_alone.pop((address, cluster_id), None)
             brought.manifests = unwrapped(manifests).manifests
         everywhere = self._manifests_on(cluster_id)
         keys: list[Key] = []
@@ -189,6 +197,7 @@ class PodPhase:
         """All pods that an object brought to a cluster go."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         brought = self._brought.get((placement_address, cluster_id))
+        self._left_alone.pop((placement_address, cluster_id), None)
         if brought is None:
             return
         brought.workloads, brought.manifests, brought.shown, brought.warnings = (), (), {}, ()
@@ -346,6 +355,19 @@ class PodPhase:
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
         return risks
 
+    def missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
+        """Of each object on each cluster (address and cluster id), the namespaces of its pods that nothing
+        brings there.
+        """
+        known = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
+        for key, brought in self._brought.items():
+            names = _namespaces(brought.manifests) or self._left_alone.get(key, set())
+            known.setdefault(key[1], set()).update(names)
+        for (address, cluster_id), brought in self._brought.items():
+            missing = {workload.namespace for workload in brought.workloads} - known[cluster_id]
+            if missing:
+                yield address, cluster_id, missing
+
     def decisions(self, address: str, name: str) -> list[PodDecision]:
         """The pods of this name that an object brings, cluster by cluster."""
         decisions: list[PodDecision] = []
@@ -367,6 +389,10 @@ class PodPhase:
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
+
+
+def _namespaces(manifests: Iterable[Manifest]) -> set[str]:
+    return {each.name for each in manifests if (each.group, each.kind) == ("", "Namespace")}
 
 
 def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:

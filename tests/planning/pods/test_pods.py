@@ -623,6 +623,35 @@ def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> Non
     assert [problem.id for problem in wrong] == ["invalid-taint"]
 
 
+def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters() -> None:
+    def told(text: str) -> set[str]:
+        summary = "Namespace is not on the cluster"
+        return {each.brief for each in warnings(good(plan(text))) if each.summary == summary}
+
+    namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
+    site = RACKS + workers(1)
+    bare = site + manifest("m", deployment("web", 1, namespace="mon"), deployment("db", 1, namespace="mon"))
+    assert told(bare) == {"mon: nothing brings it to a"}
+    # Another object brings it, also one that comes later; or it is there already.
+    assert told(bare + manifest("n", namespace)) == set()
+    later = manifest("n", namespace).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
+    assert told(bare + later) == set()
+    member = (
+        'resource "fleet_member_cluster" "a" {\n  name = "a"\n  namespaces = ["mon"]\n'
+        "  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id\n}\n"
+    )
+    assert told(bare + member) == set()
+    assert told(bare + member.replace("mon", "other")) == {"mon: nothing brings it to a"}
+    # What the plan does not look at stands all the same.
+    state = applied(good(plan(bare + manifest("n", namespace))))
+    one = plan(bare + manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
+    assert "Namespace is not on the cluster" not in summaries(good(one))
+    gone = plan(bare + manifest("n", deployment("x", 1)), state)
+    assert "Namespace is not on the cluster" in summaries(good(gone))
+    for given in ("default", "kube-system"):
+        assert told(site + manifest("m", deployment("web", 1, namespace=given))) == set()
+
+
 def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
     """A line of the default plan has little room: what matters comes first in it."""
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
