@@ -413,10 +413,12 @@ class _ObjectReader:
         if data is None or isinstance(data, (dict, list)):
             self._refuse(part, f"{part.name} must be a text{'; write quotes' if data is None else ''}.")
             return None
-        written = json.dumps(data)
+        # Leniently, labels of all objects are read alike, and most are read as plain data.
+        value = json.dumps(data)
+        written = part.node.place.written or value
         wrong = f'{part.name} must be a text; write "{written}", with quotes.'
-        read = f'{part.name}: {written} without quotes is read as "{written}".'
-        return written if self._correct("unquoted-text", part, wrong, read) else None
+        read = f'{part.name}: {written} without quotes is read as "{value}".'
+        return value if self._correct("unquoted-text", part, wrong, read) else None
 
     def _check_size(self, part: _Part, size: int, shape: Shape, unit: str) -> bool:
         low, high = shape.least, shape.most

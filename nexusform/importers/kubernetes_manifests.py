@@ -451,7 +451,8 @@ class Fields:
         """One of some words."""
         value = self.text(key, default)
         if value not in choices:
-            self.say(key, f'is "{value}"; it must be one of {", ".join(choices)}.')
+            words = ", ".join(choice for choice in choices if choice)
+            self.say(key, f'is "{value}"; it must be one of {words}.')
             return default
         return value
 

@@ -119,7 +119,7 @@ class _Reader:
         plain = not isinstance(node.data, dict | list)
         if holds == "s" and plain:
             written = str(node.data).lower() if isinstance(node.data, bool) else str(node.data)
-            detail = f'{path} must be a text; write "{written}", with quotes.'
+            detail = f'{path} must be a text; write "{node.place.written or written}", with quotes.'
             if self._corrections.allowed:
                 read = f'{path}: {written} without quotes is read as "{written}".'
                 self._corrections.made("unquoted-text", node.place, read)

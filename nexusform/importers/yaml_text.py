@@ -27,11 +27,14 @@ DUPLICATE: Final = "duplicate-yaml-key"
 
 
 class TextPlace(Struct, frozen=True):
-    """Where a value was written: line and column from 1; the places of its keys or items."""
+    """Where a value was written: line and column from 1; the places of its keys or items. `written` is the
+    text of a scalar that stands for another value ("yes" for true), else "".
+    """
 
     line: int
     column: int
     children: dict[str | int, TextPlace] = field(default_factory=dict)
+    written: str = ""
 
 
 class YamlDocument(Struct, frozen=True):
@@ -155,6 +158,8 @@ class _DocumentReader:
         data: Any
         if isinstance(event, scalar):
             data = _scalar(event, place)
+            if data is not None and not isinstance(data, str):
+                place = TextPlace(place.line, place.column, written=event.value)
         elif isinstance(event, sequence):
             _require_tag(event.tag, "seq", place)
             data = self._sequence(place, depth)
@@ -205,7 +210,7 @@ class _DocumentReader:
                 self.findings.append(problem_at(self.file, where, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The key's place is where people look; what is below it keeps its own.
-            place.children[key] = TextPlace(where.line, where.column, below.children)
+            place.children[key] = TextPlace(where.line, where.column, below.children, below.written)
         for source, written in merged:
             for key in source.keys() - items.keys():
                 items[key] = source[key]

@@ -381,6 +381,10 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
             deployment({"tolerations": [{"operator": "Like", "key": "k"}]}),
             'is "Like"; it must be one of Equal, Exists',
         ),
+        (
+            deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
+            'effect is "Foo"; it must be one of NoSchedule, NoExecute, PreferNoSchedule.',
+        ),
         (deployment({"nodeSelector": {"disk": 1}}), "nodeSelector.disk must be a text; quote it"),
         (deployment(replicas=-1), "spec.replicas must be a whole number, 0 or more"),
         (deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),

@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.language import syntax
 from nexusform.language.bodies import BodySchema, Content, content, just_attributes
 from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.other_names import meant_hint
 from nexusform.language.parser import parse_file
 from nexusform.source import SourceFile, Span
 
@@ -342,3 +343,8 @@ def meaning(body: syntax.Body | syntax.JsonBody) -> Any:
 @given(BODIES)
 def test_native_and_json_forms_mean_the_same(body: Any) -> None:
     assert meaning(native(native_body(body))) == meaning(from_json(json_body(body)))
+
+
+@pytest.mark.parametrize("name", ["manifest", "content", "yaml", "manifests"])
+def test_what_others_call_the_text_of_objects_is_known(name: str) -> None:
+    assert meant_hint(name, ["yaml_body", "lenient"]) == ' Did you mean "yaml_body"?'

@@ -166,6 +166,10 @@ def test_an_external_placement_waits_for_its_run() -> None:
     assert outcome(simulation).gained == ("c2",)
     (new,) = [row for row in outcome(simulation).rows if row.object == "c2"]
     assert getattr(new.target, "state", None) is BindingState.SCHEDULED
+    drained = simulated(state, drain="c4")
+    assert drained.staying == (("p", "c4"),)
+    (warning,) = [each for each in drained.warnings if each.id == "eviction-is-not-executed"]
+    assert "Eviction is blocked, placement has not propagated resources" in warning.detail
 
 
 @pytest.mark.parametrize(

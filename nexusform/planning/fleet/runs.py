@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, convert, json
 
-from nexusform.diagnostics import Diagnostic, Problem, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.fleet_model import ApplyStrategy, FleetOverride, FleetRun
 from nexusform.planning.fleet.contents import ResourceSnapshot
 from nexusform.planning.fleet.hub import Hub
@@ -21,6 +21,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.bindings import PlacementType
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.staged import (
+    APPROVAL,
     RunPlan,
     RunProblem,
     RunState,
@@ -93,6 +94,7 @@ def _run(
         yield warned(terms.kind, terms.text)
         return
     instance.private = terms.fixed.note()
+    yield from _useless_approvals(instance, run, terms)
     if run.state is not RunState.RUN:
         return
     _fix_overrides(placement, terms)
@@ -124,6 +126,22 @@ def _run(
             f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals, or write '
             "an approval request of that name, to go on.",
         )
+
+
+def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iterator[Diagnostic]:
+    """The approvals of a run that none of its stages asks for."""
+    asked = [
+        f"{run.name}-{when}-{stage.name}"
+        for stage in terms.plan.stages
+        for when, tasks in (("before", stage.before), ("after", stage.after))
+        if any(task.type == APPROVAL for task in tasks)
+    ]
+    known = f"It asks for {listed(asked)}." if asked else "No stage of it asks for any."
+    written = instance.config.get("approvals")
+    for name in sorted({*written} - {*asked}) if isinstance(written, list | tuple | set | frozenset) else ():
+        text = f'The run never asks for "{name}".{did_you_mean(name, asked)} {known}'
+        problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
+        yield instance.problem(problem)
 
 
 def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:

@@ -124,3 +124,13 @@ def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
     result = good(plan(text.replace("blue", "red") + other, state))
     assert warnings(result) == []
     assert {trigger for _, trigger in moves(result).values()} == {"staged_run"}
+
+
+def test_an_approval_that_no_stage_asks_for_is_said() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text)
+    misspelt = run('state = "Run"\n  approvals = ["r-after-oen"]')
+    found = warnings(good(plan(text + misspelt, state)))
+    (warning,) = [each for each in found if each.id == "approval-request-is-of-no-use"]
+    assert 'never asks for "r-after-oen". Did you mean "r-after-one"?' in warning.detail
+    assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
