@@ -442,6 +442,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "staged-run-has-nothing-to-do": "Staged run has nothing to do",
     "staged-run-is-aborted": "Staged run is aborted",
     "staged-run-is-stuck": "Staged run is stuck",
+    "staged-run-skips-a-stage": "Staged run skips a stage",
     "staged-run-waits-for-an-approval": "Staged run waits for an approval",
     "stands-against-a-rule": "Stands against a rule",
     "stands-already": "Stands already",

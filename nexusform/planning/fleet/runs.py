@@ -31,7 +31,7 @@ from nexusform.scheduling.fleet.staged import (
     initialize,
     steps_of,
 )
-from nexusform.words import listed
+from nexusform.words import form, listed
 
 
 def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
@@ -97,6 +97,7 @@ def _run(
     yield from _useless_approvals(instance, run, terms)
     if run.state is not RunState.RUN:
         return
+    yield from _skipped_stages(instance, terms)
     _fix_overrides(placement, terms)
     failures = _override_failures(placement, terms)
     outcome = execute(
@@ -137,11 +138,23 @@ def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iter
         if any(task.type == APPROVAL for task in tasks)
     ]
     known = f"It asks for {listed(asked)}." if asked else "No stage of it asks for any."
-    written = instance.config.get("approvals")
+    written = (instance.config or {}).get("approvals")
     for name in sorted({*written} - {*asked}) if isinstance(written, list | tuple | set | frozenset) else ():
         text = f'The run never asks for "{name}".{did_you_mean(name, asked)} {known}'
         problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
         yield instance.problem(problem)
+
+
+def _skipped_stages(instance: Instance, terms: _Terms) -> Iterator[Diagnostic]:
+    """The stages that a run skips with their tasks, as nothing is to be updated in them."""
+    stages = terms.plan.stages
+    names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
+    if names:
+        text = (
+            f"No cluster is in {form(len(names), 'stage')} {listed(names, 4)}: the run skips "
+            f"{form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
+        )
+        yield instance.problem(Problem((), "staged-run-skips-a-stage", text, Severity.WARNING))
 
 
 def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:

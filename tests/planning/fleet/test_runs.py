@@ -134,3 +134,16 @@ def test_an_approval_that_no_stage_asks_for_is_said() -> None:
     (warning,) = [each for each in found if each.id == "approval-request-is-of-no-use"]
     assert 'never asks for "r-after-oen". Did you mean "r-after-one"?' in warning.detail
     assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
+
+
+def test_a_stage_that_is_skipped_with_its_approval_is_said() -> None:
+    nobody = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "x"')
+    everybody = (
+        nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
+    )
+    text = FLEET + placement(pick_n(2), EXTERNAL)
+    found = warnings(good(plan(text + everybody + run('state = "Run"'))))
+    (warning,) = [each for each in found if each.id == "staged-run-skips-a-stage"]
+    assert "one" in warning.detail
+    found = warnings(good(plan(text + STAGES + APPROVED)))
+    assert "staged-run-skips-a-stage" not in {each.id for each in found}

@@ -132,6 +132,16 @@ def test_a_run_from_end_to_end() -> None:
     ]
 
 
+def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
+    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
+    tasks = (Task("Approval"), Task("TimedWait", 60))
+    nobody = Stage("nobody", label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
+    run = good([nobody, Stage("all", LabelSelector())])
+    assert run.stages[0].clusters == ()
+    assert {step.stage for step in steps_of(run, "r1")} == {"all"}
+    assert execute(run, "r1", HELD, 7, approved=frozenset()).complete
+
+
 def test_a_run_waits_for_its_approval() -> None:
     outcome = execute(good([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"}))
     assert outcome.waits_for == "r1-before-prod"
