@@ -83,6 +83,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "duplicate-local-value-definition": "Duplicate local value definition",
     "duplicate-machine": "Duplicate machine",
     "duplicate-module-call": "Duplicate module call",
+    "duplicate-node": "Duplicate node",
     "duplicate-object": "Duplicate object",
     "duplicate-object-attribute": "Duplicate object attribute",
     "duplicate-object-key": "Duplicate object key",

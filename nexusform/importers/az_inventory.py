@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, newest_change, parse_time, time_text
-from nexusform.importers.az_captured import missing_ground, not_captured
+from nexusform.importers.az_captured import GROUND, missing_ground, not_captured
 from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
@@ -48,6 +48,7 @@ from nexusform.importers.az_workloads import (
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
 
 MAX_FINDINGS: Final = 50
+_GROUND: Final = frozenset(GROUND)
 
 
 class _Reading(Struct, frozen=True):
@@ -114,13 +115,13 @@ def _read(
 def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
     """The site that resources describe."""
     catalogue = reading.catalogue
-    unreadable = items.unreadable | ({"racks", "bare_metal_machines"} if ANY in items.unreadable else set())
+    unreadable = items.unreadable | items.incomplete | (_GROUND if ANY in items.unreadable else frozenset())
     racks = read_racks(items.of("racks"))
     machine_reading = MachineReading(
         racks, reading.by_sku_id, read_rack_skus(items.of("rack_skus")), "racks" not in unreadable
     )
     machines = read_machines(items.of("bare_metal_machines"), machine_reading)
-    if not racks and not machines and unreadable.isdisjoint({"racks", "bare_metal_machines"}):
+    if not racks and not machines and unreadable.isdisjoint(_GROUND):
         racks, machines = planned_site(items.of("clusters"), machine_reading)
     pools = read_pools(items.of("agent_pools"))
     pool_lists = PoolLists(pools, items.pools_of)
@@ -130,7 +131,9 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         machines,
         racks.values(),
         catalogue.machine_skus,
-        judges_machines=unreadable.isdisjoint({"racks", "bare_metal_machines"}),
+        # Of machines that were left out, an error tells.
+        judges_machines=unreadable.isdisjoint(_GROUND)
+        and len(machines) >= len(items.of("bare_metal_machines")),
     )
     made = node_creation_times(items.of("nodes"))
     of_clusters = [

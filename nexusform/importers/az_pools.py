@@ -55,11 +55,15 @@ class ClusterNodes:
     def __init__(self, item: Item, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
         self.item = item
         self.cluster = cluster
-        self.nodes: list[ReadNode] = []
+        nodes: dict[str, ReadNode] = {}
         for node in item.items("nodes"):
             name = node.needed_text("name")
-            if name is not None:
-                self.nodes.append(ReadNode(node, name, cluster, initial))
+            if name in nodes:
+                detail = f'a node "{name}" of {cluster.name} stands further up already: this one is not read.'
+                node.report("name", "duplicate-node", detail, Severity.WARNING)
+            elif name is not None:
+                nodes[name] = ReadNode(node, name, cluster, initial)
+        self.nodes = list(nodes.values())
 
 
 def shows_workers(cluster: Item) -> bool:

@@ -190,3 +190,37 @@ def test_agent_pools_beside_an_empty_list_of_clusters(
         file.unlink()
     code, out = told(capsys, "plan")
     assert "has been deleted" in out
+
+
+def test_a_node_that_stands_twice_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for body in cluster_body():
+        worker = next(node for node in body["nodes"] if node["role"] == "Worker")
+        other = next(node for node in body["nodes"] if node["role"] == "ControlPlane")
+        other["name"] = worker["name"]
+        body["nodes"].append(dict(worker))
+    out = imported(capsys)
+    assert out.count(f'a node "{worker["name"]}" of {CLUSTER} stands further up already') == 2
+    assert "4 VMs adopted" in out
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, "Duplicate node" in out or "stands further up already" in out) == (2, True), out
+    assert "4 VMs" in out, out
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out, "4 kept" in out) == (0, True, True), out
+
+
+MACHINES = Path("export/bare_metal_machines.json")
+
+
+def test_a_page_of_machines_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(MACHINES.read_text())
+    MACHINES.write_text(json.dumps({"value": document["value"][:1], "nextLink": "https://next"}))
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, "this is one page of several" in out, "Unknown machine" in out) == (1, True, False), out
+
+
+def test_two_machines_of_one_name_are_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(MACHINES.read_text())
+    document["value"][1]["name"] = document["value"][0]["name"]
+    MACHINES.write_text(json.dumps(document))
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, "Duplicate machine" in out, "Unknown machine" in out) == (1, True, False), out
