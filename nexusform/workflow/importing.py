@@ -232,7 +232,7 @@ def _body(
         for index, (label, part) in enumerate(_parts(block.nesting, name, value, attributes)):
             step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))
             body = _body(block.schema, part, mark, references, (*at, name, *step))
-            bodies.append({quoted(label): body} if label else body)
+            bodies.append({_text(label): body} if label else body)
         written[name] = bodies
     return written
 
@@ -268,14 +268,19 @@ def _is_worth_writing(attribute: Attribute, value: Any) -> bool:
 def _expression(value: Any) -> Any:
     """Plain data as the hcl2 package wants it: texts in quotes, escaped."""
     if isinstance(value, str):
-        return quoted(value)
+        return _text(value)
     if isinstance(value, Mapping):
-        return {quoted(str(name)): _expression(part) for name, part in value.items()}
+        return {_text(str(name)): _expression(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_expression(part) for part in value]
     if isinstance(value, Fraction):
         return float(number_text(value))
     return value
+
+
+def _text(text: str) -> str:
+    """A text in quotes. The hcl2 package loses a quotation mark that stands right before an interpolation."""
+    return quoted(text).replace('\\"$${', "\\u0022$${")
 
 
 # --- the command -------------------------------------------------------------------------------

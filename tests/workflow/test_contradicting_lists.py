@@ -224,3 +224,18 @@ def test_two_machines_of_one_name_are_one_error(capsys: pytest.CaptureFixture[st
     MACHINES.write_text(json.dumps(document))
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, "Duplicate machine" in out, "Unknown machine" in out) == (1, True, False), out
+
+
+@pytest.mark.parametrize("name", ['a b "${x}', '"${x} "%{if}"', '\\"${x}\\', '$${"a"}"${', "a%%{", '"'])
+def test_names_of_any_letters_are_written_so_that_they_read_back(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(CLUSTERS.read_text())
+    document["value"][0]["name"] = name
+    CLUSTERS.write_text(json.dumps(document))
+    imported(capsys)
+    resources = json.loads(STATE.read_text())["resources"]
+    (cluster,) = [one for one in resources if one["type"] == "nexus_kubernetes_cluster"]
+    assert cluster["instances"][0]["attributes"]["name"] == name
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True), out
