@@ -42,7 +42,8 @@ SETTINGS: Final = BlockSchema(
         ),
     },
     {},
-    "Reads sites from Azure as they are now; makes, changes and deletes clusters, agent pools and VMs.",
+    "Reads sites from Azure as they are now; makes, changes and deletes clusters, agent pools and VMs. The "
+    "environment variable NF_AZURE_ENDPOINT names another Azure Resource Manager than the public cloud's.",
 )
 
 
