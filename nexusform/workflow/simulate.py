@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -168,7 +168,14 @@ def _seen_by_plan(place: Place, saved: SavedPlan, things: Iterable[Thing]) -> _S
     }
     state = State(catalogue=saved.plan.catalogue, instances=standing)
     values = planned_variables(saved.plan)
-    return _read_nodes(place, configuration, values, state, saved.plan.timestamp)
+    seen, problems = _read_nodes(place, configuration, values, state, saved.plan.timestamp)
+    # Places in the plan's own copy of its configuration, unpacked for a moment, say nothing to anybody.
+    return seen, [_placed_in(problem, saved.snapshot) for problem in problems]
+
+
+def _placed_in(problem: Diagnostic, files: Container[str]) -> Diagnostic:
+    known = problem.subject is None or problem.subject.filename in files
+    return problem if known else replace(problem, subject=None)
 
 
 def _looks_at_nodes(configuration: Configuration) -> bool:

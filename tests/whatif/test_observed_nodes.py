@@ -127,6 +127,16 @@ def test_nodes_that_cannot_be_read_are_told(lab: Path, ask: Asked) -> None:
     assert ask.told == ""
 
 
+def test_a_plan_is_asked_elsewhere(lab: Path, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    see(lab, FULL)
+    ask("plan", "-out=p")
+    (lab / "elsewhere").mkdir()
+    monkeypatch.chdir(lab / "elsewhere")
+    assert places(ask.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert "with data.kubernetes_nodes.core" in ask.told
+    assert "nexusform-plan-" not in ask.told
+
+
 def test_a_fleet_counts_what_runs_on_its_members(lab: Path, ask: Asked) -> None:
     with (lab / "main.nf.hcl").open("a") as file:
         file.write(MEMBER)
