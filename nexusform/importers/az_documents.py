@@ -47,7 +47,7 @@ class AzItems(Struct, frozen=True):
     export has a whole list, which may be empty: what that lacks is not there; `incomplete` those of which a
     list is cut off. `pools_of` are the clusters
     whose agent pools have a file of their own, in lower case. `clusters_lacking` are the clusters, by name,
-    of which agent pools were captured and not they themselves: the list of clusters is not whole.
+    of which agent pools were captured, and which the list of clusters lacks: it is not whole.
     """
 
     by_kind: Mapping[str, list[Item]]
@@ -94,7 +94,7 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
             elif is_list(data):
                 listed |= kinds
     sorting.say_repeated()
-    lacking = _clusters_lacking(by_kind)
+    lacking = _clusters_lacking(by_kind, listed)
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
     return AzItems(
         by_kind,
@@ -107,8 +107,10 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
     )
 
 
-def _clusters_lacking(by_kind: Mapping[str, list[Item]]) -> tuple[str, ...]:
-    """The clusters that captured agent pools belong to, and that were not captured, by name."""
+def _clusters_lacking(by_kind: Mapping[str, list[Item]], listed: Collection[str]) -> tuple[str, ...]:
+    """The clusters that captured agent pools belong to, and that the list of clusters lacks, by name."""
+    if "kubernetes_clusters" not in listed:
+        return ()
     clusters = {str(item.value("name")).lower() for item in by_kind["kubernetes_clusters"]}
     owners = {owner for item in by_kind["agent_pools"] if (owner := _owner_of(item))}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
