@@ -226,7 +226,9 @@ def _usage_error(problem: click.UsageError) -> int:
     from nexusform.rendering.notation.colours import wrap
 
     where = problem.ctx.command_path if problem.ctx else "nexusform"
-    text = f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes."
+    # The flags are typed and documented with one dash.
+    message = problem.format_message().replace("Invalid value for '--", "Invalid value for '-", 1)
+    text = f"Error: {message}\n\nRun {where} -help for what it takes."
     click.echo("\n".join(wrap(text, Screen().width)), err=True)
     return 1
 

@@ -79,7 +79,9 @@ def _source(arguments: PredictArguments) -> tuple[str, Read]:
     from nexusform.importers.terraform_plan import read_terraform_plan
 
     plan, template = arguments.terraform_plan, arguments.arm_template
-    if bool(plan) == bool(template):
+    if plan and template:
+        raise click.UsageError("Name only one: -terraform-plan=FILE or -arm-template=FILE.")
+    if not plan and not template:
         raise click.UsageError("Name what is to be foretold: -terraform-plan=FILE or -arm-template=FILE.")
     if not arguments.inventory:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")

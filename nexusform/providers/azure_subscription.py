@@ -7,7 +7,9 @@ for both. Signs in as DefaultAzureCredential does (az login, managed identity, e
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import Lock
@@ -26,7 +28,9 @@ Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
 # Read from the environment alone: configuration never says where tokens are sent.
 ENDPOINT_VARIABLE: Final = "NF_AZURE_ENDPOINT"
 INTERVAL_VARIABLE: Final = "NF_AZURE_POLL_SECONDS"
+_ADDRESS: Final = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?/*")
 PUBLIC_ENDPOINT: Final = "https://management.azure.com"
+_SIGN_IN: Final = "Sign in with `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
 MACHINES: Final = "bare_metal_machines"
 CLUSTERS: Final = "kubernetes_clusters"
 POOLS: Final = "agent_pools"
@@ -114,6 +118,8 @@ def connect(subscription_id: str) -> Any:
             "The provider azure needs packages that are not installed: pip install 'nexusform[azure]'."
         ) from None
     at = endpoint()
+    # What fails is said once, by `asking`; without a handler Python prints the SDK's own lines beside it.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
         DefaultAzureCredential(), subscription_id, at, credential_scopes=[f"{at}/.default"]
     )
@@ -121,10 +127,12 @@ def connect(subscription_id: str) -> Any:
 
 def endpoint() -> str:
     """Where Azure Resource Manager is, without a slash at the end. Raises ProviderProblem."""
-    address = os.environ.get(ENDPOINT_VARIABLE, "").rstrip("/") or PUBLIC_ENDPOINT
-    if not address.startswith("https://"):
-        raise ProviderProblem(f'{ENDPOINT_VARIABLE} must begin with https://; it is "{address}".')
-    return address
+    address = os.environ.get(ENDPOINT_VARIABLE, "") or PUBLIC_ENDPOINT
+    if not _ADDRESS.fullmatch(address):
+        raise ProviderProblem(
+            f'{ENDPOINT_VARIABLE} must begin with https:// and name a host; it is "{address}".'
+        )
+    return address.rstrip("/")
 
 
 def interval() -> float:
@@ -143,7 +151,7 @@ def interval() -> float:
 def asking() -> Iterator[None]:
     """Errors of the SDK as problems of the provider."""
     try:
-        from azure.core.exceptions import AzureError
+        from azure.core.exceptions import AzureError, ClientAuthenticationError
     except ImportError:
         yield  # connecting says what is missing
         return
@@ -151,7 +159,8 @@ def asking() -> Iterator[None]:
         yield
     except AzureError as problem:
         lines = str(problem).splitlines() or [type(problem).__name__]
-        raise ProviderProblem(f"Azure cannot be read: {lines[0]}") from None
+        signing_in = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
+        raise ProviderProblem(f"Azure cannot be read: {lines[0]}{signing_in}") from None
 
 
 def _is_at(body: Body, location: str) -> bool:

@@ -108,3 +108,26 @@ def test_what_azure_refuses_is_told(arm: Arm) -> None:
 def test_a_location_keeps_one_site() -> None:
     sites, _ = azure.read_azure({"subscription_id": "s-1", "extended_location": "nowhere"})
     assert all(site.inventory.clusters == () for site in sites)
+
+
+def test_who_is_not_signed_in_is_told_how() -> None:
+    from azure.core.exceptions import ClientAuthenticationError
+
+    with (
+        pytest.raises(ProviderProblem, match="`az login`, or set AZURE_TENANT_ID"),
+        azure_subscription.asking(),
+    ):
+        raise ClientAuthenticationError("nobody")
+
+
+def test_the_sdk_prints_nothing_beside(capfd: pytest.CaptureFixture[str]) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import logging; from nexusform.providers.azure_subscription import connect; "
+        "connect('00000000-0000-0000-0000-000000000000'); "
+        "logging.getLogger('azure.identity._credentials').warning('a raw line')"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert capfd.readouterr().err == ""

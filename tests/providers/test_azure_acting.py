@@ -317,10 +317,11 @@ def test_tokens_go_to_the_endpoint_alone(nexusform: Told, server: ArmServer) -> 
     assert nexusform.changes() == [("PATCH", "agentPools/np1")]
 
 
-def test_the_endpoint_is_https(nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NF_AZURE_ENDPOINT", "http://localhost:1")
+@pytest.mark.parametrize("address", ["http://localhost:1", "https://x y", "https://"])
+def test_the_endpoint_is_https(address: str, nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
     assert nexusform("plan") == 1
-    assert "must begin with https://" in nexusform.said
+    assert f'must begin with https:// and name a host; it is "{address}"' in nexusform.said
 
 
 def test_the_configuration_of_the_page_is_one(nexusform: Told) -> None:

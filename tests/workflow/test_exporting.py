@@ -686,3 +686,8 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
     assert properties["networkConfiguration"]["cloudServicesNetworkId"]
     assert properties["initialAgentPoolConfigurations"][0]["agentOptions"] == {"hugepagesCount": 8}
     assert properties["initialAgentPoolConfigurations"][0]["count"] == 2
+
+
+def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "-format=bogus", "p.nfplan"]) == 1
+    assert "Invalid value for '-format': 'bogus'" in capsys.readouterr().err

@@ -485,7 +485,10 @@ def test_bicep_needs_az(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     ("arguments", "words"),
     [
         ([], "-terraform-plan=FILE or -arm-template=FILE"),
-        (["-terraform-plan=a", "-arm-template=b"], "-terraform-plan=FILE or -arm-template=FILE"),
+        (
+            ["-terraform-plan=a", "-arm-template=b"],
+            "Name only one: -terraform-plan=FILE or -arm-template=FILE",
+        ),
         (["-terraform-plan=a"], "-inventory=DIR"),
         (["-terraform-plan=a", "-inventory=b", "-parameters=c"], "-parameters goes with -arm-template"),
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),
