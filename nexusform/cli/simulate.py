@@ -309,4 +309,11 @@ def fleet(arguments: FleetArguments) -> int:
         screen.diagnostics(simulation, origin.sources)
         return 1
     outline = fleet_outline(simulation, origin.origin)
-    return tell(Answer("fleet", origin.origin, outline, fleet_document(simulation)), arguments.answer, screen)
+
+    def page() -> str:
+        from nexusform.rendering.answers.fleet_page import fleet_page
+
+        return fleet_page(simulation, outline)
+
+    answer = Answer("fleet", origin.origin, outline, fleet_document(simulation), page=page)
+    return tell(answer, arguments.answer, screen)

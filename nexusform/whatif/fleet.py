@@ -70,9 +70,10 @@ def _waits(row: PlacementChange) -> bool:
 
 
 class PlacementOutcome(Struct, frozen=True):
-    """What becomes of one placement. `rows` are its bindings, those that are kept too; `pods` those of its
-    pods to which something happens. `status` is what the scheduler says once it looked at it, `fresh` how a
-    placement made anew would differ, `stopped` what stops the scheduler now and did not before.
+    """What becomes of one placement. `rows` are its bindings, those that are kept too, `anyway` those that
+    come or go without the edits, too; `pods` those of its pods to which something happens. `status` is what
+    the scheduler says once it looked at it, `fresh` how a placement made anew would differ, `stopped` what
+    stops the scheduler now and did not before.
     """
 
     before: Standing
@@ -82,6 +83,7 @@ class PlacementOutcome(Struct, frozen=True):
     status: SchedulingStatus | None
     fresh: PolicyDrift
     stopped: Abort | None = None
+    anyway: tuple[PlacementChange, ...] = ()
 
     @property
     def gained(self) -> tuple[str, ...]:
@@ -392,6 +394,7 @@ def _outcome(
         placement.status,
         _fresh(before, placement, as_it_is.roster, play.roster),
         placement.abort if before.abort is None else None,
+        tuple(row for row in own if anyway.get(_key(row)) == row),
     )
 
 

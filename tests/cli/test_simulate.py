@@ -286,7 +286,7 @@ def test_a_fleet_without_any_site_is_simulated(fleet: Path, capsys: pytest.Captu
     assert fleet.is_dir()
     assert run(["simulate", "fleet", "-leave=west"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("Fleet: west leaves (state serial 1)\n1 placement of 1 changes.\n")
+    assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
     assert "web        PickN   2 -> 2    east      west" in text
     assert run(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
     answer = document(capsys.readouterr().out)

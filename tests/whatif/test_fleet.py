@@ -406,3 +406,21 @@ def _placement(draw: random.Random, name: str) -> str:
         return placement(f'placement_type = "PickAll"\n{required}', name=name)
     more = draw.choice([required, spread, required + spread, ""])
     return placement(pick_n(draw.randint(1, 5), more), name=name)
+
+
+def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
+    gone = next(each for each in two_of_four.instances if each.name == "c4")
+    simulation = simulated(two_of_four.with_instance(gone, None), label="c1:ring=9")
+    assert [(row.object, row.action) for row in outcome(simulation).anyway] == [
+        ("c4", "remove"),
+        ("c2", "place"),
+    ]
+    why = next(part for part in fleet_outline(simulation, "").sections if part.title == "Why")
+    assert why.lines[0].startswith("p leaves c4, with or without this: ")
+
+
+def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
+    assert fleet_outline(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
+    second = placement(pick_n(2)).replace('"p"', '"q"')
+    both = applied(plan(FLEET + TWO + second))
+    assert fleet_outline(simulated(both, leave="c4"), "").verdict == "2 of 2 placements change."

@@ -33,8 +33,8 @@ def fleet_outline(simulation: FleetSimulation, origin: str) -> Outline:
 def _verdict(simulation: FleetSimulation) -> str:
     changed = [each for each in simulation.placements if each.gained or each.lost]
     total = len(simulation.placements)
-    moving = counted(len(changed), "placement")
-    clauses = [f"{moving} of {total:,} {form(len(changed), 'changes', 'change')}"]
+    verb = form(len(changed), "changes", "change")
+    clauses = [f"{len(changed):,} of {counted(total, 'placement')} {verb}"]
     if not total:
         return "Nothing changes: there is no placement."
     if not changed:
@@ -110,17 +110,28 @@ def _placement_row(placement: PlacementOutcome) -> Row:
 
 def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
     """Why clusters come and go, and why a policy is not fulfilled."""
-    lines = []
+    lines: list[str] = []
     for placement in simulation.placements:
-        for row in placement.rows:
-            if row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost):
-                goes = "comes to" if row.object in placement.gained else "leaves"
-                lines.append(f"{placement.after.key} {goes} {row.object}: {row.reason}")
+        lines += [_why(placement, row, "") for row in placement.rows if _moves(placement, row)]
+        lines += [
+            _why(placement, row, ", with or without this")
+            for row in placement.anyway
+            if _moves(placement, row)
+        ]
         if placement.status is not None and not placement.after.fulfilled:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
             lines += [f"{each.cluster}: {each.reason}" for each in placement.status.unselected]
     if lines:
         yield Section("Why", tuple(lines))
+
+
+def _moves(placement: PlacementOutcome, row: PlacementChange) -> bool:
+    return row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost)
+
+
+def _why(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
+    goes = "comes to" if row.object in placement.gained else "leaves"
+    return f"{placement.after.key} {goes} {row.object}{aside}: {row.reason}"
 
 
 def _kept(simulation: FleetSimulation) -> Iterator[Section]:

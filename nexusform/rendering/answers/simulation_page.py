@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -29,19 +29,24 @@ _NOTHING: Final[Mapping[_VmKey, Placement | None]] = {}
 
 
 def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
-    """The page of an answer with a newline at its end."""
+    """The page of an answer that is played on the map, with a newline at its end."""
+    return answer_page(outline, section("racks", "Map", scripted("map")), simulation_data(plays))
+
+
+def answer_page(outline: Outline, picture: Part, data: dict[str, Any]) -> str:
+    """The page of an answer: the verdict, a picture, and the words and tables below it."""
     tone = "denied" if outline.bad else "allowed"
     word = "Finding" if outline.bad else "Good"
     verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
     facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
     main = joined(
         element("div", verdict, facts, id="verdict"),
-        section("racks", "Map", scripted("map")),
+        picture,
         [_section(number, part) for number, part in enumerate(outline.sections, start=1)],
     )
     header = element("header", element("h1", outline.title))
     footer = element("footer", "What a simulation says is a prediction.", class_="quiet")
-    return whole_page(outline.title, header, main, footer, simulation_data(plays))
+    return whole_page(outline.title, header, main, footer, data)
 
 
 # --- what is played ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _SIGNS: Final = {
     PlacementAction.KEEP: "",
 }
 _MOST_ROWS: Final = 2000
-_WIDEST_GRID: Final = 40
+WIDEST_GRID: Final = 40
 _MEMBER: Final = "fleet_member_cluster"
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
@@ -57,12 +57,13 @@ class Square(Struct, frozen=True):
 
 class FleetMatrix(Struct, frozen=True):
     """Placements in the plan's order, clusters by name, and what is known of each pair. `clusters` is empty
-    where they are too many for a picture.
+    where they are too many for a picture. `notes` say what happens to a cluster itself.
     """
 
     placements: tuple[str, ...]
     clusters: tuple[str, ...]
     squares: Mapping[tuple[str, str], Square]
+    notes: Mapping[str, str] = {}
 
     def square(self, placement: str, cluster: str) -> Square:
         """Where the two meet."""
@@ -76,9 +77,9 @@ def fleet_matrix(plan: Plan) -> FleetMatrix:
     placements = dict.fromkeys(str(row.address) for row in bindings)
     clusters = {cluster for _, cluster in squares}
     members = {member.name for member in fleet_members(plan)}
-    if len(clusters | members) <= _WIDEST_GRID:
+    if len(clusters | members) <= WIDEST_GRID:
         clusters |= members
-    columns = sorted(clusters) if len(clusters) <= _WIDEST_GRID else ()
+    columns = sorted(clusters) if len(clusters) <= WIDEST_GRID else ()
     return FleetMatrix(tuple(placements), tuple(columns), squares)
 
 
@@ -88,8 +89,12 @@ def fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = fleet_matrix(plan)
-    drawn = _grid(matrix) if matrix.clusters else _one_by_one(bindings)
-    return section("fleet", "Fleet", drawn, _reasons(matrix.squares))
+    drawn = (
+        grid(matrix, "Placements by cluster, with the scores of picked ones")
+        if matrix.clusters
+        else one_by_one(bindings)
+    )
+    return section("fleet", "Fleet", drawn, _hint(matrix.squares), reasons(matrix.squares))
 
 
 def fleet_members(plan: Plan) -> list[FleetMember]:
@@ -146,32 +151,45 @@ def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield cluster, str(first.get("message", ""))
 
 
-def _grid(matrix: FleetMatrix) -> Part:
+def grid(matrix: FleetMatrix, caption: str) -> Part:
     """A row per placement, a column per cluster, the binding in each cell."""
     columns, placements = matrix.clusters, matrix.placements
     lines = [_line(placement, matrix) for placement in placements[:_MOST_ROWS]]
-    heads = [element("th", name, scope="col") for name in ("Placement", *columns)]
+    heads = [_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
     inner = element(
         "table",
-        element("caption", "Placements by cluster, with the scores of picked ones", class_="quiet"),
+        element("caption", caption, class_="quiet"),
         element("thead", element("tr", heads)),
         element("tbody", lines),
         class_="matrix",
     )
-    label = "Placements by cluster"
-    box = element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
+    box = element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return [_cut(len(placements)), box]
+
+
+def _head(name: str, note: str) -> Markup:
+    """A column's head, and what happens to the cluster."""
+    return element("th", name, element("div", note, class_="small") if note else None, scope="col")
 
 
 def _line(placement: str, matrix: FleetMatrix) -> Markup:
     """A placement's row."""
-    cells = [_cell(cluster, matrix.square(placement, cluster)) for cluster in matrix.clusters]
+    cells = [
+        _cell(_titled(cluster, matrix.notes.get(cluster, "")), matrix.square(placement, cluster))
+        for cluster in matrix.clusters
+    ]
     return element("tr", element("th", _named(placement), scope="row"), cells)
+
+
+def _titled(cluster: str, note: str) -> str:
+    return f"{cluster} ({note})" if note else cluster
 
 
 def _named(placement: str) -> Part:
     """A placement's address, its name in bold and the rest small above it."""
     kind, dot, name = placement.partition("_placement.")
+    if not dot:
+        return element("code", breakable(placement), class_="name")
     front = element("code", breakable(kind + dot), class_="quiet small front")
     return [front, element("code", breakable(name), class_="name")]
 
@@ -210,7 +228,7 @@ def scores_text(row: PlacementChange) -> str:
     return ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
 
 
-def _one_by_one(rows: Sequence[PlacementChange]) -> Part:
+def one_by_one(rows: Sequence[PlacementChange]) -> Part:
     """Too many clusters for a grid: a line per binding."""
     lines = [(str(row.address), binding_cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
     return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), lines)]
@@ -220,26 +238,33 @@ def _cut(count: int) -> Part:
     return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
 
 
-def _reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
-    """Why each cluster is picked or not, folded; and where to ask when nothing says why not."""
+def _hint(squares: Mapping[tuple[str, str], Square]) -> Part:
+    """Where to ask when nothing says why a cluster was not picked."""
+    if not _only_picked(squares):
+        return None
+    flag, command = element("code", "-placements=all"), element("code", "nexusform explain")
+    hint = ["Why a cluster was not picked: plan with ", flag, ", or ask ", command, "."]
+    return element("p", hint, class_="quiet")
+
+
+def _only_picked(squares: Mapping[tuple[str, str], Square]) -> bool:
+    return all(square.binding is not None for square in squares.values())
+
+
+def reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
+    """Why each cluster is picked or not, folded."""
     lines: list[tuple[str, str, str, str]] = []
     for (placement, cluster), square in squares.items():
         if square.why:
             rule = square.rule or ("picked" if square.binding is not None else "not picked")
             lines.append((placement, cluster, rule, square.why))
-    parts: list[Part] = []
-    only_picked = all(square.binding is not None for square in squares.values())
-    if only_picked:
-        flag, command = element("code", "-placements=all"), element("code", "nexusform explain")
-        hint = ["Why a cluster was not picked: plan with ", flag, ", or ask ", command, "."]
-        parts.append(element("p", hint, class_="quiet"))
-    if lines:
-        heads = ("Placement", "Cluster", "Rule", "Why")
-        listed = table("Clusters and why", heads, lines[:_MOST_ROWS])
-        why = "picked" if only_picked else "picked or not"
-        summary = element("summary", f"Why each cluster is {why} ({counted(len(lines), 'reason')})")
-        parts += [_cut(len(lines)), element("details", summary, listed, class_="reasons")]
-    return parts
+    if not lines:
+        return None
+    heads = ("Placement", "Cluster", "Rule", "Why")
+    listed = table("Clusters and why", heads, lines[:_MOST_ROWS])
+    why = "picked" if _only_picked(squares) else "picked or not"
+    summary = element("summary", f"Why each cluster is {why} ({counted(len(lines), 'reason')})")
+    return [_cut(len(lines)), element("details", summary, listed, class_="reasons")]
 
 
 # --- pods --------------------------------------------------------------------------------------
@@ -247,7 +272,11 @@ def _reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
 
 def pods_part(plan: Plan) -> Part:
     """The pods that the plan touches, of fleets and of sites without one; nothing when there are none."""
-    rows = [row for row in plan.placements if row.kind == "pod"]
+    return pods_of([row for row in plan.placements if row.kind == "pod"])
+
+
+def pods_of(rows: Sequence[PlacementChange]) -> Part:
+    """These pods and their nodes; nothing when there are none."""
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")

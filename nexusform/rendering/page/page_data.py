@@ -75,10 +75,13 @@ class Play(Struct, frozen=True):
     gone: str = ""
 
 
-def simulation_data(plays: Sequence[Play]) -> dict[str, Any]:
-    """The document of a simulation: sites with their steps, and nothing that a plan would add."""
+def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ()) -> dict[str, Any]:
+    """The document of a simulation: sites with their steps, bindings and pods (`rows`), and nothing else that
+    a plan would add.
+    """
     sites = [{**_site(play.site), "steps": list(map(_step, play.steps))} for play in plays]
-    empty: dict[str, Any] = {name: [] for name in ("changes", "rows", "members", "shared", "unfit")}
+    empty: dict[str, Any] = {name: [] for name in ("changes", "members", "shared", "unfit")}
+    empty["rows"] = [_row(row) for row in rows]
     marks = ["stays", "", plays[0].moved, plays[0].gone] if plays else []
     return {"fields": FIELDS, "sites": sites, **empty, "marks": marks, "errored": False, "tieBreaks": 0}
 

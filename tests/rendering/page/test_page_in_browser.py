@@ -244,6 +244,20 @@ def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path:
     assert browser.count("button.vm.moved") == 0
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_fleet_before_and_after(width: int, browser: Browser, tmp_path: Path) -> None:
+    where = copied("fleet", tmp_path)
+    nexusform(where, "apply", "-auto-approve")
+    page = tmp_path / "fleet.html"
+    nexusform(where, "simulate", "fleet", "-leave=jumpingcat", f"-report=html:{page}")
+    opened(browser, page, width)
+    assert browser.console() == []
+    assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.count("table.matrix") == 2
+    assert browser.count("td.place") == browser.count("td.remove") == 1
+    assert "Fleet" in browser.text("#sections")
+
+
 def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["nexus-document-from-nothing"])
     assert browser.count("button.vm.placed") == 0
