@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 TABLE = PACKAGE / "diagnostic_kinds.py"
-ADVICE = PACKAGE / "rendering" / "report" / "advice.py"  # names ids, and says none
+ADVICE = PACKAGE / "rendering" / "report" / "entries.py"  # names ids, and says none
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (TABLE, ADVICE)]
 NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome, StepEvent
-from nexusform.applying.outcomes import after_answer, after_problem
+from nexusform.applying.outcomes import Whereabouts, after_answer, after_problem
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import (
     ProviderCall,
@@ -29,7 +29,6 @@ from nexusform.applying.standing import (
     with_current,
     without_deposed,
 )
-from nexusform.applying.whereabouts import Whereabouts
 from nexusform.applying.workers import CallNews, EndedCall, Workers
 from nexusform.log import log
 from nexusform.planning.plan import Plan, Step, StepKind

@@ -94,7 +94,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
 
 
 def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
+    from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
 
     if arguments.format == "json":
         from nexusform.rendering.notation.json_values import json_bytes
@@ -104,7 +104,7 @@ def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
 
 
 def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pools_outline import pools_document, pools_outline
+    from nexusform.rendering.answers.pool_and_pod_outline import pools_document, pools_outline
 
     if arguments.format == "json":
         from nexusform.rendering.notation.json_values import json_bytes

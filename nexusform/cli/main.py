@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
     "console": Entry("nexusform.cli.console:console", "Try expressions out"),
     "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
-    "get": Entry("nexusform.cli.get:get", "Show which modules the configuration calls"),
+    "get": Entry("nexusform.cli.init:get", "Show which modules the configuration calls"),
     "predict": Entry("nexusform.cli.predict:predict", "Show where VMs land that another tool makes"),
     "export": Entry("nexusform.cli.export:export", "Write a saved plan as what other tools carry out"),
     "import": Entry("nexusform.cli.import_:import_", "Take over an object that stands already"),

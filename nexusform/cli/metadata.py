@@ -91,7 +91,7 @@ def schema(arguments: SchemaArguments) -> int:
     """Print every resource type and data source with its arguments and blocks, in Terraform's JSON form."""
     if not arguments.as_json:
         raise click.UsageError("The schemas are printed as JSON only: add -json.")
-    from nexusform.rendering.json.schema_document import providers_schema
+    from nexusform.rendering.json.json_configuration import providers_schema
     from nexusform.rendering.notation.json_values import json_bytes
     from nexusform.resource_types.registry import registries
 

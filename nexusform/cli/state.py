@@ -14,8 +14,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "verify": Entry("nexusform.cli.state_view:verify", "Look whether what the state says can be so"),
     "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
     "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
-    "history": Entry("nexusform.cli.state_history:history", "List the versions that are kept"),
-    "rollback": Entry("nexusform.cli.state_history:rollback_to", "Go back to an earlier version"),
+    "history": Entry("nexusform.cli.state_view:history", "List the versions that are kept"),
+    "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Go back to an earlier version"),
     "lock": Entry("nexusform.cli.state_lock:lock", "See who holds the lock, or break it"),
 }
 

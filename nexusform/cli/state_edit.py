@@ -1,4 +1,4 @@
-"""`nexusform state mv`, `state rm`, `state push`, `taint` and `untaint`."""
+"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `taint` and `untaint`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from nexusform.workflow.state_commands import (
     parse_patterns,
     read_state,
 )
+from nexusform.workflow.state_history import rollback
 
 _LARGEST: Final = 1 << 30  # bytes of a state that is pushed
 
@@ -230,4 +231,37 @@ def _mark(arguments: TaintArguments, *, tainted: bool) -> int:
     mark = "marked as tainted" if tainted else "successfully untainted"
     for address in addresses:
         screen.out(f"Resource instance {address} has been {mark}.")
+    return 0
+
+
+class RollbackArguments(Struct, frozen=True, kw_only=True):
+    """What `state rollback` takes."""
+
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    serial: str = positional()
+
+
+@command("rollback", RollbackArguments)
+def rollback_to(arguments: RollbackArguments) -> int:
+    """Make the version with this SERIAL the state again, as a new version.
+
+    Only what is remembered changes, no object does: the next plan shows what it would take to get
+    there.
+    """
+    screen = Screen()
+    if not arguments.serial.isdigit():
+        detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists them.'
+        screen.diagnostics([error("no-such-version", detail)], {})
+        return 1
+    place = place_of(arguments.state)
+    change, diagnostics, sources = rollback(place, int(arguments.serial))
+    screen.diagnostics(diagnostics, sources)
+    if change is None:
+        return 1
+    changed = change_from(screen, "state rollback", change, place, arguments.lock.locking())
+    if changed.after is None:
+        return 1
+    screen.out(f"The state is that of serial {arguments.serial} again, under serial {changed.after.serial}.")
+    screen.out("No object was changed. `nexusform plan` shows how they differ from it.")
     return 0

@@ -1,4 +1,4 @@
-"""`nexusform state list`, `state show` and `state pull`."""
+"""`nexusform state list`, `state show`, `state verify`, `state pull` and `state history`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
+from nexusform.words import counted
 from nexusform.workflow.state_commands import exists, parse_patterns, read_state
+from nexusform.workflow.state_history import Version, read_history
 
 NO_STATE = error(
     "no-state-file-was-found",
@@ -181,3 +183,31 @@ def pull(arguments: PullArguments) -> int:
     if exists(state):
         click.echo(encode(state), nl=False)
     return 0
+
+
+class HistoryArguments(Struct, frozen=True, kw_only=True):
+    """What `state history` takes."""
+
+    state: str = state_flag()
+
+
+@command("history", HistoryArguments)
+def history(arguments: HistoryArguments) -> int:
+    """List the versions of the state that the backend keeps, newest first.
+
+    What is kept depends on the backend: snapshots (azurerm), versions (s3), rows (postgres), the
+    one before (local).
+    """
+    screen = Screen()
+    kept = read_history(place_of(arguments.state))
+    screen.diagnostics(kept.diagnostics, kept.sources)
+    for version in kept.versions:
+        screen.out(_version_line(version))
+    if not kept.versions and not kept.diagnostics:
+        screen.out("There is no state yet.")
+    return 1 if has_errors(kept.diagnostics) else 0
+
+
+def _version_line(version: Version) -> str:
+    objects = counted(len(version.state.instances), "object")
+    return f"serial {version.serial:<6}  {version.written or 'current':<27}  {objects}"

@@ -20,12 +20,12 @@ from nexusform.importers.az_captured import GROUND, missing_ground, not_captured
 from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
-from nexusform.importers.az_hardware import read_rack_skus
 from nexusform.importers.az_machines import (
     MachineReading,
     compute_racks,
     planned_site,
     read_machines,
+    read_rack_skus,
     read_racks,
 )
 from nexusform.importers.az_model import (

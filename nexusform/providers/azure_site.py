@@ -172,7 +172,7 @@ class AzureSites(ObservedSites):
         """What Azure shows now of one object alone: reading everything would take time with every step."""
         from nexusform.importers.az_adoption import adopt_sites
         from nexusform.importers.az_known_nodes import known_nodes
-        from nexusform.importers.az_separate_pools import with_pools_apart
+        from nexusform.importers.az_ownership import with_pools_apart
 
         documents = self._documents_of(request, arm, group)
         if documents is None:

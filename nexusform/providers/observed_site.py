@@ -128,7 +128,7 @@ class ObservedSites:
         """
         from nexusform.importers.az_adoption import adopt_sites
         from nexusform.importers.az_known_nodes import known_nodes, with_arguments
-        from nexusform.importers.az_separate_pools import with_pools_apart
+        from nexusform.importers.az_ownership import with_pools_apart
 
         known = known_nodes(standing)
         if pools is not None:
@@ -190,7 +190,7 @@ class ObservedSites:
 
     def _held(self, objects: Iterable[AdoptedObject]) -> dict[tuple[str, str], dict[str, _Row]]:
         """The room on machines (by site and name) that no managed object stands for, by the VM's name."""
-        from nexusform.importers.az_unmanaged import unmanaged_vms
+        from nexusform.importers.az_ownership import unmanaged_vms
 
         held: dict[tuple[str, str], dict[str, _Row]] = {}
         for site in self._read_sites():
@@ -303,7 +303,7 @@ def _of_this_resource(
     one: AdoptedObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> AdoptedObject:
     """A cluster without the pools that its resource neither has nor had: others are made for them."""
-    from nexusform.importers.az_separate_pools import without_pools
+    from nexusform.importers.az_ownership import without_pools
 
     own = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
     return without_pools(one, [name for name in one.attributes["agent_pool"] if name not in own])

@@ -18,7 +18,7 @@ from nexusform.importers.az_captured import (
     pool_command,
 )
 from nexusform.importers.az_model import AzCluster, AzSite
-from nexusform.importers.az_unmanaged import unmanaged_vms
+from nexusform.importers.az_ownership import unmanaged_vms
 from nexusform.words import counted, first_of, form
 
 _UNMANAGED: Final = "unmanaged-vms"

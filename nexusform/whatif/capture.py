@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nexusform.importers.az_hardware import COMPUTE
+from nexusform.importers.az_machines import COMPUTE
 from nexusform.importers.az_model import AzInventory, AzMachine, AzSite
 from nexusform.resource_types.hardware import refusal_of
 

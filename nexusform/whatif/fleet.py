@@ -44,7 +44,7 @@ from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.pods.workloads import StandingPod
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.whatif.fleet_edits import Edit, Seat, Seats, Verb, edited
-from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight
+from nexusform.whatif.pod_view import NOTHING_SEEN, Sight
 
 # Members of a simulation need no address: nothing is noted of them.
 _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")

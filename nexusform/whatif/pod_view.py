@@ -1,19 +1,23 @@
-"""The pods of a world: nodes from clusters, templates from manifests, places from what was planned."""
+"""The pods of a world: nodes from clusters, templates from manifests, places from what was planned, and real
+nodes with what runs there from clusters as kubectl printed them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.importers.kubernetes_nodes import Observation
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
+from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.pods.brought import PodKey
-from nexusform.planning.pods.observed import ObservedCluster, stand_where_seen
+from nexusform.planning.pods.observed import ObservedCluster, bind, stand_where_seen
 from nexusform.planning.vms.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
@@ -21,9 +25,46 @@ from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Cluster as PodCluster
 from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import Cluster, OwnerKind, WorldView
+
+
+class Sight(Struct, frozen=True):
+    """What kubectl printed of clusters, by id. Of the world after a plan, `remade` are the VMs that it
+    removes or makes anew, and `planned` says that it has foretold the pods of its own workloads already.
+    """
+
+    clusters: Mapping[str, Observation] = field(default_factory=dict)
+    remade: frozenset[str] = frozenset()
+    planned: bool = False
+
+    def bound(
+        self, cluster_id: str, cluster: NodeCluster | None, own: Collection[str]
+    ) -> ObservedCluster | None:
+        """A cluster with its real nodes, and what was seen to run there; None where nobody looked. `own` are
+        the keys of the workloads that objects of this configuration brought there.
+        """
+        observation = self.clusters.get(cluster_id)
+        if observation is None:
+            return None
+        observed = bind(cluster_id, cluster, observation, self.remade)
+        if not self.planned:
+            return observed
+        others = tuple(pod for pod in observed.standing if pod.workload not in own)
+        return replace(observed, standing=others)
+
+
+NOTHING_SEEN: Final = Sight()
+
+
+def sight_after(plan: Plan, clusters: Mapping[str, Observation]) -> Sight:
+    """What was seen of clusters before a plan, for the world after it."""
+    remade: set[str] = set()
+    for row in plan.placements:
+        if row.kind == "vm" and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
+            remade |= {row.object, row.platform_name} - {""}
+    return Sight(clusters, frozenset(remade), planned=True)
+
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"

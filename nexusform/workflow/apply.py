@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
-from nexusform.applying.opening import opening_records
-from nexusform.applying.recorder import Recorder
+from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend

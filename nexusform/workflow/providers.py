@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
-from nexusform.applying.outcomes import path_text
-from nexusform.applying.whereabouts import Whereabouts
+from nexusform.applying.outcomes import Whereabouts, path_text
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers

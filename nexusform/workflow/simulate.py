@@ -24,8 +24,7 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value
-from nexusform.whatif.observed_nodes import NOTHING_SEEN, Sight, sight_after
-from nexusform.whatif.pod_view import view_pods
+from nexusform.whatif.pod_view import NOTHING_SEEN, Sight, sight_after, view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world
 from nexusform.workflow.place import Place, load_configuration

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import Outcome
 from nexusform.applying.executor import Applied, Options, execute
-from nexusform.applying.opening import opening_records
-from nexusform.applying.recorder import Recorder
+from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.planning.plan import Action, Plan, StepKind
 from nexusform.ports import (
     BackendProblem,

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import parse_duration, parse_time
 from nexusform.importers.az_documents import Documents, parse_json
-from nexusform.importers.az_hardware import machine_sku_of
 from nexusform.importers.az_inventory import MAX_FINDINGS, read_inventory
-from nexusform.importers.az_machines import plain_roles
+from nexusform.importers.az_machines import machine_sku_of, plain_roles
 from nexusform.importers.az_model import AzInventory
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.address import Address, module_text
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action
-from nexusform.rendering.notation.snippet import snippet_of
+from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.source import Position, SourceFile, Span
 
 # What readers of plan documents check before they go on.

@@ -12,12 +12,12 @@ from nexusform.planning.plan import (
     SeparationVerdict,
 )
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
-from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
+from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
 from nexusform.words import counted

@@ -11,7 +11,7 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.report.advice import ADVICE
+from nexusform.rendering.report.entries import ADVICE
 from nexusform.rendering.report.overview import violation_text
 from nexusform.words import form
 

@@ -19,7 +19,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.pull_request.markdown_parts import escaped, fenced
-from nexusform.rendering.report.advice import ADVICE
+from nexusform.rendering.report.entries import ADVICE
 from nexusform.source import SourceFile
 
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")

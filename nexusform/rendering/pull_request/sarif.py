@@ -11,7 +11,7 @@ from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.report.advice import ADVICE
+from nexusform.rendering.report.entries import ADVICE
 from nexusform.source import Span
 
 VERSION: Final = "2.1.0"

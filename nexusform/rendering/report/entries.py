@@ -1,16 +1,62 @@
-"""Warnings and advice of a plan as entries of a line or two, and what held before the plan."""
+"""Warnings and advice of a plan as entries of a line or two: which is which, what held before the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.occupancy import SiteRoom, sharing_as_before
 from nexusform.planning.plan import Plan
-from nexusform.rendering.report.advice import ADVICE
 from nexusform.source import Span
+
+# Warnings worth knowing by which nothing fails; every other warning says that something does not work.
+ADVICE: Final = frozenset(
+    {
+        "a-fresh-schedule-would-choose-otherwise",
+        "a-real-hub-treats-this-differently",
+        "age-of-the-inventory-unknown",
+        "backend-configuration-ignored",
+        "creation-times-not-captured",
+        "deprecated-envelope",
+        "derived-at-reading",
+        "document-read-with-a-correction",
+        "generated-configuration-stands-elsewhere",
+        "health-of-a-member-is-unknown",
+        "incomplete-list",
+        "managed-from-elsewhere",
+        "members-of-a-placement-share-machines",
+        "more-findings",
+        "node-differs-from-its-vm-sku",
+        "not-read-for-placement",
+        "object-will-be-forgotten",
+        "old-inventory",
+        "older-property-name",
+        "older-state",
+        "pods-are-not-predicted",
+        "read-with-a-correction",
+        "replicas-are-changed-by-an-autoscaler",
+        "resource-targeting-is-in-effect",
+        "resources-not-read",
+        "resources-twice",
+        "room-of-forgotten-vms-counts-as-free",
+        "shared-machine",
+        "shared_machine",
+        "shared_rack",
+        "sku-catalogue-ignored",
+        "sku-mismatch",
+        "small-before-large",
+        "staged-run-waits-for-an-approval",
+        "the-state-stays-on-this-machine",
+        "unmanaged-vms",
+        "value-for-undeclared-variable",
+        "volumes-are-not-known",
+        "zones-pinned",
+        "zones-too-small",
+    }
+)
 
 
 class Entry(Struct, frozen=True):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.rendering.json.schema_document import providers_schema
+from nexusform.rendering.json.json_configuration import providers_schema
 from nexusform.resource_types.registry import registries
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.address import parse_address
-from nexusform.applying.whereabouts import Whereabouts
+from nexusform.applying.outcomes import Whereabouts
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 

@@ -1,4 +1,6 @@
-"""Pools of a site as objects of their own: a site shows each in its cluster."""
+"""Whose the VMs of a site are: of pools that are objects of their own, though a site shows each in its
+cluster; or of no object of ours, and then their room is taken all the same.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.importers.az_adoption import CLUSTER, AdoptedObject, Reference
+from nexusform.importers.az_adoption import CLUSTER, VIRTUAL_MACHINE, AdoptedObject, Reference
+from nexusform.importers.az_model import AzShape, AzSite
 from nexusform.plain_data import Path
 from nexusform.scheduling.kubelet import EDITION
 
@@ -62,3 +66,28 @@ def _pool_apart(cluster: AdoptedObject, name: str) -> AdoptedObject:
     if sku is not None:
         refers["vm_sku_name",] = sku
     return AdoptedObject(POOL, f"{cluster.id}/{name}", attributes, refers)
+
+
+class UnmanagedVm(Struct, frozen=True):
+    """A VM on a machine. `owner` is the cluster that it is a node of, "" for a plain VM."""
+
+    name: str
+    machine: str
+    shape: AzShape
+    owner: str = ""
+
+
+def unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedVm]:
+    """The VMs of a site that none of the managed objects (type and id) stands for: a cluster stands for all
+    of its nodes, a pool for its own.
+    """
+    for cluster in site.inventory.clusters:
+        cluster_id = f"{site.name}/{cluster.name}"
+        if (CLUSTER, cluster_id) in managed:
+            continue
+        for node in cluster.nodes:
+            if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
+                yield UnmanagedVm(node.name, node.placement.machine, node.shape, cluster.name)
+    for vm in site.inventory.virtual_machines:
+        if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
+            yield UnmanagedVm(vm.name, vm.placement.machine, vm.shape)
