@@ -56,7 +56,8 @@ class ObservedNode(Struct, frozen=True):
 
 class ObservedPod(Struct, frozen=True):
     """A pod that holds room on a node. `workload` is the key of what controls it, "" for one that is
-    terminating: its controller has given it up.
+    terminating: its controller has given it up. `started` is when its kubelet took it on (UTC, as Kubernetes
+    writes it), "" where none has yet.
     """
 
     workload: str
@@ -64,6 +65,7 @@ class ObservedPod(Struct, frozen=True):
     name: str
     node: str
     spec: PodSpec
+    started: str = ""
 
 
 class Observation(Struct, frozen=True):
@@ -159,6 +161,7 @@ def _pod_as_needed(body: _Object) -> _Object:
         "owner": _kept(owners[0], ("kind", "name")) if owners else {},
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
+        **_kept(status, ("startTime",)),
         "spec": {**_kept(spec, _POD), **containers},
     }
 
@@ -226,7 +229,8 @@ def _pod(title: str, body: _Object) -> ObservedPod:
     read = read_pod_spec(metadata, root.at("spec"), whose, Priorities())
     terminating = body["terminating"] is True
     read = msgspec.structs.replace(read, terminating=terminating)
-    return ObservedPod("" if terminating else f"{namespace}/{kind}/{owner}", namespace, name, node, read)
+    workload = "" if terminating else f"{namespace}/{kind}/{owner}"
+    return ObservedPod(workload, namespace, name, node, read, str(body.get("startTime", "")))
 
 
 def _controller(pod: str, body: _Object) -> tuple[str, str]:

@@ -124,6 +124,7 @@ class _WorkloadReader:
             spreads=self._spreads(manifest, selector, {**labels, **added}),
             template=hashed,
         )
+        _restarts(template.at("spec"), controller.restarts)
         metadata = template.at("metadata")
         pod_spec = admitted(manifest.namespace, metadata, template.at("spec"), self.rules)
         volumes = read_volumes(manifest, pod_spec, spec.each("volumeClaimTemplates"), self.storage)
@@ -193,6 +194,13 @@ def _selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
     elif not matches(selector, labels):
         spec.say("selector", "does not match the labels of the template.")
     return selector
+
+
+def _restarts(spec: Fields, allowed: tuple[str, ...]) -> None:
+    if "" in allowed or "restartPolicy" in spec:
+        spec.one_of("restartPolicy", allowed, "")
+    elif spec.data:
+        spec.say("restartPolicy", f"must be set to {' or '.join(allowed)}: left out it is Always.")
 
 
 # --- how many ----------------------------------------------------------------------------------
@@ -305,13 +313,16 @@ def _share(fields: Fields, key: str, replicas: int, *, up: bool) -> int:
 
 class _Controller(Struct, frozen=True):
     # How one kind is read: its replicas, how it replaces its pods, the label that it gives all pods of one
-    # template, whether it has a selector.
+    # template, whether it has a selector, the restart policies that its pods may have ("": none is written,
+    # which stands for Always).
     replicas: Callable[[Fields], int]
     updates: Callable[[Workload, Fields], Workload]
     label: str = ""
     selects: bool = True
+    restarts: tuple[str, ...] = ("Always", "")
 
 
+_ENDING: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _Controller(_desired, _deployment, "pod-template-hash")
 _DAEMON_SET: Final = _Controller(_one, _daemon_set, "controller-revision-hash")
 _REPLICA_SET: Final = _Controller(_desired, _left_alone)
@@ -320,8 +331,8 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], _Controller]] = {
     ("apps", "StatefulSet"): _Controller(_desired, _stateful_set, "controller-revision-hash"),
     ("apps", "ReplicaSet"): _REPLICA_SET,
     ("apps", "DaemonSet"): _DAEMON_SET,
-    ("batch", "Job"): _Controller(_together, _recreated, selects=False),
-    ("", "Pod"): _Controller(_one, _recreated, selects=False),
+    ("batch", "Job"): _Controller(_together, _recreated, selects=False, restarts=_ENDING),
+    ("", "Pod"): _Controller(_one, _recreated, selects=False, restarts=("Always", *_ENDING, "")),
     ("", "ReplicationController"): _REPLICA_SET,
     ("extensions", "Deployment"): _DEPLOYMENT,
     ("extensions", "ReplicaSet"): _REPLICA_SET,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.fleet_model import HubObjects
 from nexusform.importers.fleet_shapes import API_KINDS
 from nexusform.importers.kubernetes_manifests import (
@@ -74,6 +74,17 @@ def _beside_schemas(body: str, *, lenient: bool) -> tuple[Problem, ...]:
     return (*found, *corrections.problems)
 
 
+@lru_cache(maxsize=256)
+def _beside_controllers(body: str, *, lenient: bool) -> tuple[Problem, ...]:
+    """What the API server refuses of workloads, wherever their pods go. What other objects have a part in is
+    looked at where they meet.
+    """
+    from nexusform.importers.kubernetes_workloads import workloads_of
+
+    findings = workloads_of(_read(body, lenient=lenient).manifests).findings
+    return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+
+
 def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
@@ -111,7 +122,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the YAML, each with its line, and objects that stand twice."""
     reading = _reading(attributes)
     body, lenient = attributes.get("yaml_body"), attributes.get("lenient") is True
-    findings = [*reading.findings, *(_beside_schemas(body, lenient=lenient) if isinstance(body, str) else ())]
+    findings = list(reading.findings)
+    if isinstance(body, str):
+        findings += _beside_schemas(body, lenient=lenient)
+        known = {(finding.line, finding.column) for finding in findings}
+        of_controllers = _beside_controllers(body, lenient=lenient)
+        findings += [each for each in of_controllers if (each.line, each.column) not in known]
     for manifest in reading.manifests:
         findings += _not_for_the_hub(manifest)
     problems = line_problems(findings, "yaml_body")

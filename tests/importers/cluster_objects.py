@@ -28,7 +28,8 @@ def pod(
     phase: str = "Running",
     **more: Any,
 ) -> dict[str, Any]:
-    """A pod with one container; `owner` is kind and name of its controller."""
+    """A pod with one container; `owner` is kind and name of its controller, `started` its start time."""
+    started = more.pop("started", "")
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": more.pop("labels", {})}
     if owner[0]:
         metadata["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "controller": True}]
@@ -42,7 +43,7 @@ def pod(
         "kind": "Pod",
         "metadata": metadata,
         "spec": spec,
-        "status": {"phase": phase},
+        "status": {"phase": phase} | ({"startTime": started} if started else {}),
     }
 
 

@@ -38,7 +38,7 @@ def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
 
 
 def job(**spec: Any) -> dict[str, Any]:
-    template = {"spec": {"containers": ONE}}
+    template = {"spec": {"restartPolicy": "Never", "containers": ONE}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -282,16 +282,10 @@ def test_replicas_by_kind() -> None:
     assert workload(deployment(kind="ReplicaSet", replicas=4)).replicas == 4
     single = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": ONE}}
     assert workload(single).key == "default/Pod/one"
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j"},
-        "spec": {"parallelism": 5, "completions": 3, "template": {"spec": {"containers": ONE}}},
-    }
-    assert workload(job).replicas == 3
-    assert dict(workload(job).pod.labels)["job-name"] == "j"
-    job["spec"]["suspend"] = True  # type: ignore[index]
-    assert workload(job).replicas == 0
+    parallel = {"parallelism": 5, "completions": 3}
+    assert workload(job(**parallel)).replicas == 3
+    assert dict(workload(job(**parallel)).pod.labels)["job-name"] == "j"
+    assert workload(job(**parallel, suspend=True)).replicas == 0
 
 
 @pytest.mark.parametrize(
@@ -413,6 +407,15 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
         (job(parallelism=-1), "spec.parallelism must be a whole number, 0 or more"),
         (job(completionMode="Foo"), 'completionMode is "Foo"; it must be one of NonIndexed, Indexed'),
         (job(completionMode="Indexed"), "completions must be set when completionMode is Indexed"),
+        (
+            job(template={"spec": {"containers": ONE}}),
+            "error: Job default/j: spec.template.spec.restartPolicy must be set to OnFailure or Never",
+        ),
+        (
+            job(template={"spec": {"restartPolicy": "Always", "containers": ONE}}),
+            'restartPolicy is "Always"; it must be one of OnFailure, Never.',
+        ),
+        (deployment({"restartPolicy": "OnFailure"}), 'is "OnFailure"; it must be one of Always.'),
         (job(template={"spec": None}), "spec.template.spec.containers needs at least one container"),
     ],
 )

@@ -292,6 +292,24 @@ resource "fleet_hub_manifest" "h" {
     assert ["yaml_body:1: " in e.detail for e in errors(plan(text))] == [True]
 
 
+def test_workloads_that_the_api_server_refuses_are_refused_where_no_placement_selects_them() -> None:
+    job = """apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: db}
+spec:
+  parallelism: "2"
+  template:
+    spec: {containers: [{name: c}]}
+"""
+    text = f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<-Y\n{job}Y\n}}\n'
+    details = [each.detail for each in errors(plan(text))]
+    # What is wrong with one value is told once.
+    assert [detail.partition(": Job db/once: ")[2].split(" must ")[0] for detail in details] == [
+        "spec.parallelism",
+        "spec.template.spec.restartPolicy",
+    ]
+
+
 def test_a_strategy_as_yaml() -> None:
     text = """apiVersion: placement.kubernetes-fleet.io/v1beta1
 kind: ClusterStagedUpdateStrategy

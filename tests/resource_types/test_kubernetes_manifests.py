@@ -210,6 +210,10 @@ kind: Deployment
 metadata: {name: web, namespace: web}
 spec:
   replicsa: 3
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c}]}
 """
 
 

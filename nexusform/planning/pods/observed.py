@@ -126,8 +126,9 @@ def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
     )
 
 
-def _standing(pods: Iterable[ObservedPod], names: Mapping[str, str]) -> list[StandingPod]:
+def _standing(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> list[StandingPod]:
     """The pods as they stand, numbered per workload."""
+    ages = _ages(pods)
     numbers: dict[str, int] = {}
     standing: list[StandingPod] = []
     for pod in pods:
@@ -137,8 +138,14 @@ def _standing(pods: Iterable[ObservedPod], names: Mapping[str, str]) -> list[Sta
         if "/StatefulSet/" in workload and ordinal.isdecimal():
             number = int(ordinal)
         numbers[workload] = number + 1
-        standing.append(StandingPod(workload, number, names[pod.node], pod.spec))
+        standing.append(StandingPod(workload, number, names[pod.node], pod.spec, ages.get(pod.started, 0)))
     return standing
+
+
+def _ages(pods: Iterable[ObservedPod]) -> dict[str, int]:
+    """Ages by start time, all below 0: a pod that has not started, or of which nobody knows, is newer."""
+    times = sorted({pod.started for pod in pods} - {""})
+    return {started: at - len(times) for at, started in enumerate(times)}
 
 
 def _daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[StandingPod]:

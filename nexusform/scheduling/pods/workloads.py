@@ -229,7 +229,8 @@ def is_made_anew(workload: str) -> bool:
 class StandingPod(Struct, frozen=True):
     """A pod that exists: of which workload (key), its number, its node ("" = none).
 
-    `spec` is what it was made from; `age` orders pods by creation (larger is newer), equal ages by number.
+    `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
+    equal ages by number.
     `refused`: why kubelet has refused it for good, "" where it runs or waits.
     """
 

@@ -73,6 +73,20 @@ def test_a_terminating_pod_keeps_its_room_and_its_ports() -> None:
     assert pods(result) == {"web-0": ("place", "new")}
 
 
+def test_the_pod_that_started_last_is_evicted() -> None:
+    times = ("2026-01-01T10:00:00Z", "2026-01-02T09:00:00Z", "")
+    for first, second in [(0, 1), (1, 0), (0, 2), (2, 0)]:
+        there = [
+            pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
+            for at, (name, time) in enumerate((("one", first), ("two", second)))
+        ]
+        result = good(seen(web(1, cpu="2", spec={"priority": 9}), *NODES, *there))
+        # Of equals the one is evicted that runs for the shortest time; without any start it has just begun.
+        newest = 0 if first > second else 1
+        assert places(result) == {"web-0": f"a-np-{newest}"}
+        assert standing(applied(result))["web-0"]["certain"]
+
+
 def test_daemons_come_to_nodes_that_were_not_there() -> None:
     daemon = pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
     # Without its pod on a-np-1, two pods of two CPUs would fit there.
