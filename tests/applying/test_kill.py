@@ -39,13 +39,18 @@ resource "nexus_rack" "r" {
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NF_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "nexusform", *arguments],
-        cwd=directory,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    # A run of the tests under nohup ignores SIGHUP, and so would what it starts.
+    heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "nexusform", *arguments],
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, heard)
 
 
 def finish(directory: Path, *arguments: str) -> tuple[int, str]:
