@@ -163,6 +163,48 @@ def test_every_recipe_is_confined_and_remembers_nothing_in_the_work_tree() -> No
     assert "NF_CONFINE" in (CI / "atlantis.md").read_text(encoding="utf-8")
 
 
+# What the recipes' own scripts import, or run.
+SHADOWS = ("secrets", "json", "posixpath", "os", "urllib", "pip", "shlex", "subprocess", "io", "zipfile")
+
+
+def test_no_recipe_runs_what_stands_in_the_work_tree(workspace: Path) -> None:
+    """Python looks beside a script on standard input, after -c and after -m for what it imports."""
+    for name in SHADOWS:
+        (workspace / name).mkdir()
+        for file in ("__init__.py", "__main__.py"):
+            (workspace / name / file).write_text(f"open({str(workspace / 'owned')!r}, 'a').write({name!r})\n")
+    program = workspace / "bin" / "nexusform"
+    program.write_text(program.read_text().replace(" -m", " -P -m"))
+    (workspace / "out" / "reviewed.plan").write_text("")
+    scripts = {one["run"]: one.get("working-directory") for one in ACTION["runs"]["steps"] if "run" in one}
+    bot = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
+    answering = [one for one in bot["jobs"]["explain"]["steps"] if "run" in one]
+    scripts |= {one["run"]: one.get("working-directory") for one in answering}
+    gitlab = [GITLAB[".nexusform"]["before_script"]]
+    gitlab += [GITLAB[job]["script"] for job in ("nexusform-plan", "nexusform-apply")]
+    scripts |= dict.fromkeys("\n".join(script) for script in gitlab)
+    with_python = {script: place for script, place in scripts.items() if "python3" in script}
+    assert len(with_python) == 8
+    offline = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0", "COMMENT": "nexusform explain x"}
+    for script, place in with_python.items():
+        assert place in (None, "${{ runner.temp }}")
+        there = f"cd {workspace / 'out'}\n" if place else ""
+        bash(workspace, there + script, **offline, EXTRA="none", VERSION="==0.0")
+        assert not (workspace / "owned").exists(), script
+
+
+def test_what_a_merge_request_laid_where_the_gitlab_job_writes_is_taken_away(workspace: Path) -> None:
+    elsewhere = workspace / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "plan.md").write_text("### nexusform: no changes\n")
+    (workspace / ".nexusform-plan").symlink_to(elsewhere)
+    (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
+    script = "\n".join(GITLAB["nexusform-plan"]["script"])
+    assert bash(workspace, script, FOLDER=str(workspace / ".nexusform-plan")).returncode == 1
+    assert {file.name for file in elsewhere.iterdir()} == {"plan.md"}
+    assert "planning failed" in (workspace / ".nexusform-plan" / "plan.md").read_text()
+
+
 def test_the_workflow_uses_what_the_action_takes() -> None:
     text = (CI / "github" / "workflow.yml").read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
