@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
@@ -25,16 +25,22 @@ class ProviderKind(Struct, frozen=True):
     `make(settings, directory, leaving, confinement)`: evaluated settings as plain data, the root module's
     directory, where to register what must be closed, and where files that settings name may be. Raises
     ProviderProblem. `answers` are settings that come back as attributes of objects, which are shown: they
-    cannot be sensitive.
+    cannot be sensitive. `addresses(settings)` are the URLs to which settings lead the operator's credentials:
+    in a confined run all of them must be allowed, and `instead` says how to do without. Raises
+    ProviderProblem.
     """
 
     settings: BlockSchema
     make: Make
     answers: frozenset[str] = frozenset()
+    addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    instead: str = ""
 
 
 PROVIDERS: Final[Mapping[str, ProviderKind]] = {
     "simulated": ProviderKind(simulated.SETTINGS, simulated.make, frozenset({"answer"})),
-    "azure": ProviderKind(azure.SETTINGS, azure.make),
+    "azure": ProviderKind(
+        azure.SETTINGS, azure.make, addresses=azure.addresses, instead=azure.WITHOUT_ADDRESS
+    ),
     "azure_export": ProviderKind(azure_export.SETTINGS, azure_export.make),
 }

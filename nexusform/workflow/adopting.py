@@ -45,6 +45,7 @@ from nexusform.workflow.importing import ENDING, generated_block, refusal_to_gen
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend, open_project
+from nexusform.workflow.providers import strange_addresses
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.stored import read_stored
 
@@ -424,16 +425,15 @@ def _from_azure(place: Place, blocks: Mapping[str, ProviderBlock]) -> tuple[Sour
     block = blocks.get(azure.KIND)
     if block is not None:
         settings = _settings(block, azure.SETTINGS)
-    subscription = settings.get("subscription_id") or place.environment.get("AZURE_SUBSCRIPTION_ID")
-    if not subscription:
-        detail = (
-            "-from=azure needs to know the subscription: set AZURE_SUBSCRIPTION_ID, or write a block "
-            'provider "azure" with its subscription_id as a literal.'
-        )
-        return None, [error("which-subscription", detail)]
-    known = {**settings, "subscription_id": str(subscription)}
-    new = {"subscription_id": str(subscription)} if block is None else None
-    return Source(f"subscription {subscription}", lambda: azure.read_azure(known), azure.KIND, new), []
+    try:
+        strangers = strange_addresses(block, settings, place) if block is not None else []
+        if strangers:
+            return None, strangers
+        subscription = azure.subscription_of(settings)
+    except ProviderProblem as problem:
+        return None, [error("which-subscription", f"{problem}", block.span if block else None)]
+    new = {"subscription_id": subscription} if block is None else None
+    return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new), []
 
 
 def _settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:

@@ -33,10 +33,10 @@ from nexusform.ports import (
 )
 from nexusform.providers.observed_site import ObservedSites
 from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
-from nexusform.regular_files import Confinement
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
+from nexusform.workflow.place import Place
 
 Refreshed = dict[Address, ObjectState | None]
 
@@ -45,12 +45,12 @@ Refreshed = dict[Address, ObjectState | None]
 
 
 def make_providers(
-    request: PlanRequest, directory: str, leaving: ExitStack, confinement: Confinement
+    request: PlanRequest, place: Place, leaving: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
     """Every provider by the name that resources use (`name` or `name.alias`).
 
-    `request` gives the configuration and what its expressions may refer to; `leaving` closes the
-    providers when the run ends. The default provider is there even without a block.
+    `request` gives the configuration and what its expressions may refer to, `place` what settings may lead
+    to; `leaving` closes the providers when the run ends. The default provider is there even without a block.
     """
     made: dict[str, Provider] = {}
     problems = list(unknown_providers(request.configuration, PROVIDERS))
@@ -67,7 +67,11 @@ def make_providers(
         if settings is None:
             continue
         try:
-            provider = kind.make(settings, directory, leaving, confinement)
+            strangers = strange_addresses(block, settings, place, sensitive=sensitive)
+            if strangers:
+                problems += strangers
+                continue
+            provider = kind.make(settings, place.directory, leaving, place.confinement)
             if isinstance(provider, ObservedSites):
                 provider.remember(
                     (known.attributes for _, known in _objects_of(request.state, key)),
@@ -78,8 +82,28 @@ def make_providers(
             detail = _HIDDEN if sensitive else str(problem)
             problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
     if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
-        made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving, confinement)
+        made[DEFAULT] = PROVIDERS[DEFAULT].make({}, place.directory, leaving, place.confinement)
     return made, problems
+
+
+def strange_addresses(
+    block: ProviderBlock, settings: Mapping[str, Any], place: Place, *, sensitive: bool = False
+) -> list[Diagnostic]:
+    """Where a confined run is not to take its credentials, though the block's settings lead there. Raises
+    ProviderProblem.
+    """
+    kind = PROVIDERS[block.name]
+    strangers = [address for address in kind.addresses(settings) if not place.allows(address)]
+    named = ["An address" if sensitive else f'The address "{address}"' for address in strangers]
+    return [
+        error(
+            "remote-address-is-not-allowed",
+            f"{place.refusal_of(name)} {kind.instead}",
+            block.span,
+            block=_header(block),
+        )
+        for name in named
+    ]
 
 
 _HIDDEN: Final = (

@@ -265,12 +265,7 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
         return
     if not stored.state.lineage and run.project.place.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _state_stays_here(run.project.backend)
-    providers, problems = make_providers(
-        base_request(run.project, stored),
-        run.project.place.directory,
-        leaving,
-        run.project.place.confinement,
-    )
+    providers, problems = make_providers(base_request(run.project, stored), run.project.place, leaving)
     run.diagnostics += problems
     if has_errors(problems):
         return

@@ -380,7 +380,7 @@ def _seen_otherwise(
         return [], list(opened.diagnostics), opened.sources
     request = base_request(opened.project, stored)
     with ExitStack() as leaving:
-        providers, failures = make_providers(request, place.directory, leaving, place.confinement)
+        providers, failures = make_providers(request, place, leaving)
         if has_errors(failures):
             return [], failures, opened.sources
         types = opened.project.registries.resource_types

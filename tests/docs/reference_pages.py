@@ -137,6 +137,8 @@ ENVIRONMENT = {
     "NF_ENCRYPTION_COMMAND": "the program of the key provider `external`",
     "NF_HTTP_USERNAME": "the user name of the backend `http`; with `NF_HTTP_PASSWORD`",
     "NF_HTTP_PASSWORD": "the password of the backend `http`",
+    "AZURE_SUBSCRIPTION_ID": "the subscription of provider `azure` where `subscription_id` is not "
+    "written; in a confined run the only one",
     "NF_AZURE_ENDPOINT": "where provider `azure` finds Azure Resource Manager, in place of the public cloud",
     "NF_AZURE_POLL_SECONDS": "how often provider `azure` looks at what goes on where Azure does not say; 10",
     "NF_KUBECONFIG_DIR": "a kubeconfig per cluster, `CLUSTER.yaml`: provider `azure` deletes nodes itself",
