@@ -2,7 +2,8 @@
 
 `parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a template
 without quotes. All give what could be read together with every problem met; none raises. Why this is a
-parser of our own is told in docs/decisions/0002-parser.md.
+parser of our own is told in docs/decisions/0002-parser.md. `hcl2_complaint` says what the package hcl2 makes
+of a file.
 
 A tree is kept between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every
 node an array that begins with the name of its class, as the annotations in syntax.py have it. What does
@@ -21,7 +22,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.positions import OnePlace, Positions
@@ -139,6 +140,34 @@ def too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
         f"{source.name} has {len(source.text):,} characters; a configuration file may have at most "
         f"{LARGEST_SOURCE:,}. Split it into several files of the same directory.",
         positions.span(0, 0),
+    )
+
+
+def hcl2_complaint(source: SourceFile) -> Diagnostic | None:
+    """A warning at the place where hcl2 stops reading a file of native syntax, None when it does not.
+
+    To be asked only of files that `parse_file` reads without errors; it takes several times as
+    long. docs/language-differences.md lists what to write instead.
+    """
+    import hcl2
+    from lark.exceptions import LarkError, UnexpectedInput
+
+    text = source.text
+    try:
+        with collector_off():
+            hcl2.parses_to_tree(text)
+    except UnexpectedInput as problem:
+        at = problem.pos_in_stream
+    except LarkError:
+        at = 0
+    else:
+        return None
+    begin = at if at is not None and 0 <= at < len(text) else len(text)
+    return warning(
+        "not-readable-with-hcl2",
+        "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
+        "docs/language-differences.md lists the forms to stay clear of.",
+        Positions(source.name, text).span(begin, min(begin + 1, len(text))),
     )
 
 

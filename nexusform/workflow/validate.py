@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.language.second_opinion import hcl2_complaint
+from nexusform.language.parser import hcl2_complaint
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

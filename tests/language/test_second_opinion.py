@@ -2,7 +2,7 @@
 
 import pytest
 
-from nexusform.language.second_opinion import hcl2_complaint
+from nexusform.language.parser import hcl2_complaint
 from nexusform.source import Position, SourceFile
 
 
