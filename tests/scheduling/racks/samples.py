@@ -21,6 +21,7 @@ from nexusform.scheduling.racks.vms import (
 )
 
 SKUS = CATALOGUES["2026-03"].vm_skus
+LARGE = VmSku("large-own", 10, 0, 60, 0, extra_large=True)
 MENU = [
     SKUS["NC_P46_224_v1"],
     SKUS["NC_P54_224_v1"],
@@ -29,10 +30,12 @@ MENU = [
     SKUS["NC_G2_8_v1"],
     SKUS["NC_L46_224_v1"],
     VmSku("wide", 8, 0, 40, 0, numa_cells=2),
-    VmSku("large-own", 10, 0, 60, 0, extra_large=True),
+    LARGE,
     VmSku("flat", 0, 0, 0, 0),
     VmSku("functions", 2, 0, 4, 0, vfs=16),
 ]
+# What stands beside each other on one machine, so that the keys of machines have something to weigh.
+SMALL_MENU = [LARGE, SKUS["NC_G2_8_v1"]]
 HARDWARE = [
     ("bom-1.7.3", 2, 48, 224, 3500),
     ("bom-2.0", 2, 56, 224, 2000),
@@ -67,14 +70,21 @@ def outcomes(seed: int) -> list[Any]:
     scheduler = RackScheduler(machines, draw.choice(list(RackSpread)), 8)
     said: list[Any] = []
     number = 0
+    menu = draw.choice([MENU, SMALL_MENU])
     for _ in range(draw.randint(4, 10)):
-        owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(MENU)
-        terms = Terms(draw.choice([None, None, frozenset("1"), frozenset("23")]), _hints(draw, machines))
+        owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(menu)
+        terms = _terms(Random(f"{seed} {number}"), machines)
         for _ in range(draw.randint(1, 5)):
             number += 1
             answer = scheduler.place(Demand(VmName(owner, owner, pool, number), sku, terms))
             said.append(answer if isinstance(answer, tuple) else (answer.binding, answer.reason))
     return said
+
+
+def _terms(draw: Random, machines: list[Machine]) -> Terms:
+    """What one batch asks for; drawn apart, so that one argument more changes nothing else of a situation."""
+    zones = draw.choice([None, None, frozenset("1"), frozenset("23")])
+    return Terms(zones, _hints(draw, machines))
 
 
 def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:

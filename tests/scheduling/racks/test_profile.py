@@ -95,7 +95,7 @@ def altered(entries: tuple[Any, ...], *, swap: bool) -> Iterator[tuple[str, tupl
             yield f"{at} after {at + 1}", (*entries[:at], entries[at + 1], entries[at], *entries[at + 2 :])
 
 
-SEEDS = range(400)
+SEEDS = range(800)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,14 @@ def test_every_entry_decides_something(
     table: str, changed: Any, usual: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profile, table, changed)
-    assert any(outcomes(seed) != usual[seed] for seed in SEEDS)
+    assert any(decided_otherwise(seed, usual[seed]) for seed in SEEDS)
+
+
+def decided_otherwise(seed: int, usual: list[Any]) -> bool:
+    try:
+        return outcomes(seed) != usual
+    except AssertionError:  # the ledger has no room for what a dropped filter would have refused
+        return True
 
 
 # --- what keys promise ---------------------------------------------------------------------------
