@@ -560,6 +560,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "what-the-plan-shows-was-not-compared": "What the plan shows was not compared",
     "what-the-plan-stands-on-changed": "What the plan stands on changed",
     "which-pod": "Which pod?",
+    "which-site": "Which site?",
     "which-subscription": "Which subscription?",
     "workspace-cannot-be-deleted": "Workspace cannot be deleted",
     "workspace-cannot-be-selected": "Workspace cannot be selected",

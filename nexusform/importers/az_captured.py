@@ -12,7 +12,8 @@ from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.az_documents import AzItems
-from nexusform.importers.az_model import STANDARD_FILES, AzCluster, AzSite
+from nexusform.importers.az_model import STANDARD_FILES, AzCluster, AzInventory
+from nexusform.importers.az_sites import GROUND
 from nexusform.words import counted, first_of, form
 
 NOT_CAPTURED: Final = "not-captured"
@@ -20,8 +21,6 @@ _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MOST_NAMED: Final = 4
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
-# What nothing of a site can be said without.
-GROUND: Final = ("racks", "bare_metal_machines")
 # What stands on machines, in words, and what follows where it was not captured.
 TENANTS: Final = {
     "kubernetes_clusters": ("Kubernetes clusters", "the room of their nodes counts as free"),
@@ -57,15 +56,19 @@ def missing_ground(items: AzItems) -> list[Problem]:
     ]
 
 
-def not_captured(items: AzItems, sites: Sequence[AzSite]) -> Iterator[Problem]:
-    """Warnings of what else is missing, where machines stand."""
-    if not any(site.inventory.machines for site in sites) or not items.of("bare_metal_machines"):
+def not_captured(
+    items: AzItems, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
+) -> Iterator[Problem]:
+    """Warnings of what else is missing, where machines stand. `numbers_nodes`: the reader numbers
+    nodes, so that it matters when they were made.
+    """
+    if not any(inventory.machines for inventory in inventories) or not items.of("bare_metal_machines"):
         return
     for kind, (words, consequence) in TENANTS.items():
         is_contradicted = kind == "kubernetes_clusters" and items.clusters_lacking
         if kind not in items.listed and not is_contradicted:
             yield from _missing_tenants(kind, words, consequence, items)
-    clusters = list(chain.from_iterable(site.inventory.clusters for site in sites))
+    clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
     if items.clusters_lacking:
         yield _warning(clusters_missing(items.clusters_lacking))
     without_pools = [cluster for cluster in clusters if not cluster.pools_listed]
@@ -77,7 +80,7 @@ def not_captured(items: AzItems, sites: Sequence[AzSite]) -> Iterator[Problem]:
             f"{nodes_missing(without_nodes)} on which machines they are is not known, and their room "
             f"counts as free. {CAPTURE_NODES}"
         )
-    without_times = [cluster for cluster in clusters if _numbers_are_guessed(cluster)]
+    without_times = [cluster for cluster in clusters if numbers_nodes and _numbers_are_guessed(cluster)]
     if without_times:
         yield _warning(_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, newest_change, parse_time, time_text
-from nexusform.importers.az_captured import GROUND, missing_ground, not_captured
+from nexusform.importers.az_captured import missing_ground, not_captured
 from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
@@ -37,7 +37,7 @@ from nexusform.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
-from nexusform.importers.az_sites import by_site
+from nexusform.importers.az_sites import GROUND, by_site, the_site
 from nexusform.importers.az_workloads import (
     PoolLists,
     node_creation_times,
@@ -62,15 +62,21 @@ def read_inventory(
     documents: Documents,
     machine_sku_by_id: Mapping[str, str] | None = None,
     catalogue: Catalogue | None = None,
+    site: str | None = None,
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
-    """All that the documents describe as one site, and what is wrong with them, errors first.
+    """The one site that the documents describe, or that of several which `site` names, and what is wrong with
+    them, errors first.
 
     `machine_sku_by_id` maps machineSkuId to a machine SKU of the catalogue (default: the newest
     one) and wins over the rack's SKU.
     """
     findings: list[Problem] = []
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
-    return _inventory(items, reading), _limited(findings)
+    chosen, problems = the_site(items, site)
+    findings += problems
+    inventory = _inventory(chosen, reading)
+    _say_missing(items, [inventory], findings, numbers_nodes=False)
+    return inventory, _limited(findings)
 
 
 def read_sites(
@@ -84,10 +90,17 @@ def read_sites(
     findings: list[Problem] = []
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
+    _say_missing(items, [site.inventory for site in sites], findings)
+    return tuple(sites), _limited(findings)
+
+
+def _say_missing(
+    items: AzItems, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
+) -> None:
+    """Say what was not captured, where what was can be read."""
     findings += missing_ground(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += not_captured(items, sites)
-    return tuple(sites), _limited(findings)
+        findings += not_captured(items, inventories, numbers_nodes=numbers_nodes)
 
 
 def read_changed_sites(

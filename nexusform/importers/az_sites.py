@@ -14,13 +14,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, id_key, name_of
 from nexusform.importers.az_documents import NODES, AzItems
 from nexusform.importers.az_model import AzSite
+from nexusform.words import counted, first_of
 
 DEFAULT_NAME: Final = "site"
 _OF_NO_SITE: Final = (NODES, "rack_skus")  # read with every site
+GROUND: Final = ("racks", "bare_metal_machines")  # what nothing of a site can be said without
+_MOST_NAMED: Final = 4
 # What a resource of a kind belongs to, where it names no site: the field with that one's id.
 _PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
 
@@ -44,6 +47,28 @@ def by_site(items: AzItems) -> dict[str, AzItems]:
     _settle(homeless, sites)
     shared = {kind: items.of(kind) for kind in _OF_NO_SITE}
     return {name: replace(items, by_kind={**of_site, **shared}) for name, of_site in sites.items()}
+
+
+def the_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem]]:
+    """The resources of the site of that name, or of the only one there is, and why that cannot be told.
+
+    Lists of tenants and of Nexus clusters are of a whole subscription: where racks or machines were captured,
+    sites without any are no choice.
+    """
+    sites = by_site(items)
+    standing = [one for one, own in sites.items() if any(map(own.of, GROUND))]
+    standing = standing or [one for one, own in sites.items() if own.of("clusters")]
+    if name in standing or (name is None and len(standing) == 1):
+        return sites[name if name is not None else standing[0]], []
+    if name is None and not standing:
+        return items, []
+    choice = first_of(sorted(standing), _MOST_NAMED)
+    detail = (
+        f"The export holds {counted(len(standing), 'site')} ({choice}). Say which one is meant."
+        if name is None
+        else f'The export does not show the site "{name}", but {choice or "none at all"}.'
+    )
+    return replace(items, by_kind={}), [Problem(("site",), "which-site", detail)]
 
 
 def _settle(homeless: list[tuple[str, Item]], sites: dict[str, dict[str, list[Item]]]) -> None:

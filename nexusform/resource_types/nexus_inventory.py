@@ -55,6 +55,12 @@ _SCHEMA: Final = BlockSchema(
         "virtual_machines_file": _file("the virtual machines"),
         "kubernetes_clusters_file": _file("the Kubernetes clusters"),
         "agent_pools_file": _file("the agent pools"),
+        "site": Attribute(
+            STRING,
+            "Name of the site to take, where the files hold several: that of its Nexus cluster, else that of "
+            "its extended location.",
+            optional=True,
+        ),
         "machine_sku_by_id": Attribute(
             MapType(STRING),
             "Machine SKU of the catalogue by machineSkuId. Default: what the rack SKU stands for.",
@@ -145,7 +151,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     # Few configurations read an inventory: its readers are loaded for those that do.
     from nexusform.importers.az_inventory import read_inventory
 
-    inventory, findings = read_inventory(reading.documents, attributes.get("machine_sku_by_id"))
+    inventory, findings = read_inventory(
+        reading.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
+    )
     argument = ("directory",) if attributes.get("directory") is not None else ()
     problems = [_problem(finding, argument) for finding in findings]
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -156,7 +164,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
 
 
 def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
-    return Problem(argument, finding.id, f"{finding}", finding.severity)
+    detail = f"{finding}" if finding.file else finding.detail
+    return Problem(argument if finding.file else finding.path, finding.id, detail, finding.severity)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:

@@ -58,7 +58,9 @@ def test_a_mixed_list_is_sorted_by_type() -> None:
     mixed[1] = {**mixed[1], "rackId": "/x/r1"}
     inventory, findings = read_inventory({"any": [("all.json", json.dumps({"data": mixed}).encode())]})
     assert [one.name for one in inventory.machines] == ["m1"]
-    assert [(one.id, "storageAccounts" in one.detail) for one in findings] == [("resources-not-read", True)]
+    assert [one.detail for one in findings if one.id == "resources-not-read"] == [
+        'resources of the type "Microsoft.Storage/storageAccounts": not read.'
+    ]
 
 
 def test_parameters_of_a_template_are_read_by_their_defaults() -> None:

@@ -195,8 +195,50 @@ class TestFiles:
     def test_optional_files_may_be_missing(self, export: dict[str, bytes]) -> None:
         needed = {n: export[n] for n in ("export/racks.json", "export/bare_metal_machines.json")}
         values, problems = read(needed)
-        assert problems == []
         assert values["virtual_machines"] == {}
+        assert [problem.severity for problem in problems] == [Severity.WARNING] * 2
+
+    @pytest.mark.parametrize(
+        ("without", "said"),
+        [
+            ("virtual_machines.json", "No file of the export lists virtual machines"),
+            ("agent_pools.core-amf.json", "The agent pools of 1 cluster were not captured (core-amf)"),
+        ],
+    )
+    def test_what_was_not_captured_is_said(self, export: dict[str, bytes], without: str, said: str) -> None:
+        _, (problem,) = read(
+            {name: content for name, content in export.items() if not name.endswith(without)}
+        )
+        assert problem.id == "not-captured"
+        assert said in problem.detail
+        assert "az networkcloud" in problem.detail
+
+    def test_clusters_whose_nodes_or_list_is_empty_are_said(self, export: dict[str, bytes]) -> None:
+        listed = json.loads(export["export/kubernetes_clusters.json"])
+        without_nodes = [{**cluster, "nodes": None} for cluster in listed]
+        _, (problem,) = read(
+            {**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()}
+        )
+        assert "The nodes of 1 cluster were not captured (core-amf)" in problem.detail
+        _, (problem,) = read({**export, "export/kubernetes_clusters.json": b"[]"})
+        assert "the list of clusters is not whole" in problem.detail
+
+    def test_one_of_several_sites(self, export: dict[str, bytes]) -> None:
+        moved = {"lon1": "osl1", "x01": "y01"}
+        both: dict[str, bytes] = {}
+        for name, content in export.items():
+            text = content.decode()
+            for old, new in moved.items():
+                text = text.replace(old, new)
+            both |= {name: content, name.replace("export/", "export/other_"): text.encode()}
+        _, problems = read(both)
+        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["which-site"]
+        one, problems = read(both, directory="export", site="osl1")
+        assert problems == []
+        assert len(one["machines"]) == 18
+        assert all(name.startswith("y01") for name in one["machines"])
+        _, (problem,) = read(both, directory="export", site="par1")
+        assert "lon1, osl1" in problem.detail
 
     def test_unreadable_file_names_its_argument(self, export: dict[str, bytes]) -> None:
         arguments = {"bare_metal_machines_file": "no.json", "racks_file": "export/racks.json"}
