@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
@@ -233,9 +234,22 @@ def take_note(
     inventory: Inventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:
     """Take in what a provider noted of a rack or machine: who else stands there."""
+    for site_id, seen in noted(kind, attributes, note):
+        inventory.unmanaged.setdefault(site_id, []).append(seen)
+
+
+def noted(
+    kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> list[tuple[str, Occupied]]:
+    """Who else stands on a rack or machine, as its note says it, each with the id of the site."""
     rows = (note or {}).get(UNMANAGED)
     if not rows or kind.kind not in {Kind.RACK, Kind.MACHINE}:
-        return
+        return []
     place = str(attributes.get("id" if kind.kind is Kind.RACK else "rack_id"))
-    site = inventory.unmanaged.setdefault(place.partition("/")[0], [])
-    site += [Occupied(*row) for row in rows]
+    site_id = place.partition("/")[0]
+    return [(site_id, Occupied(*row)) for row in rows]
+
+
+def note_of(seen: Iterable[Occupied]) -> Mapping[str, Any]:
+    """The note of a rack or machine that says who else stands there."""
+    return {UNMANAGED: [list(astuple(one)[:-1]) for one in seen]}

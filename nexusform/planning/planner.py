@@ -38,6 +38,7 @@ from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import fitting_draws
+from nexusform.planning.vms.successors import hand_on
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import VmWorld, vm_world
@@ -140,6 +141,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
         blocks.plan_ordinary(block, evaluation)
     for instance in orphans.others:
         blocks.keep(instance, evaluation)
+    hand_on(blocks)
     ground = vm_world(blocks)
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known

@@ -228,10 +228,33 @@ def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
     assert room(capsys) == taken
 
 
-def room(capsys: pytest.CaptureFixture[str]) -> int:
+def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
     """How many VMs of one SKU fit after the plan."""
-    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
+    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
     capsys.readouterr()
     run(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
     document = json.loads(capsys.readouterr().out)
     return int(json.dumps(document).partition('"more": ')[2].partition(",")[0])
+
+
+@pytest.mark.parametrize("way", ["-replace", "another name", "another address"])
+def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = CLUSTERS.read_text()
+    CLUSTERS.write_text('{"value": []}')
+    POOLS.unlink()
+    VMS.write_text("[]")
+    imported(capsys)
+    CLUSTERS.write_text(whole)
+    assert run(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    taken = room(capsys)
+    site = Path("site.nf.hcl")
+    text = site.read_text()
+    changed = {
+        "another name": text.replace('name        = "b37dev08a1co01"', 'name        = "b37dev08a1co99"'),
+        "another address": text.replace('machine" "b37dev08a1co01"', 'machine" "fresh"'),
+    }
+    site.write_text(changed.get(way, text))
+    replaced = ["-replace=nexus_bare_metal_machine.b37dev08a1co01"] if way == "-replace" else []
+    assert (site.read_text() != text) == (not replaced)
+    assert room(capsys, *replaced) == taken

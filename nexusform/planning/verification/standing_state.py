@@ -14,7 +14,7 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.vms.sites import build_sites, sku_of, surroundings_before
+from nexusform.planning.vms.sites import build_sites, inventory_of, sku_of, surroundings_before
 from nexusform.ports import ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -196,15 +196,7 @@ def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_Stand
 
 def standing_inventory(state: State, types: Mapping[str, ResourceType]) -> Inventory:
     """What racks, machines and whatever else offers something of the state offer."""
-    inventory = Inventory()
-    offering = []
-    for address, current in _objects(state):
-        resource_type = types.get(address.type)
-        if resource_type is not None and resource_type.offer is not None:
-            offering.append((resource_type.phase, address, current, resource_type.offer))
-    for _, address, current, offer in sorted(offering, key=lambda offer: offer[0]):
-        offer(current.attributes, str(address), inventory)
-    return inventory
+    return inventory_of(((address, current.attributes) for address, current in _objects(state)), types)
 
 
 def standing_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:

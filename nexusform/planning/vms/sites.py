@@ -341,6 +341,18 @@ def surroundings_before(
     return PlanSurroundings({**own, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
+def inventory_of(
+    objects: Iterable[tuple[Address, Mapping[str, Any]]], types: Mapping[str, ResourceType]
+) -> Inventory:
+    """What objects (their attributes by address) offer; those of unknown types offer nothing."""
+    inventory = Inventory()
+    known = [(types[address.type], address, values) for address, values in objects if address.type in types]
+    for kind, address, values in sorted(known, key=lambda one: one[0].phase):
+        if kind.offer is not None:
+            kind.offer(values, str(address), inventory)
+    return inventory
+
+
 # --- the sites that objects describe -----------------------------------------------------------
 
 
