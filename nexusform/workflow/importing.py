@@ -260,7 +260,7 @@ def _arguments(
 
 
 def _is_worth_writing(attribute: Attribute, value: Any) -> bool:
-    if not attribute.configurable or value is None:
+    if not attribute.configurable or value is None or attribute.predicted:  # a place written down is a pin
         return False
     return attribute.required or value != attribute.default
 

@@ -204,6 +204,14 @@ def test_a_reconciliation_judges_nothing_that_was_not_captured(capsys: pytest.Ca
     assert f"1 Kubernetes cluster of {SITE} was not captured" in out
 
 
+def test_an_imported_vm_leaves_a_machine_that_is_emptied(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(capsys)
+    site = Path("site.nf.hcl")
+    (line,) = [line for line in site.read_text().splitlines() if 'name        = "b37dev08a1co01"' in line]
+    site.write_text(site.read_text().replace(line, f"{line}\n  evacuate = true"))
+    assert "jump r1 / b37dev08a1co01 -> r1 / b37dev08a1co03 (machine_evacuated)" in planned(capsys)
+
+
 # --- who is nobody's ------------------------------------------------------------------------------
 
 
