@@ -1,7 +1,7 @@
 """Who was seen on a machine that is made anew, or that goes while another one comes to its slot.
 
-What a provider saw there belongs to no resource, so nothing says that it goes: the machine that comes to the slot
-has it, under whatever name, until somebody looks again.
+What a provider saw there belongs to no resource, so nothing says that it goes: the machine that comes to the
+slot has it, under whatever name, until somebody looks again.
 """
 
 from __future__ import annotations
