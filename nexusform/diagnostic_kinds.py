@@ -33,6 +33,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "backend-configuration-ignored": "Backend configuration ignored",
     "bicep-not-built": "Bicep not built",
     "block-cannot-be-overridden": "Block cannot be overridden",
+    "budget-blocks-every-eviction": "Budget blocks every eviction",
     "call-to-unknown-function": "Call to unknown function",
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
     "cells-that-cannot-be": "Cells that cannot be",

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
 from nexusform.importers.fleet_shapes import METADATA, ApiKind, Holds, Objection, Shape, block_name
+from nexusform.importers.kubernetes_metadata import metadata_problems
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
 from nexusform.plain_data import Path
@@ -192,7 +193,10 @@ class _ObjectReader:
 
     def head(self, metadata: Node) -> dict[str, Any]:
         """The metadata, as far as it is used."""
-        values: dict[str, Any] = self._fields(_Part(metadata, ("metadata",), "metadata"), METADATA, None)
+        part = _Part(metadata, ("metadata",), "metadata")
+        values: dict[str, Any] = self._fields(part, METADATA, None)
+        for node, path, detail in metadata_problems(metadata):
+            self._refuse(_Part(node, ("metadata", *path), "metadata"), detail)
         return values
 
     def spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
@@ -387,17 +391,19 @@ class _ObjectReader:
 
     def _checked_text(self, part: _Part, shape: Shape) -> str | None:
         text = self._text(part)
+        if shape.choices and text not in shape.choices:
+            # What goes with a choice cannot be judged when there is none.
+            self.judged.add(part.path[:-1])
         if text is None:
             return None
         if shape.choices and text not in shape.choices:
             listed = ", ".join(shape.choices)
             near = did_you_mean(text, shape.choices)
-            # What goes with a choice cannot be judged when there is none.
-            self.judged.add(part.path[:-1])
             self._refuse(part, f'{part.name} is "{text}"; it must be one of {listed}.{near}')
             return None
         if shape.pattern and not re.fullmatch(shape.pattern, text, re.ASCII):
-            self._refuse(part, f'{part.name} is "{text}"; it must match {shape.pattern}.')
+            bare = f", or a number{_without_quotes(text)}" if shape.holds is Holds.AMOUNT else ""
+            self._refuse(part, f'{part.name} is "{text}"; it must match {shape.pattern}{bare}.')
             return None
         if shape.holds is Holds.TEXT:
             self._check_size(part, len(text), shape, "characters")

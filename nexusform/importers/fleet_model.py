@@ -19,6 +19,7 @@ from nexusform.scheduling.fleet.staged import RunState, Stage
 from nexusform.scheduling.matching import LabelSelector, Taint
 
 ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
+SERVER_SIDE_APPLY = "ServerSideApply"
 REPORT_DIFF = "ReportDiff"
 IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
 CLUSTER_SCOPE_ONLY, NAMESPACE_ACCESSIBLE = "ClusterScopeOnly", "NamespaceAccessible"

@@ -129,6 +129,8 @@ _SELECTED: Final = {**_OBJECT, "labelSelector": _LABELS, "selectionScope": _one_
 def _fields_of_the_type(policy: Mapping[str, Any]) -> Iterator[Objection]:
     """Fields that do not go with the placement type, however empty they are."""
     kind = policy.get("placementType") or "PickAll"
+    if not isinstance(kind, str):
+        return
     never = {
         "PickFixed": ("affinity", "numberOfClusters", "topologySpreadConstraints", "tolerations"),
         "PickAll": ("clusterNames", "numberOfClusters", "topologySpreadConstraints"),
@@ -185,7 +187,8 @@ def _mirror_has_a_destination(strategy: Mapping[str, Any]) -> Iterator[Objection
         yield Objection("", "when reportBackStrategy.type is 'Mirror', a destination must be specified.")
 
 
-_PACE: Final = Shape(Holds.AMOUNT, least=0, pattern=rf"({_PERCENT}|[0-9]+)", defaulted=True)
+# The schema takes digits in quotes, too; the webhook takes per cent alone.
+_PACE: Final = Shape(Holds.AMOUNT, least=0, pattern=_PERCENT, defaulted=True)
 _STRATEGY: Final = _object(
     {
         "type": _one_of("RollingUpdate", "External"),
@@ -221,14 +224,18 @@ _STRATEGY: Final = _object(
 )
 
 
-def _is_namespace(selector: Any) -> bool:
-    return isinstance(selector, dict) and selector.get("kind") == "Namespace"
+def _namespaces(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The selectors of namespaces; what is no list of mappings is refused for that."""
+    selectors = spec.get("resourceSelectors")
+    if not isinstance(selectors, list):
+        return []
+    return [each for each in selectors if isinstance(each, dict) and each.get("kind") == "Namespace"]
 
 
 def _one_namespace_to_report_in(spec: Mapping[str, Any]) -> Iterator[Objection]:
     if spec.get("statusReportingScope") != "NamespaceAccessible":
         return
-    if sum(map(_is_namespace, spec.get("resourceSelectors") or ())) != 1:
+    if len(_namespaces(spec)) != 1:
         text = (
             "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind "
             "'Namespace' is required."
@@ -239,9 +246,7 @@ def _one_namespace_to_report_in(spec: Mapping[str, Any]) -> Iterator[Objection]:
 def _one_namespace_with_selectors(spec: Mapping[str, Any]) -> Iterator[Objection]:
     """What goes with the scope NamespaceWithResourceSelectors."""
     namespaces = [
-        each
-        for each in spec.get("resourceSelectors") or ()
-        if _is_namespace(each) and each.get("group") == "" and each.get("version") == "v1"
+        each for each in _namespaces(spec) if each.get("group") == "" and each.get("version") == "v1"
     ]
     inside = [each for each in namespaces if each.get("selectionScope") == "NamespaceWithResourceSelectors"]
     if not inside:
@@ -361,9 +366,9 @@ _MEMBER: Final = _object(
 METADATA: Final = _object(
     {
         "name": _needed(_TEXT),
-        "namespace": _TEXT,
-        "labels": _TEXTS,
-        "annotations": _TEXTS,
+        "namespace": replace(_TEXT, defaulted=True),
+        "labels": replace(_TEXTS, defaulted=True),
+        "annotations": replace(_TEXTS, defaulted=True),
         **dict.fromkeys(
             (
                 "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",

@@ -76,7 +76,7 @@ class FleetKind(Struct, frozen=True):
         if attributes.get("manifest") is UNKNOWN:
             return []
         document = self.document(attributes)
-        problems = self._name_problems(attributes)
+        problems = self._name_problems(attributes, document)
         if document is None:
             problems += self._missing(attributes)
             problems += _lenient_without_manifest(attributes)
@@ -85,17 +85,20 @@ class FleetKind(Struct, frozen=True):
             problems += line_problems(document.findings, "manifest")
         return problems + known_only(attributes, finding_problems(findings, document))
 
-    def _name_problems(self, attributes: Values) -> list[Problem]:
+    def _name_problems(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):
-            problems += finding_problems(check_name(name))
+            problems += _at_the_name("name", check_name(name), document)
         namespace = attributes.get("namespace")
         if self.namespaced and namespace is None:
             text = 'The argument "namespace" is required, but no definition was found.'
             problems.append(Problem((), MISSING, text))
         elif self.namespaced and isinstance(namespace, str):
-            problems += finding_problems([invalid(("namespace",), p) for p in dns_label_problems(namespace)])
+            wrong = [f'namespace "{namespace}": {problem}' for problem in dns_label_problems(namespace)]
+            problems += _at_the_name(
+                "namespace", [invalid(("namespace",), detail) for detail in wrong], document
+            )
         return problems
 
     def _missing(self, attributes: Values) -> Iterator[Problem]:
@@ -121,6 +124,13 @@ class FleetKind(Struct, frozen=True):
         for name in written:
             text = f'The object is given as manifest, so "{name}" cannot be given beside it.'
             yield Problem((name,), CONFLICT, text)
+
+
+def _at_the_name(argument: str, findings: Iterable[Problem], document: FleetDocument | None) -> list[Problem]:
+    """Findings about a name: where the manifest says it, or at the argument."""
+    if document is None or ("metadata", argument) not in document.places:
+        return finding_problems(findings)
+    return finding_problems((each.below("metadata") for each in findings), document)
 
 
 def _lenient_without_manifest(attributes: Values) -> Iterator[Problem]:

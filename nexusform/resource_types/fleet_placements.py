@@ -10,7 +10,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import EXTERNAL, WITH_SELECTED, FleetObject, FleetPlacement
+from nexusform.importers.fleet_model import (
+    EXTERNAL,
+    SERVER_SIDE_APPLY,
+    WITH_SELECTED,
+    FleetObject,
+    FleetPlacement,
+)
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
@@ -72,6 +78,10 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
             yield invalid(here, "a resource selector needs version and kind")
     yield from _scopes(placement, namespaced=namespaced)
     strategy = arguments.get("strategy") or {}
+    apply = strategy.get("apply_strategy") or {}
+    if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
+        text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
+        yield invalid(("strategy", "apply_strategy", "server_side_apply_config"), text)
     rolling = strategy.get("rolling_update")
     below = ("strategy", "rolling_update")
     yield from amount_problems(rolling, ("max_unavailable", "max_surge"), below)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import parse_time
-from nexusform.importers.fleet_documents import read_fleet_object
+from nexusform.importers.fleet_documents import FleetDocument, read_fleet_object
 from nexusform.importers.fleet_members import MemberView, newest_heartbeat, read_member, time_problems
 from nexusform.importers.fleet_shapes import API_KINDS
 from nexusform.importers.kubernetes_manifests import (
@@ -24,6 +24,8 @@ from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import Node, YamlDocument, problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
+from nexusform.resource_types.fleet_reading import read_taints
+from nexusform.scheduling.fleet.validation import check_taints, sentence
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
 
@@ -161,7 +163,14 @@ class Reading:
             return fleet.findings
         times = time_problems(Node.of(document))
         wrong = [problem_at(manifest.file, place, INVALID, text) for place, text in times]
-        return [*fleet.findings, *wrong]
+        return [*fleet.findings, *wrong, *_taint_problems(manifest.file, fleet)]
+
+
+def _taint_problems(file: str, member: FleetDocument) -> Iterable[Problem]:
+    """What the webhook refuses of a member's taints."""
+    for each in check_taints(read_taints(member.values.get("taint"))):
+        if not member.is_judged(each.path):
+            yield Problem((), INVALID, sentence(each.detail), file=file, line=member.line(each.path))
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:

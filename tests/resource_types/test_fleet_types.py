@@ -338,7 +338,11 @@ spec:
 @pytest.mark.parametrize(
     ("kind", "body", "said"),
     [
-        ("fleet_placement_disruption_budget", "", "exactly one of max_unavailable and min_available"),
+        (
+            "fleet_placement_disruption_budget",
+            'max_unavailable = "1"\nmin_available = "1"',
+            "max_unavailable and min_available cannot both be given",
+        ),
         ("fleet_placement_eviction", 'placement_name = "p"', '"cluster_name" is required'),
         ("fleet_cluster_staged_update_strategy", 'stage {\nname = "One"\n}', "lower-case letters and digits"),
         (

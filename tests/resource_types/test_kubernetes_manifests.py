@@ -224,3 +224,12 @@ def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
     )
     found = FLEET_HUB_MANIFEST.check and FLEET_HUB_MANIFEST.check({"yaml_body": MISSPELT})
     assert [each.detail for each in found or ()] == [problem.detail.replace("hub/a.yaml", "yaml_body")]
+
+
+def test_a_taint_that_the_webhook_refuses_is_told_at_its_line() -> None:
+    text = shown("one").replace("key: old, value", 'key: "o d", value')
+    (problem,) = answer(a=text).problems
+    assert problem.detail.startswith("hub/a.yaml:9: Invalid taint key: name part must")
+    twice = '- {key: old, value: "yes", effect: NoSchedule}'
+    (problem,) = answer(a=shown("one").replace(twice, f"{twice}\n  {twice}")).problems
+    assert "taints must be unique" in problem.detail

@@ -112,3 +112,80 @@ def test_a_missing_part_is_one_error() -> None:
 def test_a_wrong_value_is_one_error(right: str, wrong: str) -> None:
     assert right in RIGHT
     assert len(told(RIGHT.replace(right, wrong, 1))) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "resourceSelectors: 5",
+        "resourceSelectors: [5]",
+        "resourceSelectors: [[]]",
+        "resourceSelectors: {}",
+        "resourceSelectors: true\n  statusReportingScope: NamespaceAccessible",
+        "resourceSelectors: [{group: [], version: {}, kind: [Namespace], name: 1.5}]",
+    ],
+)
+def test_selectors_that_are_no_selectors_are_told(wrong: str) -> None:
+    text = RIGHT[: RIGHT.index("  resource")] + f"  {wrong}\n" + RIGHT[RIGHT.index("  policy:") :]
+    assert "resourceSelectors" in " ".join(told(text))
+
+
+@pytest.mark.parametrize("wrong", ["[PickN]", "{a: b}", "5", "true"])
+def test_a_placement_type_that_is_no_text_is_told(wrong: str) -> None:
+    (problem,) = told(RIGHT.replace("placementType: PickN", f"placementType: {wrong}"))
+    assert "spec.policy.placementType" in problem
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        (
+            "maxSurge: 25%",
+            'maxSurge: "5"',
+            'rollingUpdate.maxSurge is "5"; it must match (100|[0-9]{1,2})%, or a number, without quotes: 5.',
+        ),
+        (
+            "{type: ClientSideApply}",
+            "{type: ClientSideApply, serverSideApplyConfig: {}}",
+            "ServerSideApplyConfig is only valid for ServerSideApply strategy type.",
+        ),
+        (
+            "  name: web\nspec",
+            "  name: Web_1\nspec",
+            'manifest:4: Name "Web_1": a lowercase RFC 1123 subdomain',
+        ),
+        (
+            "  name: web\nspec",
+            "  name: web\n  labels: {-a: b}\nspec",
+            'manifest:5: metadata.labels: key "-a":',
+        ),
+        (
+            "  name: web\nspec",
+            "  name: web\n  labels:\n    a: b c\nspec",
+            'manifest:6: metadata.labels.a is "b c": a valid label must be',
+        ),
+        (
+            "  name: web\nspec",
+            "  name: web\n  annotations: {a/b/c: d}\nspec",
+            'manifest:5: metadata.annotations: key "a/b/c": a qualified name must',
+        ),
+    ],
+)
+def test_what_the_webhook_refuses_is_told_at_its_line(right: str, wrong: str, says: str) -> None:
+    assert right in RIGHT
+    text = RIGHT.replace(right, wrong, 1)
+    name = "Web_1" if "Web_1" in wrong else "web"
+    check = FLEET_CLUSTER_RESOURCE_PLACEMENT.check
+    assert check is not None
+    (problem,) = (each.detail for each in check({"manifest": text, "name": name}))
+    assert says in problem
+
+
+def test_null_in_metadata_counts_as_absent() -> None:
+    assert (
+        told(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
+    )
+
+
+def test_the_case_of_a_key_of_an_annotation_does_not_count() -> None:
+    assert told(RIGHT.replace("  name: web\nspec", "  name: web\n  annotations: {A.B/c: d e}\nspec", 1)) == []

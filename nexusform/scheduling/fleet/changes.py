@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics import Problem, Severity
 from nexusform.scheduling.fleet.bindings import PlacementType, Policy
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
 from nexusform.scheduling.fleet.staged import APPROVAL, TIMED_WAIT, Stage, Task
@@ -46,8 +46,11 @@ def check_strategy_change(before: str, after: str) -> list[Problem]:
 def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
     """What is wrong with a disruption budget; `placement_type` None: its placement is not known (yet)."""
     problems: list[Problem] = []
-    if (budget.max_unavailable is None) == (budget.min_available is None):
-        problems.append(invalid((), "exactly one of max_unavailable and min_available must be given"))
+    if budget.max_unavailable is not None and budget.min_available is not None:
+        problems.append(invalid((), "max_unavailable and min_available cannot both be given"))
+    elif budget == DisruptionBudget():
+        text = "this budget lets nothing go: no eviction of the placement is executed"
+        problems.append(Problem((), "budget-blocks-every-eviction", text, Severity.WARNING))
     for name, amount in (
         ("max_unavailable", budget.max_unavailable),
         ("min_available", budget.min_available),

@@ -80,8 +80,8 @@ def sentence(clause: str) -> str:
 
 
 def check_name(name: str) -> list[Problem]:
-    """What is wrong with a placement's name: a DNS subdomain of at most 63 characters."""
-    problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(name)]
+    """What is wrong with the name of a fleet object: a DNS subdomain of at most 63 characters."""
+    problems = [invalid(("name",), f'name "{name}": {problem}') for problem in dns_subdomain_problems(name)]
     if len(name) > LONGEST_NAME:
         problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
     return problems
@@ -370,9 +370,7 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
 
 def check_member(member: Member) -> list[Problem]:
     """What is wrong with a member's name, labels or taints. Properties may be any text."""
-    problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
-    if len(member.name) > LONGEST_NAME:
-        problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+    problems = check_name(member.name)
     for key, value in sorted(member.labels.items()):
         here: Path = ("labels", key)
         problems += [invalid(here, problem) for problem in qualified_name_problems(key)]

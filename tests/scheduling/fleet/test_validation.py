@@ -273,8 +273,9 @@ def test_budgets() -> None:
     one = Amount(1)
     assert check_budget(DisruptionBudget(max_unavailable=one), N) == []
     assert check_budget(DisruptionBudget(min_available=one), ALL) == []
-    assert "exactly one" in texts(check_budget(DisruptionBudget(), N))
-    assert "exactly one" in texts(check_budget(DisruptionBudget(one, one), None))
+    (empty,) = check_budget(DisruptionBudget(), N)
+    assert (empty.id, empty.severity) == ("budget-blocks-every-eviction", Severity.WARNING)
+    assert "cannot both be given" in texts(check_budget(DisruptionBudget(one, one), None))
     assert "max unavailable 1" in texts(check_budget(DisruptionBudget(one), ALL))
     assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, Amount(5, True)), ALL))
 
