@@ -1,5 +1,5 @@
 data "kubernetes_manifests" "hub" {
-  directory = "../fleet/hub"
+  directory = "documents/hub"
 }
 
 output "objects_on_the_hub" {

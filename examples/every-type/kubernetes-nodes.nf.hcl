@@ -1,5 +1,5 @@
 # What `kubectl get nodes,pods -A -o json` printed.
 data "kubernetes_nodes" "paris" {
-  files      = ["../real-nodes/nodes.json"]
+  files      = ["documents/nodes.json"]
   cluster_id = "paris" # or the id of a nexus_kubernetes_cluster or tacker_vnf
 }

@@ -1,6 +1,6 @@
 # What az networkcloud printed, as `nexusform inventory script` captures it.
 data "nexus_inventory" "lon1" {
-  directory = "../inventory/export"
+  directory = "documents/export"
 }
 
 output "racks_of_lon1" {

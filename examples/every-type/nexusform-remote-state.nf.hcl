@@ -2,7 +2,7 @@ data "nexusform_remote_state" "lab" {
   backend = "local"
 
   config = {
-    path = "../../state/nexus-document.nfstate"
+    path = "documents/lab.nfstate"
   }
 }
 

@@ -151,7 +151,7 @@ def _bug(bug: Exception) -> int:
     Running out of memory is none: then the machine is too small for what is asked.
     """
     if isinstance(bug, MemoryError):
-        click.echo(f"Error: The memory of this machine does not suffice for this. {_SAFE}", err=True)
+        _say(f"Error: The memory of this machine does not suffice for this. {_SAFE}")
         return 1
     from traceback import format_exception
 
@@ -159,8 +159,16 @@ def _bug(bug: Exception) -> int:
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(trace, err=True)
     name = type(bug).__name__
-    click.echo(f"Error: nexusform met a bug of its own ({name}). {_SAFE} {_traceback_kept(trace)}", err=True)
+    _say(f"Error: nexusform met a bug of its own ({name}). {_SAFE} {_traceback_kept(trace)}")
     return 1
+
+
+def _say(text: str) -> None:
+    """Tell it on stderr, as wide as the terminal is."""
+    from nexusform.cli.screen import Screen
+    from nexusform.rendering.notation.colours import wrap
+
+    click.echo("\n".join(wrap(text, Screen().width)), err=True)
 
 
 def _traceback_kept(trace: str) -> str:
@@ -222,14 +230,11 @@ def _take_global_options(arguments: list[str]) -> list[str]:
 
 
 def _usage_error(problem: click.UsageError) -> int:
-    from nexusform.cli.screen import Screen
-    from nexusform.rendering.notation.colours import wrap
-
     where = problem.ctx.command_path if problem.ctx else "nexusform"
     # The flags are typed and documented with one dash.
     message = problem.format_message().replace("Invalid value for '--", "Invalid value for '-", 1)
     text = f"Error: {message}\n\nRun {where} -help for what it takes."
-    click.echo("\n".join(wrap(text, Screen().width)), err=True)
+    _say(text)
     return 1
 
 
@@ -245,10 +250,9 @@ def _reader_has_gone() -> int:
 def _output_does_not_fit(problem: OSError) -> int:
     """`nexusform plan > FILE` on a full disk."""
     _silence_stdout()
-    click.echo(
+    _say(
         f"Error: the output cannot be written: {problem.strerror}. Nothing that was recorded is lost; make "
-        "room and run the command again.",
-        err=True,
+        "room and run the command again."
     )
     return 1
 

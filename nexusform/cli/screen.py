@@ -53,6 +53,12 @@ class Screen:
         """Print to stdout."""
         click.echo(no_log_commands(f"{text}{end}"), nl=False, color=True)
 
+    def say(self, text: str) -> None:
+        """Print sentences to stdout, wrapped at words."""
+        from nexusform.rendering.notation.colours import wrap
+
+        self.out("\n".join(wrap(text, self.width)))
+
     def err(self, text: str = "", *, end: str = "\n") -> None:
         """Print to stderr."""
         click.echo(no_log_commands(f"{text}{end}"), nl=False, err=True, color=True)

@@ -156,7 +156,7 @@ def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
-    placements = _placements_text(shown, arguments.status_version, sensitive=arguments.show_sensitive)
+    placements = _placements_text(shown, arguments, screen.width)
     if placements:
         return placements
     state = shown.state
@@ -165,7 +165,7 @@ def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     return render_state(state, registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
-def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
+def _placements_text(shown: Shown, arguments: ShowArguments, width: int) -> str:
     """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
     from nexusform.importers.fleet_model import FleetPlacement
     from nexusform.planning.fleet.contents import read_placement
@@ -174,6 +174,7 @@ def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
     if not shown.instances or any(address.type not in PLACEMENTS for address in shown.instances):
         return ""
     types = registries().resource_types
+    sensitive = arguments.show_sensitive
     texts = []
     for address, instance in shown.instances.items():
         read = types[address.type].fleet
@@ -182,7 +183,7 @@ def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
         written = read(instance.current.attributes)
         if isinstance(written, FleetPlacement):
             placement = read_placement(instance.current.attributes, written)
-            texts.append(render_placement(address.type, placement, version))
+            texts.append(render_placement(address.type, placement, arguments.status_version, width))
     return "\n\n".join(texts)
 
 

@@ -262,6 +262,6 @@ def rollback_to(arguments: RollbackArguments) -> int:
     changed = change_from(screen, "state rollback", change, place, arguments.lock.locking())
     if changed.after is None:
         return 1
-    screen.out(f"The state is that of serial {arguments.serial} again, under serial {changed.after.serial}.")
+    screen.say(f"The state is that of serial {arguments.serial} again, under serial {changed.after.serial}.")
     screen.out("No object was changed. `nexusform plan` shows how they differ from it.")
     return 0

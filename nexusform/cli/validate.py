@@ -82,4 +82,4 @@ def _write_text(validation: Validation, view: ViewFlags) -> None:
         return
     success = Painter(screen.colour)("Success!", "bold", "green")
     with_warnings = ", but there were some validation warnings as shown above" if diagnostics else ""
-    screen.out(f"{success} The configuration is valid{with_warnings}.")
+    screen.say(f"{success} The configuration is valid{with_warnings}.")

@@ -20,7 +20,7 @@ from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json import json_stream
-from nexusform.rendering.notation.colours import Painter
+from nexusform.rendering.notation.colours import Painter, hang, indented
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a plan applies nothing
     from nexusform.workflow.apply import ApplyOutcome
 
 _MOST_MISSES: Final = 20
+_MOST_READ: Final = 8  # objects that are read whose lines are printed
 
 
 class Voice(Protocol):
@@ -108,30 +109,42 @@ class TextVoice:
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._concise = concise
+        self._read = 0
         self._bar: LiveBar | None = None
         self._planning: PlanningLine | None = None
 
     def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In boxes with the source lines."""
+        self._tell_how_many_were_read()
         self.screen.diagnostics(diagnostics, sources)
 
     def notice(self, text: str) -> None:
         """As a line."""
-        self._line(text)
+        self._line(hang(text, self.screen.width))
 
     def locked(self, text: str) -> None:
         """Taking a free lock is nothing that people want to read of."""
 
     def reading(self, address: str, object_id: str) -> None:
-        """As a line."""
-        if not self._concise:
-            self.screen.out(progress_text.refreshing_line(address, object_id, self._paint))
+        """As a line, of many the first ones."""
+        if self._concise:
+            return
+        self._read += 1
+        if self._read <= _MOST_READ:
+            line = progress_text.refreshing_line(address, object_id, self._paint, self.screen.width)
+            self.screen.out(line)
+
+    def _tell_how_many_were_read(self) -> None:
+        if self._read > _MOST_READ:
+            self.screen.out(progress_text.more_refreshed_line(self._read - _MOST_READ))
+        self._read = 0
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """The whole text of the plan, then its errors on stderr."""
         from nexusform.rendering.text.short_plan import PlanTextOptions
         from nexusform.rendering.text.terminal import render_plan
 
+        self._tell_how_many_were_read()
         details = view.shown.details or view.shown.terraform
         options = PlanTextOptions(
             colour=self.screen.colour,
@@ -179,17 +192,17 @@ class TextVoice:
     def started(self, event: StepEvent) -> None:
         """As a line."""
         if not self._concise:
-            self._line(progress_text.started_line(event, self._paint))
+            self._line(progress_text.started_line(event, self._paint, self.screen.width))
 
     def progressed(self, event: StepEvent) -> None:
         """As a line."""
         if not self._concise:
-            self._line(progress_text.progress_line(event, self._paint))
+            self._line(progress_text.progress_line(event, self._paint, self.screen.width))
 
     def ended(self, event: StepEvent) -> None:
         """As a line."""
         if not self._concise or event.error:
-            self._line(progress_text.ended_line(event, self._paint))
+            self._line(progress_text.ended_line(event, self._paint, self.screen.width))
         if self._bar is not None:
             self._bar.advance()
 
@@ -197,7 +210,8 @@ class TextVoice:
         """The line that tools parse, and what goes with it; a table when something failed."""
         applied = outcome.applied
         if not applied.complete:
-            self.screen.out(f"\n{progress_text.outcome_table(applied.ends, self._paint)}")
+            table = progress_text.outcome_table(applied.ends, self._paint, self.screen.width)
+            self.screen.out(f"\n{table}")
             return
         if not outcome.complete:
             return  # all was done and not all was saved: the errors say so
@@ -214,7 +228,7 @@ class TextVoice:
             )
         self.screen.out(f"\n{line}")
         if not outcome.sends and outcome.provider_names:
-            self.screen.out(progress_text.nothing_sent_line(outcome.provider_names[0]))
+            self.screen.say(progress_text.nothing_sent_line(outcome.provider_names[0]))
         self._predictions(outcome)
 
     def outputs(self, outputs: Mapping[str, OutputState]) -> None:
@@ -235,11 +249,14 @@ class TextVoice:
         came_true = f", {hits} came true" if hits else ""
         self.screen.out(f"{len(misses)} {word} missed{came_true}:")
         for miss in misses[:_MOST_MISSES]:
-            self.screen.out(f"  {_miss_text(miss)}")
+            self._miss(miss)
         if len(misses) > _MOST_MISSES:
             self.screen.out(f"  ... and {len(misses) - _MOST_MISSES} more")
         for output in outcome.following:
-            self.screen.out(f"  {_miss_text(output)}")
+            self._miss(output)
+
+    def _miss(self, miss: Miss) -> None:
+        self.screen.out("\n".join(indented(f"  {_miss_text(miss)}", 4, self.screen.width)))
 
     def _line(self, text: str) -> None:
         if self._bar is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.configuration import Settings
@@ -28,6 +29,7 @@ from nexusform.workflow.surroundings import plan_time
 _ADVICE: Final = (
     "-states=GLOB names state files, for example -states='sites/*/state/*.nfstate'; ** goes into all folders."
 )
+_MOST_FILES: Final = 20  # that are named beside the first one
 
 
 class CapacityReport(Struct, frozen=True):
@@ -60,20 +62,40 @@ def report_capacity(place: Place, pattern: str) -> CapacityReport:
         problem = error("no-such-file", f'No file matches "{pattern}". {_ADVICE}')
         return CapacityReport((), (problem,), sources)
     histories: dict[str, _History] = {}
-    problems: list[Diagnostic] = []
+    problems: list[tuple[str, Diagnostic]] = []
     for path in paths:
-        problems += _read(path, settings, place, histories)
-    if has_errors(problems):
-        return CapacityReport((), tuple(problems), sources)
+        problems += [(path, problem) for problem in _read(path, settings, place, histories)]
+    if has_errors(problem for _, problem in problems):
+        return CapacityReport((), _each_kind_once(problems), sources)
     now = datetime.fromisoformat(plan_time(place.environment))
     lines: list[SiteLine] = []
     for history in histories.values():
         of_state = list(_lines(history, now))
         lines += of_state
         if not of_state:
-            problems.append(warning("state-without-a-site", f"{history.path} holds no site to report on."))
+            no_site = warning("state-without-a-site", f"{history.path} holds no site to report on.")
+            problems.append((history.path, no_site))
     lines.sort(key=lambda line: (line.room.site_id.encode(), line.state))
-    return CapacityReport(tuple(lines), tuple(problems), sources)
+    return CapacityReport(tuple(lines), _each_kind_once(problems), sources)
+
+
+def _each_kind_once(problems: Iterable[tuple[str, Diagnostic]]) -> tuple[Diagnostic, ...]:
+    """What is wrong with the files: of every kind the first, and which files it is the same with."""
+    kinds: dict[str, dict[str, Diagnostic]] = {}
+    for path, problem in problems:
+        kinds.setdefault(problem.id, {}).setdefault(path, problem)
+    return tuple(_with_other_files(files) for files in kinds.values())
+
+
+def _with_other_files(problems: Mapping[str, Diagnostic]) -> Diagnostic:
+    first, *others = problems
+    problem = problems[first]
+    if not others:
+        return problem
+    names = [f"  - {path}" for path in others[:_MOST_FILES]]
+    if len(others) > _MOST_FILES:
+        names.append(f"  - and {len(others) - _MOST_FILES} more")
+    return replace(problem, detail="\n".join([problem.detail, "", "The same of:", *names]))
 
 
 def _read(

@@ -119,3 +119,26 @@ def test_what_is_no_state_and_what_does_not_match_is_refused(capsys: pytest.Capt
     assert "lab/main.nf.hcl is not valid JSON" in capsys.readouterr().err
     assert run(["report", "capacity"]) == 1
     assert "-states=" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_many_files_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(1, 5):
+        Path(f"bad{number}.nfstate").write_text("{}")
+    assert run(["report", "capacity", "-states=bad*.nfstate"]) == 1
+    text = capsys.readouterr().err
+    assert text.count("Error: ") == 1
+    assert text.count(".nfstate") == 4
+    assert "The same of:\n│   - bad2.nfstate\n" in text
+
+
+def test_states_without_a_site_are_told_in_one_list(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two", "three"):
+        Path(name).mkdir()
+        Path(name, "main.nf.hcl").write_text('output "a" {\n  value = 1\n}\n')
+        assert run([f"-chdir={name}", "apply", "-auto-approve"]) == 0
+        os.chdir("..")
+    capsys.readouterr()
+    assert run(["report", "capacity", "-states=*/state/*.nfstate"]) == 0
+    assert capsys.readouterr().out.count("Warning: ") == 1
+    assert run(["report", "capacity", "-states=t*/state/*.nfstate"]) == 0
+    assert "None of the states holds a site." in capsys.readouterr().out

@@ -19,13 +19,10 @@ EXCLUDE = "-exclude=fleet_placement_eviction.shop_leaves_paris"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example, and beside it what its data sources read."""
-    repository = tmp_path_factory.mktemp("repository")
+    """The example alone: it reads nothing outside its directory."""
+    directory = tmp_path_factory.mktemp("alone") / "every-type"
     nothing_made = shutil.ignore_patterns("state", ".nexusform")
-    for name in ("every-type", "inventory", "real-nodes", "fleet"):
-        shutil.copytree(EXAMPLES / name, repository / "examples" / name, ignore=nothing_made)
-    shutil.copytree(EXAMPLES.parent / "state", repository / "state")
-    return repository / "examples" / "every-type"
+    return Path(shutil.copytree(EXAMPLE, directory, ignore=nothing_made))
 
 
 def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:

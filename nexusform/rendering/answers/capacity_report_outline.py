@@ -30,6 +30,8 @@ _LONG: Final = 1200  # months; nobody believes more
 
 def report_outline(lines: Sequence[SiteLine]) -> Outline:
     """A row per site, in the order of the lines."""
+    if not lines:
+        return Outline("Capacity of all sites", "None of the states holds a site.", bad=False)
     rows = tuple(Row(tuple(_cells(line))) for line in lines)
     table = Table(_HEADS, rows, frozenset(range(_FIRST_FIGURE, len(_HEADS))))
     return Outline(

@@ -11,7 +11,15 @@ from html import escape
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
+from nexusform.rendering.notation.colours import (
+    Painter,
+    column_widths,
+    columns,
+    harmless,
+    indented,
+    pad,
+    wrap,
+)
 from nexusform.rendering.pull_request.markdown_parts import escaped
 
 _INDENT = "  "
@@ -41,7 +49,7 @@ def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> 
 def _section(section: Section, paint: Painter, width: int) -> Iterable[str]:
     """The lines of one section."""
     styles = ("bold", "red") if section.bad else ("bold",)
-    yield paint(harmless(section.title), *styles)
+    yield from (paint(line, *styles) for line in _wrapped(section.title, width))
     inner_width = width - len(_INDENT)
     for line in section.lines:
         yield from (f"{_INDENT}{part}" for part in _wrapped(line, inner_width))
@@ -99,16 +107,17 @@ def _records(
 
 
 def _packed(parts: Iterable[str], width: int) -> Iterable[str]:
-    """Parts joined by commas, as many to a line as fit."""
+    """Parts joined by commas, as many to a line as fit; a part that is longer than a line is wrapped."""
     line = ""
     for part in parts:
-        if line and columns(line) + 2 + columns(part) > width:
-            yield f"{line},"
+        # A comma may follow.
+        if line and columns(line) + columns(part) + 3 > width:
+            yield from indented(f"{line},", 2, width)
             line = part
         else:
             line = f"{line}, {part}" if line else part
     if line:
-        yield line
+        yield from indented(line, 2, width)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

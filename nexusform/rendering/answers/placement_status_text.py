@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from nexusform.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.planning.fleet.contents import RecordedPlacement, SelectedObject
-from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.notation.colours import harmless, indented
 from nexusform.scheduling.fleet.bindings import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
 from nexusform.scheduling.fleet.status import ClusterStatus, FailedObject, PlacementStatus
@@ -29,8 +29,11 @@ _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 _PADDING: Final = 2
 
 
-def render_placement(kind: str, placement: RecordedPlacement, version: str = TODAY) -> str:
-    """One placement. `kind` is the resource type; `version` "2023" gives the older condition names."""
+def render_placement(kind: str, placement: RecordedPlacement, version: str = TODAY, width: int = 0) -> str:
+    """One placement. `kind` is the resource type; `version` "2023" gives the older condition names.
+
+    Values go on below themselves where a line has more than `width` columns; 0 wraps nothing.
+    """
     written, status = placement.written, placement.status
     if version == IN_2023:
         status = status_in_words_of_2023(status, placement.bindings)
@@ -47,7 +50,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = TOD
         *_mapping(_status_document(status, placement.selected), 1),
         (0, "Events", "<none>"),
     ]
-    return "".join(f"{harmless(line)}\n" for line in _aligned(rows))
+    return "".join(f"{harmless(line)}\n" for line in _aligned(rows, width))
 
 
 # --- what it says ------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ def _label(key: str) -> str:
     return " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
 
 
-def _aligned(rows: Sequence[tuple[int, str, str | None]]) -> Iterator[str]:
+def _aligned(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
     """Values of neighbouring lines stand in one column; a line without a value ends the column."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
@@ -185,14 +188,17 @@ def _aligned(rows: Sequence[tuple[int, str, str | None]]) -> Iterator[str]:
         if value is not None and label:
             block.append((start, value))
             continue
-        yield from _column(block)
+        yield from _column(block, width)
         block = []
         yield start if label else f"{start}{value}"
-    yield from _column(block)
+    yield from _column(block, width)
 
 
-def _column(block: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     lines = list(block)
-    width = max((len(start) for start, _ in lines), default=0) + _PADDING
+    indent = max((len(start) for start, _ in lines), default=0) + _PADDING
     for start, value in lines:
-        yield f"{start:<{width}}{value}".rstrip()
+        # What stands before the value is filled first: its spaces are no place to break a line.
+        first, *more = indented(value, 0, width - indent)
+        yield f"{start:<{indent}}{first}".rstrip()
+        yield from (f"{' ' * indent}{line}" for line in more)

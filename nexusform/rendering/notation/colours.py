@@ -128,6 +128,23 @@ def hang(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
+def indented(text: str, indent: int, width: int) -> list[str]:
+    """One line wrapped at words, what follows set in by `indent` columns. `width` below 20 turns it off."""
+    if width < _NARROWEST or columns(text) <= width:
+        return [text]
+    start = len(text) - len(text.lstrip(" "))
+    first, *words = text[start:].split(" ")
+    lines: list[str] = []
+    line = f"{text[:start]}{first}"
+    for word in words:
+        if columns(line) + 1 + columns(word) > width:
+            lines.append(line)
+            line = f"{' ' * indent}{word}"
+        else:
+            line = f"{line} {word}"
+    return [*lines, line]
+
+
 def _fill(words: Iterable[str], width: int) -> Iterable[str]:
     """Words put together to lines of at most `width` columns."""
     line = ""

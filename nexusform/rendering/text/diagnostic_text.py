@@ -11,12 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
-from nexusform.rendering.notation.colours import Painter, harmless, wrap
+from nexusform.rendering.notation.colours import Painter, columns, harmless, indented, wrap
 from nexusform.source import SourceFile, Span
 from nexusform.words import form
 
 DEFAULT_WIDTH = 78
-LONGEST_LINE = 300  # characters of a line of source that are shown
+LONGEST_LINE = 300  # columns of a line of source that are shown where nothing is wrapped
+_NUMBER = 6  # columns of a line's number and what follows it
+_CUT = "..."
 
 
 def render_diagnostics(
@@ -33,7 +35,7 @@ def render_diagnostics(
     """
     consolidated = consolidate(diagnostics)
     if compact_warnings and consolidated and not has_errors(consolidated):
-        return _compact(diagnostics)
+        return _compact(diagnostics, width)
     ordered = sorted(consolidated, key=lambda diagnostic: diagnostic.severity is Severity.ERROR)
     return "".join(render_diagnostic(each, files, colour=colour, width=width) for each in ordered)
 
@@ -52,7 +54,7 @@ def render_diagnostic(
     title = wrap(f"{word}: {harmless(diagnostic.summary)}", width - 2 if width else 0)
     inner = [f"{paint(f'{word}: ', 'bold', tone)}{paint(title[0].removeprefix(f'{word}: '), 'bold')}"]
     inner += [paint(line, "bold") for line in title[1:]]
-    place = _place(diagnostic, files, paint)
+    place = _place(diagnostic, files, paint, width - 2 if width else 0)
     if place:
         inner += ["", *place]
     if diagnostic.detail:
@@ -62,52 +64,82 @@ def render_diagnostic(
     return "\n".join([paint("╷", tone), *lines, paint("╵", tone), ""])
 
 
-def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter) -> list[str]:
+def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
     """The address, the file with the source lines, and what was known there."""
-    lines = [f"  with {harmless(diagnostic.address)},"] if diagnostic.address else []
+    lines = indented(f"  with {harmless(diagnostic.address)},", 7, width) if diagnostic.address else []
     subject = diagnostic.subject
     if subject is None:
-        return [*lines, *_notes(diagnostic, paint)]
+        return [*lines, *_notes(diagnostic, paint, width)]
     inside = f", in {harmless(diagnostic.block)}" if diagnostic.block else ""
-    lines.append(f"  on {harmless(subject.filename)} line {subject.start.line}{inside}:")
+    lines += indented(f"  on {harmless(subject.filename)} line {subject.start.line}{inside}:", 5, width)
     snippet = snippet_of(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
     else:
+        room = width - _NUMBER if width else LONGEST_LINE
         for offset, line in enumerate(snippet.highlighted()):
-            before, marked, after = _around(*line)
-            text = f"{harmless(before)}{paint(harmless(marked), 'underline')}{harmless(after)}"
+            before, marked, after = _around([_on_screen(part) for part in line], room)
+            text = f"{before}{paint(marked, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.more:
             lines.append(f"      ... ({snippet.more} more {form(snippet.more, 'line')})")
-    return [*lines, *_notes(diagnostic, paint)]
+    return [*lines, *_notes(diagnostic, paint, width)]
 
 
-def _around(before: str, marked: str, after: str) -> tuple[str, str, str]:
-    """A line of source, cut to what is about the mark when it is very long, as machines write it."""
-    if len(before) + len(marked) + len(after) <= LONGEST_LINE:
+def _on_screen(source: str) -> str:
+    """Source as it takes columns: a tab takes more than one."""
+    return harmless(source).replace("\t", "    ")
+
+
+def _around(parts: Sequence[str], room: int) -> tuple[str, str, str]:
+    """A line of source, cut to what is about the mark when it has more columns than there is room for."""
+    before, marked, after = parts
+    total = columns(before) + columns(marked) + columns(after)
+    if total <= room:
         return before, marked, after
-    room = LONGEST_LINE // 3
-    return (
-        before if len(before) <= room else f"...{before[-room:]}",
-        marked if len(marked) <= room else f"{marked[:room]}...",
-        after if len(after) <= room else f"{after[:room]}...",
-    )
+    # What is marked comes first, then what stands before it, then what follows, a third of the room each
+    # at least where they need it.
+    third = room // 3
+    marked = _head(marked, room - min(columns(before), third) - min(columns(after), third))
+    before = _tail(before, room - columns(marked) - min(columns(after), third))
+    return before, marked, _head(after, room - columns(marked) - columns(before))
 
 
-def _notes(diagnostic: Diagnostic, paint: Painter) -> list[str]:
+def _head(text: str, room: int) -> str:
+    """How a text begins, in so many columns."""
+    if columns(text) <= room:
+        return text
+    head = text[: max(0, room - len(_CUT))]
+    while columns(head) > room - len(_CUT):
+        head = head[:-1]
+    return f"{head}{_CUT}"
+
+
+def _tail(text: str, room: int) -> str:
+    """How a text ends, in so many columns."""
+    if columns(text) <= room:
+        return text
+    tail = text[-(room - len(_CUT)) :]
+    while columns(tail) > room - len(_CUT):
+        tail = tail[1:]
+    return f"{_CUT}{tail}"
+
+
+def _notes(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
     """What the sub-expressions were worth, and the function at work."""
     if not diagnostic.values and not diagnostic.function:
         return []
-    bar = paint("│", "grey")
+    bar = f"    {paint('│', 'grey')} "
+    inner = width - columns(bar) if width else 0
     lines = [f"    {paint('├────────────────', 'grey')}"]
     if diagnostic.function:
         name, bracket, rest = harmless(diagnostic.function).partition("(")
-        lines.append(f"    {bar} while calling {paint(name, 'bold')}{bracket}{rest}")
-    lines += [
-        f"    {bar} {paint(harmless(note.traversal), 'bold')} {harmless(note.statement)}"
-        for note in sorted(diagnostic.values, key=lambda note: note.traversal)
-    ]
+        lines.append(f"{bar}while calling {paint(name, 'bold')}{bracket}{rest}")
+    for note in sorted(diagnostic.values, key=lambda note: note.traversal):
+        traversal = harmless(note.traversal)
+        first, *more = indented(f"{traversal} {harmless(note.statement)}", 2, inner)
+        painted = paint(traversal, "bold") if first.startswith(traversal) else ""
+        lines += [f"{bar}{painted}{first.removeprefix(traversal)}", *(f"{bar}{line}" for line in more)]
     return lines
 
 
@@ -137,14 +169,15 @@ def _with_note(warning: Diagnostic, more: int) -> Diagnostic:
     return replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
 
 
-def _compact(diagnostics: Iterable[Diagnostic]) -> str:
+def _compact(diagnostics: Iterable[Diagnostic], width: int) -> str:
     """A line or two per kind of warning."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         groups.setdefault((diagnostic.id, diagnostic.summary), []).append(diagnostic)
     lines = ["Warnings:", ""]
     for same in groups.values():
-        lines += _compact_lines(same)
+        for line in _compact_lines(same):
+            lines += indented(line, 4, width)
     lines += ["", "To see the full warning notes, run nexusform without -compact-warnings.", ""]
     return "\n".join(lines)
 

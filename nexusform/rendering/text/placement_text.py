@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
-from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, columns, harmless, pad, wrap
+from nexusform.rendering.notation.colours import (
+    PLAIN,
+    Painter,
+    column_widths,
+    columns,
+    harmless,
+    indented,
+    pad,
+    wrap,
+)
 from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
@@ -21,6 +30,7 @@ from nexusform.rendering.report.report import Report
 _LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
 _WIDEST_LABEL = 44
 _WIDEST_TARGET = 72
+_NARROWEST_TARGET = 24  # where there is less room beside a label, the target stands below it
 
 
 def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> str:
@@ -30,7 +40,7 @@ def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> s
     parts = ["\n".join(placement_count_lines(report.summaries, paint))]
     if report.tables:
         parts.append("\n".join(f"  {line}" for line in table_lines(report.tables, width - 2, paint)))
-    lines = _group_lines(report.groups, paint)
+    lines = _group_lines(report.groups, width, paint)
     lines += _certainty_lines(report, width)
     if report.folded:
         lines.append("  -placements=all lists every one.")
@@ -78,29 +88,46 @@ def _record(row: Sequence[str], paint: Painter) -> list[str]:
 # --- lines -------------------------------------------------------------------------------------
 
 
-def _group_lines(groups: Sequence[PlacementGroup], paint: Painter) -> list[str]:
+def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
     """Every line of every group, in columns of one width."""
     every_line: list[PlacementLine] = []
     for group in groups:
         every_line += group.lines
     label_width = max((columns(harmless(line.label)) for line in every_line), default=0)
     where_width = max((columns(_where(line)) for line in every_line), default=0)
-    widths = (min(label_width, _WIDEST_LABEL), min(where_width, _WIDEST_TARGET))
+    trigger_width = max((columns(_trigger(line)) for line in every_line), default=0)
+    label_width = min(label_width, _WIDEST_LABEL)
+    room = width - len("  + ") - label_width - 2 - trigger_width
+    widths = (label_width, min(where_width, _WIDEST_TARGET, max(room, _NARROWEST_TARGET)))
     texts: list[str] = []
     for group in groups:
         # A VM's name says whose it is; bindings and pods stand under the name of what they belong to.
         if group.kind != "vm" and group.lines:
             texts.append(f"  {paint(f'{harmless(group.name)}:', 'bold')}")
-        texts += [_line(line, widths, paint) for line in group.lines]
+        for line in group.lines:
+            texts += _line(line, widths, width, paint)
     return texts
 
 
-def _line(line: PlacementLine, widths: tuple[int, int], paint: Painter) -> str:
-    label, where = pad(harmless(line.label), widths[0]), pad(_where(line), widths[1])
+def _line(line: PlacementLine, widths: tuple[int, int], width: int, paint: Painter) -> list[str]:
+    """A line in its columns, with more below it where the places do not fit into theirs."""
+    label_width, where_width = widths
+    label = pad(harmless(line.label), label_width)
     if line.action is PlacementAction.MOVE:
         label = paint(label, "bold")
-    trigger = f"   ({harmless(line.trigger)})" if line.trigger else ""
-    return f"  {paint(line.symbol, _LINE_COLOURS[line.symbol])} {label}  {where}{trigger}".rstrip()
+    front = f"  {paint(line.symbol, _LINE_COLOURS[line.symbol])} {label}"
+    trigger = _trigger(line)
+    where = _where(line)
+    if columns(front) + 2 + where_width + columns(trigger) <= width:
+        first, *more = indented(where, len("-> "), where_width)
+        below = " " * (columns(front) + 2)
+        head = f"{front}  {pad(first, where_width)}{trigger}".rstrip()
+        return [head, *(f"{below}{each}" for each in more)]
+    return [front.rstrip(), *indented(f"      {where}{trigger}", len("      -> "), width)]
+
+
+def _trigger(line: PlacementLine) -> str:
+    return f"   ({harmless(line.trigger)})" if line.trigger else ""
 
 
 def _where(line: PlacementLine) -> str:
@@ -123,10 +150,13 @@ def _certainty_lines(report: Report, width: int) -> list[str]:
     certain = [group for group in report.groups if group.certainty]
     if len(certain) > 1:
         longest = max(columns(harmless(group.name)) for group in certain)
-        lines += [f"    {pad(harmless(group.name), longest)}  {group.certainty}" for group in certain]
+        for group in certain:
+            line = f"  {pad(harmless(group.name), longest)}  {group.certainty}"
+            lines += indented(line, longest + 4, width)
     for group in report.groups:
         if group.table is not None and group.table.fewest_left_on_a_rack is not None:
-            lines.append(f"  {_worst_case(group.name, group.table.fewest_left_on_a_rack)}")
+            worst = _worst_case(group.name, group.table.fewest_left_on_a_rack)
+            lines += indented(f"  {worst}", 4, width)
     return lines
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.planning.plan import StepKind
-from nexusform.rendering.notation.colours import PLAIN, Painter, columns, harmless, pad
+from nexusform.rendering.notation.colours import PLAIN, Painter, columns, hang, harmless, pad
 
 # Step -> (while it runs, in "Still ...", when it is done).
 _WORDS: Final = {
@@ -33,44 +33,53 @@ def _name(step: StepEvent) -> str:
     return harmless(f"{step.address}{deposed}")
 
 
-def _id(step: StepEvent) -> str:
-    return f" [id={harmless(step.id)}]" if step.id else ""
+def _with_id(text: str, object_id: str, width: int) -> str:
+    """A line with the object's id, where there is room for it: nobody reads a line that is broken."""
+    line = f"{text} [id={harmless(object_id)}]"
+    return line if object_id and (not width or columns(line) <= width) else text
 
 
-def started_line(step: StepEvent, paint: Painter = PLAIN) -> str:
-    """`ADDR: Creating...`, `ADDR: Modifying... [id=X]`."""
-    known = "" if step.kind is StepKind.CREATE else _id(step)
-    return f"{paint(f'{_name(step)}: {_WORDS[step.kind][0]}...', 'bold')}{known}"
+def started_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
+    """`ADDR: Creating...`, `ADDR: Modifying... [id=X]`; the id where the line has room (0: always)."""
+    text = paint(f"{_name(step)}: {_WORDS[step.kind][0]}...", "bold")
+    return text if step.kind is StepKind.CREATE else _with_id(text, step.id, width)
 
 
-def progress_line(step: StepEvent, paint: Painter = PLAIN) -> str:
+def progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """`ADDR: Still creating... [id=X, 10s elapsed]`, or what the provider told."""
     if step.news:
-        return f"{paint(f'{_name(step)}:', 'bold')} {harmless(step.news)}"
-    known = f"id={harmless(step.id)}, " if step.id and step.kind is not StepKind.CREATE else ""
+        return hang(f"{paint(f'{_name(step)}:', 'bold')} {harmless(step.news)}", width)
     word = _WORDS[step.kind][0].lower()
     text = paint(f"{_name(step)}: Still {word}...", "bold")
-    return f"{text} [{known}{elapsed_text(step.elapsed)} elapsed]"
+    elapsed = f"{elapsed_text(step.elapsed)} elapsed"
+    line = f"{text} [id={harmless(step.id)}, {elapsed}]"
+    known = step.id and step.kind is not StepKind.CREATE
+    return line if known and (not width or columns(line) <= width) else f"{text} [{elapsed}]"
 
 
-def ended_line(step: StepEvent, paint: Painter = PLAIN) -> str:
+def ended_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """`ADDR: Creation complete after 3s [id=X]`, or what went wrong."""
     if step.outcome is Outcome.SKIPPED:
-        return f"{_name(step)}: Skipped: {harmless(step.error)}"
+        return hang(f"{_name(step)}: Skipped: {harmless(step.error)}", width)
     word = _WORDS[step.kind][1]
     if step.outcome is Outcome.WAITING:
-        return f"{paint(f'{_name(step)}: {word} waits', 'bold', 'yellow')}: {harmless(step.error)}"
+        head = paint(f"{_name(step)}: {word} waits", "bold", "yellow")
+        return hang(f"{head}: {harmless(step.error)}", width)
     if step.outcome is Outcome.FAILED:
         text = f"{_name(step)}: {word} errored after {elapsed_text(step.elapsed)}"
-        return f"{paint(text, 'bold', 'red')}: {harmless(step.error)}"
+        return hang(f"{paint(text, 'bold', 'red')}: {harmless(step.error)}", width)
     text = paint(f"{_name(step)}: {word} complete after {elapsed_text(step.elapsed)}", "bold")
-    known = "" if step.kind in (StepKind.DELETE, StepKind.FORGET) else _id(step)
-    return f"{text}{known}"
+    return text if step.kind in (StepKind.DELETE, StepKind.FORGET) else _with_id(text, step.id, width)
 
 
-def refreshing_line(address: str, object_id: str, paint: Painter = PLAIN) -> str:
+def refreshing_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
     """`ADDR: Refreshing state... [id=X]`."""
-    return f"{paint(f'{harmless(address)}: Refreshing state...', 'bold')} [id={harmless(object_id)}]"
+    return _with_id(paint(f"{harmless(address)}: Refreshing state...", "bold"), object_id, width)
+
+
+def more_refreshed_line(count: int) -> str:
+    """What stands for the objects that were read after the first ones."""
+    return f"... and {count} more: Refreshing state..."
 
 
 # --- the end -----------------------------------------------------------------------------------
@@ -105,7 +114,7 @@ _TONES: Final = {
 _SHOWN: Final = 20
 
 
-def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
+def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
     """What was done, failed and was skipped, after an apply that did not go through.
 
     Failed and waiting steps are listed with the reason, of those that wait its first line: the rest was told
@@ -119,17 +128,17 @@ def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
     counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in told.items())
     done, skipped = steps[Outcome.DONE], steps[Outcome.SKIPPED]
     listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *steps[Outcome.WAITING], *skipped[:_SHOWN]]
-    width = max((columns(_name(step)) for step in listed), default=0)
-    lines = [f"Steps: {counts}.", *(_outcome_line(step, width, paint) for step in listed)]
+    longest = max((columns(_name(step)) for step in listed), default=0)
+    lines = [f"Steps: {counts}.", *(hang(_outcome_line(step, longest, paint), width) for step in listed)]
     for word, ended in (("done", done), ("skipped", skipped)):
         if len(ended) > _SHOWN:
             lines.append(f"  ... and {len(ended) - _SHOWN} more that were {word}.")
     return "\n".join(lines)
 
 
-def _outcome_line(step: StepEvent, width: int, paint: Painter) -> str:
+def _outcome_line(step: StepEvent, longest: int, paint: Painter) -> str:
     assert step.outcome is not None, "only steps that ended are listed"
     word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
     reason = step.error.partition("\n")[0] if step.outcome is Outcome.WAITING else step.error
     error = f": {harmless(reason)}" if reason else ""
-    return f"  {word}  {pad(_name(step), width)}  {step.kind.value}{error}"
+    return f"  {word}  {pad(_name(step), longest)}  {step.kind.value}{error}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.planning.plan import Mode, Plan, SeparationVerdict
-from nexusform.rendering.notation.colours import Painter, harmless, wrap
+from nexusform.rendering.notation.colours import Painter, harmless, indented, wrap
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
@@ -34,7 +34,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     parts += _verdict_parts(report, paint, width)
     if not report.errored:
         parts.append(rollout_text(report.rollouts, width, paint))
-    parts.append(_separation_part(report.separations, paint))
+    parts.append(_separation_part(report.separations, paint, width))
     parts += _output_parts(report, paint, width)
     if options.diagnostics and report.diagnostics:
         boxes = render_diagnostics(
@@ -114,7 +114,7 @@ def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
 _VERDICT_COLOURS: Final = {"always": "green", "sometimes": "yellow", "never": "red"}
 
 
-def _separation_part(verdicts: Sequence[SeparationVerdict], paint: Painter) -> str:
+def _separation_part(verdicts: Sequence[SeparationVerdict], paint: Painter, width: int) -> str:
     """`nexus_separation_rule.x (machine): holds always, in the plan and in 100 tie-breaks`, by rule."""
     if not verdicts:
         return ""
@@ -122,7 +122,7 @@ def _separation_part(verdicts: Sequence[SeparationVerdict], paint: Painter) -> s
     for verdict in verdicts:
         word = paint(f"holds {verdict.holds}", _VERDICT_COLOURS[verdict.holds])
         rule = f"{verdict.address} ({verdict.scope}, {verdict.enforcement})"
-        lines.append(f"  {rule}: {word}{_where_it_holds(verdict)}")
+        lines += indented(f"  {rule}: {word}{_where_it_holds(verdict)}", 4, width)
     return "\n".join(lines)
 
 

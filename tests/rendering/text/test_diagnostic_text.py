@@ -3,8 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import pytest
+
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote, error, warning
-from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.notation.colours import columns, strip_colours
 from nexusform.rendering.text.diagnostic_text import consolidate, render_diagnostics
 from nexusform.source import Position, SourceFile, Span
 
@@ -138,3 +140,52 @@ def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
     assert "aWRONGb" in shown
     assert "bbb...\n" in shown
     assert max(map(len, shown.splitlines())) < 320
+
+
+def long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, SourceFile]]:
+    """A finding about a word in a line of 400 columns."""
+    line = f"value = [{'a, ' * 130}]"
+    text = f"{line[:at]}{word}{line[at:]}\n"
+    span = Span(
+        "long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode()))
+    )
+    return error("unknown-site", "", span), {"long.nf.hcl": SourceFile("long.nf.hcl", text)}
+
+
+@pytest.mark.parametrize("at", [0, 40, 70, 200, 399])
+@pytest.mark.parametrize("word", ["wrong", "wrong" * 30, "日本" * 40], ids=["short", "long", "wide"])
+def test_a_long_line_is_shown_about_what_is_marked(at: int, word: str) -> None:
+    diagnostic, files = long_line(at, word)
+    text = render_diagnostics([diagnostic], files, width=80)
+    shown = text.splitlines()[4]
+    assert word[:10] in shown
+    assert "..." in shown
+    assert max(map(columns, text.splitlines())) <= 80
+
+
+def test_places_and_notes_are_wrapped_at_words() -> None:
+    name = "a-cluster-with-quite-a-long-name-that-somebody-chose"
+    span = Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11))
+    notes = (ValueNote("var.zones", f'is "{"long value " * 20}"'),)
+    text = render_diagnostics(
+        [
+            error(
+                "unknown-site",
+                "",
+                span,
+                block=f'resource "nexus_kubernetes_cluster" "{name}"',
+                address=f"nexus_rack.{name}",
+                values=notes,
+            )
+        ],
+        {},
+        width=80,
+    )
+    assert max(map(len, text.splitlines())) <= 80
+    assert f'│   on gone.nf.hcl line 3, in resource "nexus_kubernetes_cluster"\n│      "{name}":\n' in text
+
+
+def test_a_tab_takes_columns() -> None:
+    file = SourceFile("t.nf.hcl", "\t\ta = 1\n")
+    span = Span(file.name, Position(1, 3, 2), Position(1, 4, 3))
+    assert "   1:         a = 1\n" in render_diagnostics([error("unknown-site", "", span)], {file.name: file})

@@ -1,0 +1,264 @@
+"""Nothing that the examples print is wider than a terminal of 80 columns, but for what cannot be broken."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from nexusform.cli.main import run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COLUMNS = 80
+# Values are printed as configuration has them: `name = "..."`, `"key" = [` and what stands in a heredoc.
+VALUE = re.compile(r'\s*([+~-] )?\s*("[^"]*"|[\w.-]+)\s+= ')
+HEREDOC = re.compile(r"<<-?EOT$")
+COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # to be copied as it stands
+
+BEFORE = (
+    "validate",
+    "plan -out=p.plan",
+    "show p.plan",
+    "plan -details",
+    "plan -placements=all",
+    "plan -compact-warnings",
+)
+AFTER = (
+    "plan",
+    "plan -destroy",
+    "show",
+    "output",
+    "advise",
+    "advise -plan=p.plan",
+    "simulate capacity",
+    "simulate runtime-upgrade",
+    "simulate fleet",
+    "state list",
+    "state history",
+    "state verify",
+    "state lock list",
+    "report capacity -states=state/*.nfstate",
+    "init",
+)
+
+
+class Walk(Struct, frozen=True):
+    """What is typed in an example: before it is applied, to apply it, and after that."""
+
+    before: tuple[str, ...] = ()
+    apply: str = "apply -auto-approve"
+    after: tuple[str, ...] = ()
+
+
+WALKS = {
+    "quickstart": Walk(after=("simulate failure -rack=left", "explain nexus_kubernetes_cluster.web")),
+    "nexus-document": Walk(
+        after=(
+            "plan -var step=empty",
+            "simulate failure -rack=rack1",
+            "simulate kubernetes-upgrade nexus_kubernetes_cluster.a",
+            "explain nexus_kubernetes_cluster.a",
+            "explain -every nexus_kubernetes_cluster.a cluster-a-pool1-0",
+        )
+    ),
+    "inventory": Walk(
+        before=("inventory check export",),
+        after=("reconcile -from=export", "explain -every nexus_kubernetes_cluster.ran ran-du-workers-0"),
+    ),
+    "fleet": Walk(
+        after=(
+            "show fleet_cluster_resource_placement.document",
+            "explain fleet_cluster_resource_placement.document",
+            "explain fleet_cluster_resource_placement.document cluster1",
+        )
+    ),
+    "end-to-end": Walk(
+        after=(
+            "plan -var workers_of_south=4",
+            "explain fleet_cluster_resource_placement.web",
+            "simulate failure -rack=rack1",
+            "simulate failure -cluster=lab/south",
+        )
+    ),
+    "hardware-aware": Walk(
+        after=(
+            "plan -var maintenance=true",
+            "simulate failure -machine=Compute01",
+            "destroy -auto-approve",
+            "plan -var maintenance=true",
+            "plan -var server_group=false -var maintenance=true -var topology_key=kubernetes.io/hostname",
+        )
+    ),
+    "separation": Walk(apply="apply -auto-approve -var apart=true", after=("plan -var apart=true",)),
+    "real-nodes": Walk(after=("show fleet_hub_manifest.upf",)),
+    "terraform-plan": Walk(
+        before=("predict -terraform-plan=plan.json -inventory=export",),
+        after=("predict -terraform-plan=plan.json -inventory=export -fail-on=room:18",),
+    ),
+    "every-type": Walk(apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"),
+    "brownfield": Walk(
+        before=("inventory check export", "import -from=export -generate-config-out=site.nf.hcl"),
+        after=("reconcile -from=export",),
+    ),
+}
+
+
+def too_wide(lines: Iterable[str]) -> Iterator[str]:
+    """Lines that have too many columns and could have been broken."""
+    in_heredoc = False
+    for line in lines:
+        is_value = in_heredoc or VALUE.match(line) or COMMAND.match(line)
+        in_heredoc = line.strip() != "EOT" if in_heredoc else bool(HEREDOC.search(line))
+        if len(line) > COLUMNS and not is_value and not _is_one_word(line):
+            yield line
+
+
+def _is_one_word(line: str) -> bool:
+    """Whether the line is wide because of a word that leaves no room for others."""
+    longest = max(line.split(), key=len)
+    return len(longest) > COLUMNS - 16
+
+
+def typed(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """Everything too wide that these commands print, with the command before it."""
+    wide: list[str] = []
+    for command in commands:
+        run(command.split())
+        printed = capfd.readouterr()
+        assert "bug of its own" not in printed.err
+        lines = [*printed.out.splitlines(), *printed.err.splitlines()]
+        wide += [f"{command}: {line}" for line in too_wide(lines)]
+    return wide
+
+
+def copied(name: str, where: Path) -> Path:
+    """The example in a place of its own."""
+    made = shutil.ignore_patterns("state", ".nexusform")
+    return Path(shutil.copytree(EXAMPLES / name, where / name, ignore=made))
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_an_example_fits_a_terminal(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(copied(name, tmp_path))
+    walk = WALKS[name]
+    commands = [*walk.before, *BEFORE, walk.apply, *AFTER, *walk.after]
+    assert typed(commands, capfd) == []
+
+
+def test_every_object_of_every_type_fits_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(copied("every-type", tmp_path))
+    run(["apply", "-auto-approve", "-exclude=fleet_placement_eviction.shop_leaves_paris", "-tie-breaks=0"])
+    run(["state", "list"])
+    addresses = capfd.readouterr().out.splitlines()
+    addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_"))]
+    assert len(addresses) > 20
+    commands = [f"{verb} {address}" for address in addresses for verb in ("show", "state show", "explain")]
+    assert typed(commands, capfd) == []
+
+
+def test_three_sites_fit_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLES / "three-sites", tmp_path / "e")
+    commands = []
+    for site in ("london", "paris", "dublin"):
+        monkeypatch.chdir(tmp_path / "e" / "sites" / site)
+        commands += typed(["plan -tie-breaks=0", "apply -auto-approve -tie-breaks=0"], capfd)
+    monkeypatch.chdir(tmp_path / "e" / "fleet")
+    commands += typed([*BEFORE, "apply -auto-approve", *AFTER], capfd)
+    assert commands == []
+
+
+MISTAKES = {
+    "syntax": 'resource "nexus_site" "lab" {\n  name = [' + '"a", ' * 60 + "\n}\n",
+    "type": 'resource "nexus_sight" "a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on" {}\n',
+    "argument": 'resource "nexus_site" "lab" {\n  ' + "/* long */" * 20 + ' nam = "x"\n}\n',
+    "value": 'locals {\n  a = {a = "' + "long text " * 30 + '"}\n}\nresource "nexus_site" "lab" {\n'
+    '  name = length(local.a.nothing, local.a, "' + "more " * 30 + '")\n}\n',
+    "reference": 'resource "nexus_rack" "r" {\n  site_id = join("-", [' + '"aaaa", ' * 30 + "nexus_site.lab.id])\n}\n",
+    "assertion": 'check "c" {\n  assert {\n    condition     = 1 == 2\n    error_message = "'
+    + "It is not so. " * 20
+    + '"\n  }\n}\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_errors_fit_a_terminal(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(MISTAKES[mistake])
+    assert typed(["validate", "plan", "apply -auto-approve", "console -explain local.a.b"], capfd) == []
+
+
+USAGE = (
+    "",
+    "-help",
+    "plam",
+    "plan -otu=p",
+    "plan -help",
+    "plan p.plan a-word-too-many",
+    "plan -var",
+    "plan -var-file=there/is/no/such/file",
+    "plan -report=pdf:plan.pdf",
+    "plan -report=html",
+    "plan -fail-on=moved",
+    "plan -fail-on=room:-1,certainty:7,speed:1",
+    "plan -target=nothing.at.all",
+    "plan -out=p -sign=key.pem",
+    "plan -tie-breaks=many",
+    "explain",
+    "explain nexus_site.lab",
+    "simulate",
+    "simulate failure",
+    "simulate capacity -sku=NC_P99_999_v1",
+    "show nothing",
+    "state show nexus_site.lab",
+    "state rm nexus_site.lab",
+    "state mv a b",
+    "output nothing",
+    "force-unlock x",
+    "workspace select nothing",
+    "import nexus_site.lab lab",
+    "export",
+    "predict",
+    "report capacity",
+    "report capacity -states=nothing",
+    "completion tcsh",
+)  # fmt: skip
+
+
+def test_usage_errors_fit_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
+    assert typed(USAGE, capfd) == []
+
+
+def test_the_message_of_a_bug_fits_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def broken(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("nexusform.cli.main.ROOT.main", broken)
+    assert run(["version"]) == 1
+    text = capfd.readouterr().err
+    assert "bug of its own" in text
+    assert list(too_wide(text.splitlines())) == []
