@@ -150,9 +150,11 @@ def _certainty_lines(report: Report, width: int) -> list[str]:
     certain = [group for group in report.groups if group.certainty]
     if len(certain) > 1:
         longest = max(columns(harmless(group.name)) for group in certain)
+        widest = max(columns(group.certainty) for group in certain)
+        front = " " * (4 if longest + widest + 6 <= width else 2)
         for group in certain:
-            line = f"  {pad(harmless(group.name), longest)}  {group.certainty}"
-            lines += indented(line, longest + 4, width)
+            line = f"{front}{pad(harmless(group.name), longest)}  {group.certainty}"
+            lines += indented(line, len(front) + longest + 2, width)
     for group in report.groups:
         if group.table is not None and group.table.fewest_left_on_a_rack is not None:
             worst = _worst_case(group.name, group.table.fewest_left_on_a_rack)
