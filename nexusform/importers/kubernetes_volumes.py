@@ -1,4 +1,5 @@
-"""Claims of a pod -> the nodes from which their volumes can be reached, as far as manifests tell.
+"""Claims of a pod -> the nodes from which their volumes can be reached, as far as manifests tell; and what a
+cluster has for claims that take a volume while pods are placed (scheduling/pods/claims.py).
 
 Sources: kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}. What is
 not known (a claim or a class that no manifest defines, a volume that is made before its pod) is a warning.
@@ -6,23 +7,26 @@ not known (a claim or a class that no manifest defines, a volume that is made be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_manifests import Fields, Manifest
-from nexusform.importers.kubernetes_pod_spec import read_node_term
+from nexusform.importers.kubernetes_pod_spec import read_node_term, read_selector
 from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import IN, Requirement
-from nexusform.scheduling.pods.workloads import NodeTerm, VolumeNeed
+from nexusform.scheduling.pods.claims import fits
+from nexusform.scheduling.pods.workloads import Claim, NodeTerm, Volume, VolumeNeed
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _ONE_POD: Final = "ReadWriteOncePod"
 _ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_BLOCK: Final = "Block"
 _ANYWHERE: Final = None
 
 NOT_KNOWN: Final = "volumes-are-not-known"
@@ -35,13 +39,14 @@ _Where = tuple[Fields, str]
 class Storage(Struct, frozen=True):
     """Volumes and classes by name, claims by namespace and name; `default` is the default class or "".
 
-    `waiting` are the volumes that wait for a claim, by its namespace and name; `free` by class those that
-    wait for none.
+    `waiting` are the volumes that wait for a claim, by its namespace and name; `named` those that claims
+    name; `free`, by class, those that are for anybody.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
     waiting: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
-    free: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
+    free: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
     classes: Mapping[str, Manifest] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     default: str = ""
@@ -50,8 +55,6 @@ class Storage(Struct, frozen=True):
 def read_storage(manifests: Iterable[Manifest]) -> Storage:
     """The storage of a cluster with these objects."""
     volumes: dict[str, Manifest] = {}
-    waiting: dict[tuple[str, str], Manifest] = {}
-    free: dict[str, list[Manifest]] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     default = ""
@@ -59,25 +62,33 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
         match manifest.group, manifest.kind:
             case "", "PersistentVolume":
                 volumes[manifest.name] = manifest
-                spec = _quiet(manifest, "spec")
-                claim = spec.at("claimRef")
-                if "claimRef" in spec:
-                    waiting[claim.text("namespace"), claim.text("name")] = manifest
-                else:
-                    free.setdefault(spec.text("storageClassName"), []).append(manifest)
             case "", "PersistentVolumeClaim":
                 claims[manifest.namespace, manifest.name] = manifest
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
                 if _quiet(manifest, "metadata").at("annotations").text(_DEFAULT_CLASS) == "true":
                     default = manifest.name
-    return Storage(volumes, waiting, free, classes, claims, default)
+    named = frozenset(_quiet(claim, "spec").text("volumeName") for claim in claims.values())
+    waiting: dict[tuple[str, str], Manifest] = {}
+    free: dict[str, list[Volume]] = {}
+    for name, manifest in volumes.items():
+        spec = _quiet(manifest, "spec")
+        if "claimRef" in spec:
+            claim = spec.at("claimRef")
+            waiting[claim.text("namespace"), claim.text("name")] = manifest
+        elif name not in named:
+            volume = _volume(manifest)
+            free.setdefault(volume.storage_class, []).append(volume)
+    return Storage(volumes, waiting, named, free, classes, claims, default)
 
 
 class PodVolumes(Struct, frozen=True):
-    """What a pod's claims ask of its node, and the claims that it has to itself (`namespace/name`)."""
+    """What a pod's volumes ask of its node: those that have their place (`needs`), and `claims` that get one.
+    `exclusive` are claims that it has to itself (`namespace/name`).
+    """
 
     needs: tuple[VolumeNeed, ...] = ()
+    claims: tuple[Claim, ...] = ()
     exclusive: tuple[str, ...] = ()
 
 
@@ -86,12 +97,17 @@ def read_volumes(
 ) -> PodVolumes:
     """The volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet (`manifest`)."""
     namespace = manifest.namespace
-    needs = [_of_template(manifest, template, storage) for template in templates]
+    pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
+    needs: list[VolumeNeed | None] = []
+    claims: list[Claim | None] = []
     exclusive: list[str] = []
+    for template in templates:
+        name = f"{template.at('metadata').text('name')}-{pod}"
+        claims.append(_own_claim(f"{namespace}/{name}", template.at("spec"), storage))
     for volume in spec.each("volumes"):
         if "ephemeral" in volume:
             claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec")
-            needs.append(_dynamic(claim, storage, (claim, "storageClassName")))
+            claims.append(_own_claim(f"{namespace}/{pod}-{volume.text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
             source = volume.at("persistentVolumeClaim")
             name = source.text("claimName")
@@ -101,24 +117,56 @@ def read_volumes(
                 _unknown((source, "claimName"), what, f"claim {name} is not on the cluster")
                 continue
             claim = _quiet(known, "spec")
-            needs.append(_claimed(namespace, name, claim, (source, "claimName"), storage))
+            where = (source, "claimName")
+            if _has_volume(known, storage):
+                needs.append(_need_of_bound(known, where, storage))
+            else:
+                claims.append(_unbound(f"{namespace}/{name}", claim, where, storage))
             if _ONE_POD in claim.texts("accessModes"):
                 exclusive.append(f"{namespace}/{name}")
-    return PodVolumes(tuple(dict.fromkeys(need for need in needs if need is not None)), tuple(exclusive))
+    return PodVolumes(_once(needs), _once(claims), tuple(exclusive))
 
 
-def _of_template(manifest: Manifest, template: Fields, storage: Storage) -> VolumeNeed | None:
-    """Each pod has a claim of its own: it takes a volume that waits for one of them, or finds another."""
-    claim = template.at("spec")
-    prefix = f"{template.at('metadata').text('name')}-{manifest.name}-"
-    reserved = [
-        _reaching(volume)
-        for (namespace, name), volume in storage.waiting.items()
-        if namespace == manifest.namespace and name.startswith(prefix)
-    ]
-    if reserved:
-        return None if _ANYWHERE in reserved else _need(reserved)
-    return _dynamic(claim, storage, (claim, "storageClassName"))
+_Part = TypeVar("_Part")
+
+
+def _once(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
+    return tuple(dict.fromkeys(part for part in parts if part is not None))
+
+
+class Offer(Struct, frozen=True):
+    """What a cluster has for claims: volumes, and the claims that take one without any pod."""
+
+    volumes: tuple[Volume, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+def read_offer(manifests: Sequence[Manifest]) -> Offer:
+    """What a cluster with these objects has for claims; what is wrong with them is told where pods claim."""
+    storage = read_storage(manifests)
+    volumes = [_volume(manifest) for name, manifest in storage.volumes.items() if name not in storage.named]
+    claims: list[Claim | None] = []
+    for (namespace, name), manifest in storage.claims.items():
+        if not _has_volume(manifest, storage):
+            claim = _quiet(manifest, "spec")
+            claims.append(_unbound(f"{namespace}/{name}", claim, (claim, ""), storage))
+    at_once = tuple(claim for claim in _once(claims) if not claim.waits)
+    return Offer(tuple(volumes), at_once)
+
+
+def _volume(manifest: Manifest) -> Volume:
+    spec = _quiet(manifest, "spec")
+    claim = spec.at("claimRef")
+    return Volume(
+        name=manifest.name,
+        size=_bytes(spec.at("capacity").data),
+        storage_class=spec.text("storageClassName"),
+        modes=spec.texts("accessModes"),
+        block=spec.text("volumeMode") == _BLOCK,
+        labels=tuple(sorted(manifest.labels.items())),
+        terms=_reaching(manifest),
+        claim=f"{claim.text('namespace')}/{claim.text('name')}" if "claimRef" in spec else "",
+    )
 
 
 def _quiet(manifest: Manifest, key: str) -> Fields:
@@ -139,58 +187,68 @@ def _unknown(where: _Where, what: str, brief: str) -> None:
     fields.findings.append(problem)
 
 
-def _claimed(namespace: str, name: str, claim: Fields, where: _Where, storage: Storage) -> VolumeNeed | None:
-    """What a claim with a manifest asks: its volume's nodes, or those where one may be found or made."""
-    bound = claim.text("volumeName")
-    volume = storage.volumes.get(bound) if bound else storage.waiting.get((namespace, name))
-    if volume is not None:
-        terms = _reaching(volume)
-        return None if terms is _ANYWHERE else VolumeNeed(terms, bound=True)
-    if bound:
+def _has_volume(claim: Manifest, storage: Storage) -> bool:
+    """Whether a claim says or is told which volume is its own."""
+    named = _quiet(claim, "spec").text("volumeName")
+    return bool(named) or (claim.namespace, claim.name) in storage.waiting
+
+
+def _need_of_bound(claim: Manifest, where: _Where, storage: Storage) -> VolumeNeed | None:
+    bound = _quiet(claim, "spec").text("volumeName")
+    volume = storage.volumes.get(bound) if bound else storage.waiting[claim.namespace, claim.name]
+    if volume is None:
         what = f'leads to the volume "{bound}", which no manifest here defines'
         _unknown(where, what, f"volume {bound} is not on the cluster")
         return None
-    return _dynamic(claim, storage, where)
+    terms = _reaching(volume)
+    return None if terms is _ANYWHERE else VolumeNeed(terms, bound=True)
 
 
-def _dynamic(claim: Fields, storage: Storage, where: _Where) -> VolumeNeed | None:
-    """The nodes where a claim without a volume may find one, or where its class makes one."""
+def _own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
+    """A claim that every pod has for itself."""
+    return _unbound(name, claim, (claim, "storageClassName"), storage)
+
+
+def _unbound(name: str, claim: Fields, where: _Where, storage: Storage) -> Claim | None:
+    """A claim without a volume; None where nothing is known of what it gets, or it gets one anywhere."""
     written = claim.data.get("storageClassName")
-    name = storage.default if written is None else claim.text("storageClassName")
-    known = storage.classes.get(name)
-    if known is None and (name or written is None):
-        whose = f'of the StorageClass "{name}"' if name else "of the default StorageClass"
+    class_name = storage.default if written is None else claim.text("storageClassName")
+    asked = Claim(
+        name=name,
+        size=_bytes(claim.at("resources").at("requests").data),
+        storage_class=class_name,
+        modes=claim.texts("accessModes"),
+        block=claim.text("volumeMode") == _BLOCK,
+        selector=read_selector(claim, "selector"),
+    )
+    known = storage.classes.get(class_name)
+    if known is None:
+        # Claims and volumes of a class that is no object find each other all the same.
+        if class_name and _may_find_one(asked, storage):
+            return replace(asked, waits=True)
+        if written == "":
+            return asked
+        whose = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
         what = f"asks for a volume {whose}, which no manifest here defines"
-        brief = f"StorageClass {name} is not on the cluster" if name else "there is no default StorageClass"
-        _unknown(where, what, brief)
+        missing = f"StorageClass {class_name} is not on the cluster"
+        _unknown(where, what, missing if class_name else "there is no default StorageClass")
         return None
-    terms = list(_free_volumes(claim, name, storage))
-    if _ANYWHERE in terms:
+    waits = known.body.get("volumeBindingMode") == "WaitForFirstConsumer"
+    made = () if known.body.get("provisioner") == _NO_PROVISIONER else _allowed(known)
+    if made is _ANYWHERE and not waits:
+        what = f'asks for a volume of "{class_name}", which is made before its pod is scheduled'
+        _unknown(where, what, f"volumes of {class_name} are made before their pods are scheduled")
+    if made is _ANYWHERE and not _may_find_one(asked, storage):
         return None
-    if known is None or known.body.get("provisioner") == _NO_PROVISIONER:
-        return _need(terms)
-    made = _allowed(known)
-    if made is not _ANYWHERE:
-        return _need([*terms, made])
-    if known.body.get("volumeBindingMode") != "WaitForFirstConsumer":
-        what = f'asks for a volume of "{name}", which is made before its pod is scheduled'
-        _unknown(where, what, f"volumes of {name} are made before their pods are scheduled")
-    return None
+    return replace(asked, waits=waits, made=made)
 
 
-def _need(alternatives: Iterable[Terms | None]) -> VolumeNeed:
-    terms = [term for each in alternatives if each is not None for term in each]
-    return VolumeNeed(tuple(dict.fromkeys(terms)), bound=False)
-
-
-def _free_volumes(claim: Fields, name: str, storage: Storage) -> Iterator[Terms | None]:
-    """From where each volume can be reached that the claim could take."""
-    modes = set(claim.texts("accessModes"))
-    asked = _bytes(claim.at("resources").at("requests").data)
-    for volume in storage.free.get(name, ()):
-        spec = _quiet(volume, "spec")
-        if modes <= set(spec.texts("accessModes")) and _bytes(spec.at("capacity").data) >= asked:
-            yield _reaching(volume)
+def _may_find_one(claim: Claim, storage: Storage) -> bool:
+    """Whether a volume is there that the claim could take, or one that waits for a claim of its name."""
+    if any(fits(volume, claim) for volume in storage.free.get(claim.storage_class, ())):
+        return True
+    prefix = claim.name.partition("{}")[0]
+    return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.waiting)
 
 
 def _bytes(amounts: Mapping[str, Any]) -> int:

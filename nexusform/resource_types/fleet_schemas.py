@@ -296,8 +296,9 @@ _POD: Final = ObjectType.of(
         "former_pod": STRING,
         "state": STRING,
         "reason": STRING,
+        "volumes": MapType(STRING),
     },
-    optional=("former_template", "former_pod", "state", "reason"),
+    optional=("former_template", "former_pod", "state", "reason", "volumes"),
 )
 PODS: Final = MapType(MapType(_POD))
 

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_nodes import Observation
+from nexusform.importers.kubernetes_volumes import read_offer
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.pods.brought import PodKey
 from nexusform.planning.pods.observed import ObservedCluster, bind, stand_where_seen
+from nexusform.planning.pods.rows import volumes_of
 from nexusform.planning.vms.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
@@ -155,8 +157,14 @@ def _pods(cluster: NodeCluster, brought: _Brought, seen: ObservedCluster | None)
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
     objects = [*direct, *(known if selected else [])]
     nodes = cluster.nodes if seen is None else seen.cluster.nodes
+    offer = read_offer([*direct, *known])
     model = PodCluster(
-        cluster.name, nodes, quotas=read_quotas([*direct, *known]), budgets=read_budgets(objects)
+        cluster.name,
+        nodes,
+        quotas=read_quotas([*direct, *known]),
+        budgets=read_budgets(objects),
+        volumes=offer.volumes,
+        claims=offer.claims,
     )
     names = {node.name for node in nodes}
     standing: dict[PodKey, StandingPod] = {}
@@ -185,7 +193,13 @@ def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str
     """The pods of a workload as they were planned; on no node where that one is not there any more."""
     for name, place in (pods or {}).items():
         node = _node_named(place)
-        yield StandingPod(workload.key, _number(workload, name), node if node in nodes else "", workload.pod)
+        yield StandingPod(
+            workload.key,
+            _number(workload, name),
+            node if node in nodes else "",
+            workload.pod,
+            volumes=volumes_of(place) if isinstance(place, Mapping) else (),
+        )
 
 
 def _node_named(place: Any) -> str:

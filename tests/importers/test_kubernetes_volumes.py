@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from nexusform.importers.kubernetes_manifests import read_manifests
+from nexusform.importers.kubernetes_volumes import read_offer
 from nexusform.importers.kubernetes_workloads import WorkloadReading, workloads_of
+from nexusform.scheduling.matching import Requirement, label_selector
+from nexusform.scheduling.pods.claims import Claims
+from nexusform.scheduling.pods.forecast import Prediction
+from nexusform.scheduling.pods.rules.volumes import refuse
 from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.workloads import Cluster, Node
+from nexusform.scheduling.pods.workloads import Claim, Cluster, Node, NodeTerm, PodSpec, Volume
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
@@ -55,10 +62,16 @@ def read(*objects: dict[str, Any]) -> WorkloadReading:
 
 
 def places(*objects: dict[str, Any]) -> list[str]:
-    reading = read(*objects)
-    assert reading.findings == ()
-    outcomes = predict(Cluster("k", NODES), (), reading.workloads).outcomes
+    outcomes = foretold(*objects).outcomes
     return [outcome.node or outcome.reason for outcome in outcomes]
+
+
+def foretold(*objects: dict[str, Any], nodes: tuple[Node, ...] = NODES) -> Prediction:
+    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    reading, offer = workloads_of(manifests), read_offer(manifests)
+    assert reading.findings == ()
+    cluster = Cluster("k", nodes, volumes=offer.volumes, claims=offer.claims)
+    return predict(cluster, (), reading.workloads)
 
 
 WAIT = {"volumeBindingMode": "WaitForFirstConsumer"}
@@ -140,3 +153,196 @@ def test_what_is_not_known_is_said(objects: list[dict[str, Any]], what: str) -> 
     (finding,) = read(web(), *objects).findings
     assert (finding.id, finding.severity.value) == ("volumes-are-not-known", "warning")
     assert what in finding.detail
+
+
+# --- which volume a claim takes -------------------------------------------------------------------------
+
+UNBOUND = "0/3 nodes are available: 3 pod has unbound immediate PersistentVolumeClaims."
+STATIC = {"storageClassName": ""}
+OF_LOCAL = {"storageClassName": "local"}
+
+
+def stateful(replicas: int, **spec: Any) -> dict[str, Any]:
+    """A StatefulSet with a claim per pod."""
+    made = {**web(replicas), "kind": "StatefulSet"}
+    made["spec"]["template"]["spec"].pop("volumes")
+    made["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim(**spec)["spec"]}]
+    return made
+
+
+def labelled(manifest: dict[str, Any], **labels: str) -> dict[str, Any]:
+    manifest["metadata"]["labels"] = labels
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("objects", "place"),
+    [
+        # At once: the smallest that fits, whatever else the pod could use.
+        ([claim(**STATIC), volume("big", "n2", "50Gi"), volume("small", "n1")], "n1"),
+        ([claim(**STATIC), volume("a", "elsewhere"), volume("b", "n1", "50Gi")], CONFLICT),
+        # Of all volumes first those of the fewest access modes.
+        (
+            [
+                claim(**STATIC),
+                volume("a", "n1", accessModes=["ReadWriteOnce", "ReadWriteMany"]),
+                volume("b", "n2", "50Gi"),
+            ],
+            "n2",
+        ),
+        ([claim(**STATIC), volume("a", "n1", accessModes=["ReadOnlyMany"])], UNBOUND),
+        ([claim(**STATIC), volume("a", "n1", volumeMode="Block")], UNBOUND),
+        ([claim(volumeMode="Block", **STATIC), volume("a", "n1", volumeMode="Block")], "n1"),
+        (
+            [
+                claim(selector={"matchLabels": {"tier": "fast"}}, **STATIC),
+                volume("a", "n1"),
+                labelled(volume("b", "n3"), tier="fast"),
+            ],
+            "n3",
+        ),
+        # A claim that nobody uses has its volume all the same; one that names a volume leaves the others.
+        ([claim("aaa", **STATIC), claim(**STATIC), volume("a", "n1")], UNBOUND),
+        ([claim("aaa", volumeName="a"), claim(**STATIC), volume("a", "n1"), volume("b", "n2")], "n2"),
+        # What waits for a claim of this name is taken if it is large enough.
+        (
+            [
+                claim(**STATIC),
+                volume("a", "n1", "1Gi", claimRef={"namespace": "shop", "name": "other"}),
+                volume("b", "n2"),
+            ],
+            "n2",
+        ),
+        # A class that is only a name.
+        ([claim(storageClassName="manual"), volume("a", "n2", storageClassName="manual")], "n2"),
+    ],
+)
+def test_a_claim_takes_the_volume_that_kubernetes_binds(objects: list[dict[str, Any]], place: str) -> None:
+    assert places(web(), *objects) == [place]
+
+
+def test_every_pod_of_a_set_takes_a_volume_of_its_own() -> None:
+    volumes = [volume("a", "n1", **OF_LOCAL), volume("b", "n3", **OF_LOCAL)]
+    first, second, third = foretold(stateful(3, **OF_LOCAL), LOCAL, *volumes).outcomes
+    assert {first.node, second.node} == {"n1", "n3"}
+    assert third.reason == NONE_LEFT
+    assert dict(first.volumes) == {"shop/data-web-0": "a" if first.node == "n1" else "b"}
+    # Which of them gets which is drawn; that one is left over is not said to be certain, either.
+    assert not first.certain
+    assert foretold(stateful(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].certain
+
+
+def test_pods_that_share_a_claim_follow_its_volume() -> None:
+    volumes = [volume(f"pv{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)]
+    assert len(set(places(web(3), claim(**OF_LOCAL), LOCAL, *volumes))) == 1
+
+
+def test_several_claims_of_a_pod_need_as_many_volumes_on_one_node() -> None:
+    pod = web()
+    pod["spec"]["template"]["spec"]["volumes"] += [
+        {"name": "w", "persistentVolumeClaim": {"claimName": "more"}}
+    ]
+    claims = [claim(**OF_LOCAL), claim("more", **OF_LOCAL)]
+    volumes = [volume(name, node, **OF_LOCAL) for name, node in (("a", "n1"), ("b", "n2"), ("c", "n2"))]
+    assert places(pod, *claims, LOCAL, *volumes) == ["n2"]
+    (outcome,) = foretold(pod, *claims, LOCAL, *volumes).outcomes
+    assert sorted(outcome.volumes) == [("shop/data", "b"), ("shop/more", "c")]
+
+
+def test_where_no_volume_is_left_one_is_made() -> None:
+    wait = storage_class("disk", **WAIT)
+    volumes = [volume("a", "n1", storageClassName="disk")]
+    outcomes = foretold(stateful(3, storageClassName="disk"), wait, *volumes).outcomes
+    assert all(outcome.node for outcome in outcomes)
+    assert sum(len(outcome.volumes) for outcome in outcomes) <= 1
+
+
+def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
+    objects = [
+        stateful(2, **OF_LOCAL),
+        LOCAL,
+        *(volume(f"v{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)),
+    ]
+    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    workloads, offer = workloads_of(manifests).workloads, read_offer(manifests)
+    cluster = Cluster("k", NODES, volumes=offer.volumes)
+    before = predict(cluster, (), workloads).standing()
+    lost = before[0].node
+    smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
+    meanwhile = predict(smaller, before, workloads)
+    (waiting,) = meanwhile.pending()
+    assert waiting.reason == "0/2 nodes are available: 2 node(s) had volume node affinity conflict."
+    assert [
+        (pod.node, pod.volumes) for pod in predict(cluster, meanwhile.standing(), workloads).standing()
+    ] == [(pod.node, pod.volumes) for pod in before]
+    # A state that remembers no volumes says it by its nodes.
+    forgotten = [replace(pod, volumes=()) for pod in before]
+    assert predict(smaller, forgotten, workloads).pending()[0].reason == waiting.reason
+
+
+def test_volumes_are_those_of_a_plain_search() -> None:
+    """Random volumes and claims, placed one by one, against FindMatchingVolume written down as it stands."""
+    for seed in range(60):
+        draw = Random(seed)
+        volumes = [
+            Volume(
+                f"v{at}",
+                draw.randrange(1, 6),
+                draw.choice("ab"),
+                tuple(draw.sample(("RWO", "RWX"), draw.randrange(1, 3))),
+                labels=(("t", draw.choice("xy")),),
+                terms=draw.choice([None, *((_on(node.name),) for node in NODES)]),
+            )
+            for at in range(10)
+        ]
+        claims = Claims(Cluster("k", NODES, volumes=tuple(volumes)))
+        taken: set[str] = set()
+        for number in range(12):
+            wanted = tuple(
+                Claim(
+                    f"c{part}-{{}}",
+                    draw.randrange(1, 5),
+                    draw.choice("ab"),
+                    (draw.choice(("RWO", "RWX")),),
+                    selector=draw.choice([None, label_selector({"t": "x"})]),
+                    waits=True,
+                    made=draw.choice([(), (), (_on("n1"),)]),
+                )
+                for part in range(draw.randrange(1, 3))
+            )
+            spec = PodSpec(claims=wanted)
+            open_nodes = {node.name: _found(node, wanted, volumes, taken) for node in NODES}
+            needs = claims.needs(spec, number)
+            feasible = [node.name for node in NODES if refuse(replace(spec, volumes=needs), node) is None]
+            assert feasible == [name for name, chosen in open_nodes.items() if chosen is not None], seed
+            if feasible:
+                node = draw.choice(feasible)
+                claims.take(spec, number, node)
+                chosen = open_nodes[node]
+                assert chosen is not None
+                taken |= set(chosen)
+                assert {volume for _, volume in claims.held(spec, number)} == set(chosen)
+
+
+def _on(node: str) -> NodeTerm:
+    return NodeTerm((Requirement(HOST, "In", (node,)),))
+
+
+def _found(node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: set[str]) -> list[str] | None:
+    """The volumes of a pod's claims on a node, None where one finds none and none is made."""
+    chosen: list[str] = []
+    for claim in sorted(wanted, key=lambda claim: claim.size):
+        best: Volume | None = None
+        for volume in volumes:
+            here = volume.terms is None or volume.terms == (_on(node.name),)
+            right = volume.storage_class == claim.storage_class and volume.size >= claim.size
+            modes = all(mode in volume.modes for mode in claim.modes)
+            selected = claim.selector is None or dict(volume.labels)["t"] == "x"
+            free = volume.name not in taken and volume.name not in chosen
+            if here and right and modes and selected and free and (best is None or volume.size < best.size):
+                best = volume
+        if best is not None:
+            chosen.append(best.name)
+        elif not (claim.made and node.name == "n1"):
+            return None
+    return chosen

@@ -51,7 +51,8 @@ class PriorPods(Struct, frozen=True):
                 over = note.state == PodState.FAILED and key.split("/")[1] in _FAILED_FOR_GOOD
                 refused = note.reason or "" if over else ""
                 made = _as_made(spec, note)
-                yield note, StandingPod(key, pod_number(key, name), note.node, made, refused=refused)
+                number = pod_number(key, name)
+                yield note, StandingPod(key, number, note.node, made, 0, refused, note.volumes)
 
 
 def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:

@@ -15,6 +15,7 @@ from nexusform.address import parse_address
 from nexusform.diagnostics import Problem
 from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
+from nexusform.importers.kubernetes_volumes import read_offer
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
@@ -309,8 +310,8 @@ class PodPhase:
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        quotas, budgets = read_quotas(manifests), read_budgets(manifests)
-        return Cluster(cluster.name, cluster.nodes, namespaces, quotas, budgets)
+        quotas, budgets, offer = read_quotas(manifests), read_budgets(manifests), read_offer(manifests)
+        return Cluster(cluster.name, cluster.nodes, namespaces, quotas, budgets, offer.volumes, offer.claims)
 
     def _manifests_on(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []

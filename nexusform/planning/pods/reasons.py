@@ -46,7 +46,8 @@ def _reason(address: str, decision: PodDecision) -> PodReason:
     )
     today = not verdicts
     if today and outcome.spec is not None:
-        verdicts = consider(scene.model, decision.others, outcome.spec)
+        own = outcome.spec, outcome.number, outcome.volumes
+        verdicts = consider(scene.model, decision.others, *own)
     node = decision.cluster.node(outcome.node)
     return PodReason(
         address=address,

@@ -15,12 +15,14 @@ from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.workloads import PodSpec, Workload
+from nexusform.scheduling.pods.workloads import Pairs, PodSpec, Workload
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"
 # The rest of what such a pod was made from, as JSON: it holds that, not what its workload asks for by now.
 FORMER_POD: Final = "former_pod"
+# The volumes that its claims have taken, by claim: they bind it to where these are.
+VOLUMES: Final = "volumes"
 REJECTED: Final = "rejected"
 _NAMELESS: Final = "overridden"
 REASONS: Final[Mapping[str, str]] = {
@@ -49,7 +51,8 @@ class PodNote(Struct, frozen=True):
 
     `former` is the hash of the template that it was made from, where that is older than its workload's, and
     `former_pod` what it was made from (as JSON, "" in states of earlier versions).
-    `state` is "" in states of earlier versions, which told neither state nor reason.
+    `state` is "" in states of earlier versions, which told neither state nor reason. `volumes` are those that
+    its claims have, by claim.
     """
 
     node: str = ""
@@ -61,6 +64,7 @@ class PodNote(Struct, frozen=True):
     former_pod: str = ""
     state: str = ""
     reason: str | None = None
+    volumes: Pairs = ()
 
 
 def read_note(values: Mapping[str, Any]) -> PodNote:
@@ -75,7 +79,16 @@ def read_note(values: Mapping[str, Any]) -> PodNote:
         former_pod=str(values.get(FORMER_POD) or ""),
         state=str(values.get("state") or ""),
         reason=values.get("reason"),
+        volumes=volumes_of(values),
     )
+
+
+def volumes_of(values: Mapping[str, Any]) -> Pairs:
+    """The claims of a pod of state that have a volume, each with its name."""
+    volumes = values.get(VOLUMES)
+    if not isinstance(volumes, Mapping):
+        return ()
+    return tuple(sorted((str(claim), str(volume)) for claim, volume in volumes.items()))
 
 
 def pod_values(
@@ -92,6 +105,9 @@ def pod_values(
         "provenance": stays.provenance if stays is not None else "predicted",
     }
     values |= _condition(outcome, stays)
+    volumes = outcome.volumes if stays is None else stays.volumes
+    if volumes:
+        values[VOLUMES] = dict(volumes)
     return values | _former(workload, outcome, stays)
 
 

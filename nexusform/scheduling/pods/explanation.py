@@ -10,7 +10,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.run import Run
 from nexusform.scheduling.pods.scheduler import Predictor
 from nexusform.scheduling.pods.session import Session
-from nexusform.scheduling.pods.workloads import DEFAULT_SEED, Cluster, PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import DEFAULT_SEED, Cluster, Pairs, PodSpec, StandingPod, Workload
 
 
 class NodeVerdict(Struct, frozen=True):
@@ -46,9 +46,17 @@ def explain(
     return seen[-1] if seen else ()
 
 
-def consider(cluster: Cluster, others: Iterable[StandingPod], spec: PodSpec) -> tuple[NodeVerdict, ...]:
-    """Every node for one more pod of a spec beside what stands, best total first."""
-    return _verdicts(Session(cluster, others, DEFAULT_SEED).run_of(spec))
+def consider(
+    cluster: Cluster,
+    others: Iterable[StandingPod],
+    spec: PodSpec,
+    number: int = 0,
+    volumes: Pairs = (),
+) -> tuple[NodeVerdict, ...]:
+    """Every node for one more pod of a spec beside what stands, best total first. `volumes` are its own."""
+    pod = StandingPod("", number, "", spec, volumes=volumes)
+    session = Session(cluster, others, DEFAULT_SEED, lost=(pod,))
+    return _verdicts(session.run_for(spec, number))
 
 
 def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:

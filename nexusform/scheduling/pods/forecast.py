@@ -18,7 +18,15 @@ from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
 from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
-from nexusform.scheduling.pods.workloads import Node, PodSpec, PodState, StandingPod, Workload, is_made_anew
+from nexusform.scheduling.pods.workloads import (
+    Node,
+    Pairs,
+    PodSpec,
+    PodState,
+    StandingPod,
+    Workload,
+    is_made_anew,
+)
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 
@@ -38,6 +46,7 @@ class PodOutcome(Struct, frozen=True):
     why, as Kubernetes would, and `refusals` has the first reason per node. `certain`: any scheduler run
     would choose this node (or leave the pod Pending). `feasible` and `score` are None where nothing was
     decided. `victims` are evicted for it; `preempted_by` is the pod for which it was evicted itself.
+    `volumes`: claims of it that have a volume, each with its name.
     """
 
     workload: str
@@ -57,6 +66,7 @@ class PodOutcome(Struct, frozen=True):
     without: PodState = PodState.PENDING
     victims: tuple[StandingPod, ...] = ()
     preempted_by: str = ""
+    volumes: Pairs = ()
 
     @property
     def state(self) -> PodState:
@@ -119,7 +129,7 @@ class Prediction(Struct, frozen=True):
     def standing(self) -> tuple[StandingPod, ...]:
         """Every pod that exists afterwards, Pending ones too: what a next prediction starts from."""
         mine = tuple(
-            StandingPod(o.workload, o.number, o.node, o.spec, o.age, _refused_for_good(o))
+            StandingPod(o.workload, o.number, o.node, o.spec, o.age, _refused_for_good(o), o.volumes)
             for o in (*self.outcomes, *self.displaced)
             if o.action != REMOVE and o.spec is not None
         )

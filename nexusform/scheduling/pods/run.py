@@ -14,12 +14,13 @@ from itertools import chain
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group, Usage
 from nexusform.scheduling.pods.counts import Counts, SpreadTally
-from nexusform.scheduling.pods.workloads import HOSTNAME, Node, PodSpec
+from nexusform.scheduling.pods.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
 
 # A key with at most so many domains is told apart by domain, one with more by its counts.
 _FEW_DOMAINS: Final = 24
@@ -88,11 +89,17 @@ class _Axis:
 
 
 class Run:
-    """Where the next pod of a spec can go, as the board stands."""
+    """Where the next pod of a spec can go, as the board stands; `needs` are what its own claims ask."""
 
-    def __init__(self, board: Board, group: Group, statics: Statics) -> None:
+    def __init__(
+        self, board: Board, group: Group, statics: Statics, needs: tuple[VolumeNeed, ...] = ()
+    ) -> None:
         self.board = board
-        self.facts = statics.of(group.spec)
+        self.needs = needs
+        spec = group.spec
+        # What the filters of nodes read: pods of one group, with claims of their own.
+        self._own = replace(spec, volumes=(*spec.volumes, *needs)) if needs else spec
+        self.facts = statics.of(self._own)
         self.group = group
         self.counts = Counts(board, group)
         self.version = board.version
@@ -114,7 +121,7 @@ class Run:
         """Every reason why a node is refused."""
         spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
         for node_filter in profile.NODE_FILTERS:
-            reason = node_filter.refuse(spec, seen)
+            reason = node_filter.refuse(self._own, seen)
             if reason:
                 yield Refusal(seen.name, node_filter.name, reason)
         for rule, usage_filter in profile.USAGE_FILTERS:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.pods import forecast
@@ -19,12 +18,15 @@ from nexusform.scheduling.pods.budgets import covers
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.preemption import Eviction
 from nexusform.scheduling.pods.quotas import Ledger
-from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
+from nexusform.scheduling.pods.rollouts import Rollout, removal_order, replace_pods
+from nexusform.scheduling.pods.session import Look, Session, Verdict
+from nexusform.scheduling.pods.work import Asked, Work, admit_new, allowed_pods, free_numbers, queue_order
 from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
     Budget,
     Cluster,
     Node,
+    Pairs,
     PodSpec,
     PodState,
     StandingPod,
@@ -52,51 +54,6 @@ def predict(
     return Predictor(cluster, standing, workloads, seed, recreated, removed).run()
 
 
-class _Asked(Struct, frozen=True, order=True):
-    # A pod to place: its number, the only node for it (DaemonSets), where it was, why;
-    # was it Pending, and since when?
-    number: int
-    pin: str = ""
-    previous: str = ""
-    trigger: str = forecast.NEW
-    waited: bool = False
-    age: int = 0
-    preempted_by: str = ""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it was not there before, not even without a node."""
-        return not self.waited and not self.previous
-
-
-class _Work(Struct):
-    # One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
-    # has refused for good. `begun`: its turn has come.
-    workload: Workload
-    had_pods: bool
-    begun: bool = False
-    keeps: list[StandingPod] = field(default_factory=list)
-    outdated: list[StandingPod] = field(default_factory=list)
-    over: list[StandingPod] = field(default_factory=list)
-    asked: list[_Asked] = field(default_factory=list)
-    gone: list[tuple[StandingPod, str]] = field(default_factory=list)
-    made: dict[int, PodOutcome] = field(default_factory=dict)
-    reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
-    stuck: bool = False
-    not_made: int = 0
-    refused: str = ""
-
-    @property
-    def is_daemon(self) -> bool:
-        """Whether its pods are bound to a node each (a DaemonSet's)."""
-        return self.workload.kind == "DaemonSet"
-
-    @property
-    def growth(self) -> str:
-        """Why a pod is made that was not there."""
-        return forecast.SCALE_OUT if self.had_pods else forecast.NEW
-
-
 class Predictor:
     """One prediction on its way. `look` is told of every pod just before it is decided."""
 
@@ -112,7 +69,7 @@ class Predictor:
     ) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost = frozenset(recreated)
-        self.queue = _queue_order(workloads)
+        self.queue = queue_order(workloads)
         self.creation = {workload.key: at for at, workload in enumerate(workloads)}
         keys = self.creation.keys()
         going = frozenset(removed)
@@ -125,10 +82,11 @@ class Predictor:
             self.by_workload.setdefault(pod.workload, []).append(pod)
         here = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
         expected = [self._belonging(budget) for budget in cluster.budgets]
-        self.session = Session(cluster, here, seed, look, expected)
-        self.works: dict[str, _Work] = {}
+        lost = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
+        self.session = Session(cluster, here, seed, look, expected, lost)
+        self.works: dict[str, Work] = {}
         # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
-        self.strangers: dict[str, _Work] = {}
+        self.strangers: dict[str, Work] = {}
         self.displaced: set[tuple[str, int]] = set()
 
     def _belonging(self, budget: Budget) -> int:
@@ -153,7 +111,7 @@ class Predictor:
         stay = [pod for pod in self.bystanders if (pod.workload, pod.number) not in self.displaced]
         return Prediction((*self._of_all(works), *departed), forecasts, tuple(stay), tuple(displaced))
 
-    def _of_all(self, works: Iterable[_Work]) -> list[PodOutcome]:
+    def _of_all(self, works: Iterable[Work]) -> list[PodOutcome]:
         """What becomes of the pods of these workloads; those that go come last."""
         outcomes: list[PodOutcome] = []
         gone: list[PodOutcome] = []
@@ -164,10 +122,10 @@ class Predictor:
 
     # --- what is to be done -------------------------------------------------------------------
 
-    def _prepare(self, workload: Workload) -> _Work:
+    def _prepare(self, workload: Workload) -> Work:
         """Sort the pods of a workload into those that stay, are outdated, come again, and come anew."""
         pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
-        work = _Work(workload, bool(pods))
+        work = Work(workload, bool(pods))
         if work.is_daemon:
             self._prepare_daemons(work, pods)
             return work
@@ -179,15 +137,15 @@ class Predictor:
             elif pod.refused and pod.spec.template == workload.pod.template:
                 work.over.append(pod)
             elif pod.node:
-                work.asked.append(_Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
+                work.asked.append(Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
             else:
-                work.asked.append(_Asked(pod.number, waited=True, age=pod.age))
+                work.asked.append(Asked(pod.number, waited=True, age=pod.age))
         missing = max(0, workload.replicas - len(pods))
-        numbers = _free_numbers([pod.number for pod in pods], workload.first, missing)
-        work.asked += [_Asked(number, trigger=work.growth) for number in numbers]
+        numbers = free_numbers([pod.number for pod in pods], workload.first, missing)
+        work.asked += [Asked(number, trigger=work.growth) for number in numbers]
         return work
 
-    def _shrink(self, work: _Work, pods: list[StandingPod]) -> list[StandingPod]:
+    def _shrink(self, work: Work, pods: list[StandingPod]) -> list[StandingPod]:
         # Lost pods count as Pending ones: they go first.
         workload = work.workload
         if workload.kind == "StatefulSet":
@@ -195,7 +153,7 @@ class Predictor:
             numbers = {pod.number for pod in pods if not workload.first <= pod.number < last}
         else:
             present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
-            surplus = max(0, len(pods) - _allowed(workload, present))
+            surplus = max(0, len(pods) - allowed_pods(workload, present))
             numbers = {pod.number for pod in removal_order(workload.kind, present)[:surplus]}
         for pod in pods:
             if pod.number not in numbers:
@@ -205,7 +163,7 @@ class Predictor:
             work.gone.append((pod, forecast.SCALE_IN))
         return [pod for pod in pods if pod.number not in numbers]
 
-    def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
+    def _prepare_daemons(self, work: Work, pods: list[StandingPod]) -> None:
         """One pod per node that permits it; a pod whose node is gone goes with it. Those that have no node
         yet wait for one of those that have no pod.
         """
@@ -223,21 +181,20 @@ class Predictor:
                 work.gone.append((pod, forecast.NODE_REMOVED))
         missing = [name for name in sorted(eligible) if name not in have]
         for pod, node in zip(waiting, missing, strict=False):
-            work.asked.append(_Asked(pod.number, node, waited=True, age=pod.age))
+            work.asked.append(Asked(pod.number, node, waited=True, age=pod.age))
         work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(missing) :]]
         open_nodes = missing[len(waiting) :]
-        numbers = _free_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        numbers = free_numbers([pod.number for pod in pods], 0, len(open_nodes))
         work.asked += [
-            _Asked(number, node, trigger=work.growth)
-            for number, node in zip(numbers, open_nodes, strict=True)
+            Asked(number, node, trigger=work.growth) for number, node in zip(numbers, open_nodes, strict=True)
         ]
 
     def _permitting(self, spec: PodSpec) -> set[str]:
         """The nodes that would take a pod whatever stands on them."""
         nodes = self.session.cluster.nodes
-        return {nodes[at].name for at in self.session.statics.of(spec).points}
+        return {nodes[at].name for at in self.session.run_for(spec, 0).facts.points}
 
-    def _admit(self, works: list[_Work]) -> None:
+    def _admit(self, works: list[Work]) -> None:
         """Leave out new pods that are not made. Controllers make theirs in the order of creation."""
         quotas = self.session.cluster.quotas
         if not quotas and not any(work.workload.forbidden for work in works):
@@ -252,11 +209,11 @@ class Predictor:
                 if not asked.is_new:
                     ledger.book(work.workload.pod)
         for work in sorted(works, key=lambda work: self.creation[work.workload.key]):
-            _admit_new(work, ledger)
+            admit_new(work, ledger)
 
     # --- deciding -----------------------------------------------------------------------------
 
-    def _decide(self, work: _Work) -> None:
+    def _decide(self, work: Work) -> None:
         """Place what is asked for, and roll out a new template."""
         workload = work.workload
         work.begun = True
@@ -267,7 +224,9 @@ class Predictor:
         work.reach = Reach(stays, stays, exact=True)
         if work.asked and not work.is_daemon and not workload.pod.gates:
             more = forecast.reach(self.session.run_of(workload.pod), len(work.asked))
-            work.reach = Reach(stays + more.least, stays + more.most, more.exact)
+            # How many find a volume depends on who comes first.
+            least = 0 if workload.pod.claims else more.least
+            work.reach = Reach(stays + least, stays + more.most, more.exact and least == more.least)
         verdicts = self._place(work)
         self._bring_back()
         if work.outdated:
@@ -280,7 +239,7 @@ class Predictor:
             running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
             work.reach = Reach(running, running, exact=True)
 
-    def _place(self, work: _Work) -> dict[int, Verdict]:
+    def _place(self, work: Work) -> dict[int, Verdict]:
         """The verdict on each pod that is asked for, by its number."""
         workload = work.workload
         blocked = ""  # the pod that all later ones of an ordered workload wait for
@@ -297,7 +256,7 @@ class Predictor:
                 blocked = workload.pod_name(pod.number)
         return verdicts
 
-    def _replace_daemons(self, work: _Work) -> None:
+    def _replace_daemons(self, work: Work) -> None:
         """Take pods of an older template off their nodes, and ask for new ones there."""
         workload = work.workload
         if workload.strategy is Strategy.ON_DELETE:
@@ -306,10 +265,10 @@ class Predictor:
         for pod in outdated:
             work.keeps.remove(pod)
             self.session.remove(pod)
-            work.asked.append(_Asked(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+            work.asked.append(Asked(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
         work.asked.sort()
 
-    def _roll(self, work: _Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
+    def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
         """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
         workload = work.workload
         before = {pod.number: pod.node for pod in work.outdated}
@@ -326,10 +285,10 @@ class Predictor:
                 continue
             final_number, previous = number, before[number]
             if number in kept:
-                final_number, previous = _free_numbers(taken, workload.first, 1)[0], ""
+                final_number, previous = free_numbers(taken, workload.first, 1)[0], ""
                 taken.add(final_number)
             final[final_number] = verdict
-            work.asked.append(_Asked(final_number, "", previous, forecast.TEMPLATE_CHANGED))
+            work.asked.append(Asked(final_number, "", previous, forecast.TEMPLATE_CHANGED))
         not_replaced = [pod for pod in state.gone if pod.number not in state.made]
         work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
         return final
@@ -346,7 +305,7 @@ class Predictor:
             else:
                 self._displace(eviction)
 
-    def _lose(self, work: _Work, eviction: Eviction) -> None:
+    def _lose(self, work: Work, eviction: Eviction) -> None:
         pod = eviction.pod
         made = work.made.get(pod.number)
         if made is not None and made.node == pod.node:
@@ -365,7 +324,7 @@ class Predictor:
         work = self.strangers.get(pod.workload)
         if work is None:
             workload = Workload(kind, namespace, name, 0, pod.spec)
-            work = self.strangers[pod.workload] = _Work(workload, had_pods=True, begun=True)
+            work = self.strangers[pod.workload] = Work(workload, had_pods=True, begun=True)
         made = work.made.get(pod.number)
         if made is not None and made.node == pod.node:
             work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
@@ -376,10 +335,10 @@ class Predictor:
         else:
             work.gone.append((pod, forecast.PREEMPTED))
 
-    def _ask_again(self, work: _Work, eviction: Eviction) -> None:
+    def _ask_again(self, work: Work, eviction: Eviction) -> None:
         pod = eviction.pod
         by = pod_name(*eviction.by)
-        asked = _Asked(
+        asked = Asked(
             pod.number,
             pod.node if work.is_daemon else "",
             pod.node,
@@ -391,7 +350,7 @@ class Predictor:
             waiting = Verdict("", certain=True, feasible=0)
             work.made[pod.number] = self._made(work.workload, waiting, asked)
 
-    def _made(self, workload: Workload, verdict: Verdict, asked: _Asked) -> PodOutcome:
+    def _made(self, workload: Workload, verdict: Verdict, asked: Asked) -> PodOutcome:
         """What becomes of a pod by its verdict."""
         action = forecast.MOVE if asked.previous else forecast.PLACE
         trigger = asked.trigger
@@ -416,9 +375,13 @@ class Predictor:
             without=verdict.without,
             victims=verdict.victims,
             preempted_by=asked.preempted_by,
+            volumes=self._volumes(workload.pod, asked.number),
         )
 
-    def _retry(self, works: list[_Work]) -> None:
+    def _volumes(self, spec: PodSpec, number: int) -> Pairs:
+        return self.session.claims.held(spec, number)
+
+    def _retry(self, works: list[Work]) -> None:
         # Later pods may have brought the company that an earlier one waits for, or have been evicted; and in
         # place of Failed ones others are made, until what stands is such that they fail for good.
         changed = True
@@ -430,7 +393,7 @@ class Predictor:
                 changed = self._retry_one(work) or changed
                 self._bring_back()
 
-    def _retry_one(self, work: _Work) -> bool:
+    def _retry_one(self, work: Work) -> bool:
         workload = work.workload
         changed = False
         asked = {pod.number: pod for pod in work.asked}
@@ -451,7 +414,7 @@ class Predictor:
 
     # --- telling ------------------------------------------------------------------------------
 
-    def _outcomes(self, work: _Work) -> list[PodOutcome]:
+    def _outcomes(self, work: Work) -> list[PodOutcome]:
         """What becomes of every pod of a workload, by number."""
         workload = work.workload
         stays = [
@@ -466,12 +429,13 @@ class Predictor:
                 spec=pod.spec,
                 age=pod.age,
                 without=PodState.FAILED if pod.refused else PodState.PENDING,
+                volumes=self._volumes(pod.spec, pod.number),
             )
             for pod in (*work.keeps, *work.outdated, *work.over)
         ]
         return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
 
-    def _forecast(self, work: _Work) -> WorkloadForecast:
+    def _forecast(self, work: Work) -> WorkloadForecast:
         """How a workload stands in the end, and how many of its pods might run."""
         workload = work.workload
         names = [pod.node for pod in (*work.keeps, *work.outdated)]
@@ -495,44 +459,6 @@ class Predictor:
             not_made=work.not_made,
             refused=work.refused,
         )
-
-
-def _admit_new(work: _Work, ledger: Ledger) -> None:
-    """Leave out new pods once a quota refuses one."""
-    made: list[_Asked] = []
-    for asked in work.asked:
-        if asked.is_new and not work.refused:
-            work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
-        if not asked.is_new or not work.refused:
-            made.append(asked)
-    work.not_made = len(work.asked) - len(made)
-    work.asked = made
-
-
-def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
-    """How many pods a workload may have: during a rolling update some more."""
-    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
-        return workload.replicas
-    rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
-    surge = workload.max_surge if rolling else 0
-    return workload.replicas + surge
-
-
-def _queue_order(workloads: Iterable[Workload]) -> list[Workload]:
-    """DaemonSets first, then by priority, highest first; else as given (creation, then document order)."""
-    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
-
-
-def _free_numbers(taken: Iterable[int], first: int, count: int) -> list[int]:
-    """The lowest `count` numbers from `first` on that nobody has."""
-    used = set(taken)
-    free: list[int] = []
-    number = first
-    while len(free) < count:
-        if number not in used:
-            free.append(number)
-        number += 1
-    return free
 
 
 def _tally(names: Iterable[str]) -> dict[str, int]:

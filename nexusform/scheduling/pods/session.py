@@ -1,5 +1,4 @@
-"""A cluster while its pods are being decided: `Session` places one pod, and says how sure that is;
-`Rollout` is what a workload does to its pods when it shrinks or its template changes.
+"""A cluster while its pods are being decided: `Session` places one pod, and says how sure that is.
 
 kube-scheduler draws lots among equals, so a choice is certain only where it draws none, and where no
 lot drawn before could have mattered.
@@ -8,10 +7,10 @@ lot drawn before could have mattered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Refusal
@@ -20,6 +19,7 @@ from nexusform.scheduling.matching import Requirement, holds
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.admission import Cells, rejection
 from nexusform.scheduling.pods.board import Board
+from nexusform.scheduling.pods.claims import Claims
 from nexusform.scheduling.pods.preemption import Eviction, allowances, preempt
 from nexusform.scheduling.pods.rules import tie_break
 from nexusform.scheduling.pods.run import Choice, Run, Statics
@@ -29,8 +29,7 @@ from nexusform.scheduling.pods.workloads import (
     PodSpec,
     PodState,
     StandingPod,
-    Strategy,
-    Workload,
+    VolumeNeed,
     is_made_anew,
 )
 
@@ -70,8 +69,12 @@ class Session:
         seed: int,
         look: Look | None = None,
         expected: Sequence[int] = (),
+        lost: Iterable[StandingPod] = (),
     ) -> None:
+        here = tuple(standing)
         self.cluster = cluster
+        # Pods that are `lost` have left their nodes, and keep the volumes that they had.
+        self.claims = Claims(cluster, (*here, *lost))
         self._look = look
         self.board = Board(cluster)
         self.statics = Statics(cluster.nodes)
@@ -89,7 +92,7 @@ class Session:
         self._cells: dict[int, Cells] = {}
         self._residents: list[dict[Identity, StandingPod]] = [{} for _ in cluster.nodes]
         self._lowest = _ABOVE_ALL  # no pod here has a lower priority
-        for pod in standing:
+        for pod in here:
             at = self.board.index.get(pod.node)
             if at is None:
                 continue
@@ -112,13 +115,19 @@ class Session:
         self._residents[at][_identity(pod)] = pod
         self._lowest = min(self._lowest, pod.spec.priority)
 
-    def run_of(self, spec: PodSpec) -> Run:
-        """The rules' view of a spec as the board stands now."""
+    def run_of(self, spec: PodSpec, needs: tuple[VolumeNeed, ...] = ()) -> Run:
+        """The rules' view of a spec as the board stands now; `needs` are what a pod's own claims ask."""
         group = self.board.group(spec)
         run = self._run
-        if run is None or run.group is not group or run.version != self.board.version:
-            run = self._run = Run(self.board, group, self.statics)
+        stale = run is None or run.group is not group or run.version != self.board.version
+        if run is None or stale or run.needs != needs:
+            run = self._run = Run(self.board, group, self.statics, needs)
         return run
+
+    def run_for(self, spec: PodSpec, number: int) -> Run:
+        """The same for one pod, whose claims are bound as far as they wait for nobody."""
+        self.claims.settle(spec, number)
+        return self.run_of(spec, self.claims.needs(spec, number))
 
     def remove(self, pod: StandingPod) -> None:
         """Take a pod off its node, if it has one here."""
@@ -136,7 +145,7 @@ class Session:
         failed = self._failures.get(id(group))
         if self._look is None and failed is not None and failed[0] == self.board.version:
             return failed[1]
-        run = self.run_of(spec)
+        run = self.run_for(spec, number)
         if self._look is not None:
             self._look(workload, number, run)
         if spec.gates:
@@ -190,11 +199,12 @@ class Session:
         if not refused:
             run.add(node)
             self._settle(replace(pod, node=self._names[node]), node)
+            self.claims.take(pod.spec, pod.number, self._names[node])
         return refused
 
     def pin(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod, which only this node may take."""
-        run = self.run_of(spec)
+        run = self.run_for(spec, number)
         if self._look is not None:
             self._look(workload, number, run)
         if spec.gates:
@@ -222,7 +232,8 @@ class Session:
         each = tuple(refusals.values())
         reason = message(each, len(self._names)) + missing(pod.spec, self.cluster.nodes)
         verdict = Verdict("", certain, 0, None, reason, each)
-        self._failures[id(run.group)] = (self.board.version, verdict)
+        if not pod.spec.claims:  # else others of the spec may have other volumes
+            self._failures[id(run.group)] = (self.board.version, verdict)
         return verdict
 
     def _preempt(self, run: Run, pod: StandingPod, refusals: Mapping[int, Refusal]) -> Verdict | None:
@@ -248,7 +259,8 @@ class Session:
                 self._blurred |= 1 << node
         for victim in choice.victims:
             self.remove(victim)
-        name, refused = self._names[choice.node], self._run_on(self.run_of(pod.spec), choice.node, pod)
+        name = self._names[choice.node]
+        refused = self._run_on(self.run_of(pod.spec, run.needs), choice.node, pod)
         if refused:
             # Victims and preemptors would drive each other out for ever: nobody is said to leave.
             for victim in choice.victims:
@@ -297,8 +309,10 @@ def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:
 
 
 def _related(run: Run) -> bool:
-    """Whether pods elsewhere than on its own nodes can matter to a pod."""
+    """Whether pods elsewhere than on its own nodes can matter to a pod; also those that take volumes."""
     counts = run.counts
+    if run.group.spec.claims:
+        return True
     return bool(counts.affinity or counts.anti_affinity or counts.existing or counts.preferred or counts.hard)
 
 
@@ -350,113 +364,3 @@ def _label(key: str, condition: str, values: set[str]) -> str:
 def _words(requirement: Requirement) -> str:
     values = f" ({', '.join(requirement.values)})" if requirement.values else ""
     return f"{requirement.operator}{values}"
-
-
-PlacePod = Callable[[int], Verdict]
-
-
-class Rollout(Struct):
-    """How far a replacement got: old pods that remain, old ones that went, new ones by number.
-
-    `made` begins with the new pods that were just decided; `standing` counts those that stood before.
-    `stuck`: it waits for a pod that cannot be placed.
-    """
-
-    remaining: list[StandingPod]
-    made: dict[int, Verdict]
-    standing: int = 0
-    gone: list[StandingPod] = field(default_factory=list)
-    stuck: bool = False
-
-    def lose(self, victims: Collection[StandingPod]) -> None:
-        """Old pods that were evicted are gone as if they had been replaced."""
-        lost = [pod for pod in self.remaining if pod in victims] if victims else []
-        self.remaining = [pod for pod in self.remaining if pod not in lost]
-        self.gone += lost
-
-    def waits(self) -> list[int]:
-        """Numbers of new pods that no node takes."""
-        return [number for number, verdict in self.made.items() if not verdict.node]
-
-
-def replace_pods(session: Session, workload: Workload, state: Rollout) -> None:
-    """Replace pods of an older template by new ones of the same numbers, as the kind does it."""
-
-    def place(number: int) -> Verdict:
-        verdict = session.place(workload.pod, workload.key, number)
-        state.lose(verdict.victims)
-        return verdict
-
-    if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
-        return
-    if workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING:
-        _surging(session, workload, state, place)
-    elif workload.kind == "StatefulSet":
-        _one_by_one(session, workload, state, place)
-    else:
-        _all_at_once(session, state, place)
-
-
-def _all_at_once(session: Session, state: Rollout, place: PlacePod) -> None:
-    numbers = [pod.number for pod in state.remaining]
-    for pod in list(state.remaining):
-        _drop(session, state, pod)
-    for number in numbers:
-        state.made[number] = place(number)
-
-
-def _one_by_one(session: Session, workload: Workload, state: Rollout, place: PlacePod) -> None:
-    """Highest ordinal first; the next one waits until the new pod runs."""
-    for pod in sorted(state.remaining, key=lambda pod: -pod.number):
-        if pod.number < workload.partition:
-            return
-        if state.waits():
-            state.stuck = True
-            return
-        _drop(session, state, pod)
-        state.made[pod.number] = place(pod.number)
-    state.stuck = bool(state.waits())
-
-
-def _surging(session: Session, workload: Workload, state: Rollout, place: PlacePod) -> None:
-    """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
-    replicas = workload.replicas
-    missing = max(0, replicas - state.standing - len(state.made))
-    ahead = [pod.number for pod in state.remaining][:missing]
-    while ahead or state.remaining:
-        moved = False
-        for number in state.waits():
-            state.made[number] = place(number)
-            moved = moved or bool(state.made[number].node)
-        while (
-            ahead and len(state.remaining) + state.standing + len(state.made) < replicas + workload.max_surge
-        ):
-            number = ahead.pop(0)
-            state.made[number] = place(number)
-            moved = True
-        running = state.standing + len(state.made) - len(state.waits())
-        spare = len(state.remaining) + running - (replicas - workload.max_unavailable)
-        for pod in removal_order(workload.kind, state.remaining)[: max(0, spare)]:
-            _drop(session, state, pod)
-            moved = True
-        if not moved:
-            state.stuck = True
-            return
-
-
-def removal_order(kind: str, pods: Sequence[StandingPod]) -> list[StandingPod]:
-    """Who goes first when a workload shrinks.
-
-    A StatefulSet loses its highest ordinals. A ReplicaSet loses Pending pods, then those on nodes with
-    most of its pods (as they stand before anything goes), then the newest.
-    """
-    if kind == "StatefulSet":
-        return sorted(pods, key=lambda pod: -pod.number)
-    company = Counter(pod.node for pod in pods if pod.node)
-    return sorted(pods, key=lambda pod: (bool(pod.node), -company[pod.node], -pod.age, -pod.number))
-
-
-def _drop(session: Session, state: Rollout, pod: StandingPod) -> None:
-    session.remove(pod)
-    state.remaining.remove(pod)
-    state.gone.append(pod)

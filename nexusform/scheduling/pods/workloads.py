@@ -79,10 +79,49 @@ class NodeTerm(Struct, frozen=True):
 
 
 class VolumeNeed(Struct, frozen=True):
-    """Nodes that reach a volume (any of the terms). `bound`: it stands; else it is found or made there."""
+    """Nodes that reach a volume (any of the terms). `bound`: it stands, or (without terms) should do so
+    before its pod is scheduled; else it is found or made there.
+    """
 
     terms: tuple[NodeTerm, ...]
     bound: bool
+
+
+class Claim(Struct, frozen=True):
+    """A claim whose volume is found, or made, once it or its pod is there.
+
+    `name` is `namespace/name`, with {} in the place of the pod's number where each pod has its own. `size` is
+    in bytes, `block` its volumeMode. `waits` for its pod to be scheduled (WaitForFirstConsumer), else it is
+    bound at once. `made`: the nodes where its class makes a volume (any of the terms, None = all).
+    """
+
+    name: str
+    size: int = 0
+    storage_class: str = ""
+    modes: tuple[str, ...] = ()
+    block: bool = False
+    selector: LabelSelector | None = None
+    waits: bool = False
+    made: tuple[NodeTerm, ...] | None = ()
+
+    def of(self, number: int) -> str:
+        """Its name for the pod with this number."""
+        return self.name.replace("{}", str(number))
+
+
+class Volume(Struct, frozen=True):
+    """A PersistentVolume: the nodes that reach it (any of the terms, None = all), and the claim that it waits
+    for (`namespace/name`), "" where it is for anybody.
+    """
+
+    name: str
+    size: int = 0
+    storage_class: str = ""
+    modes: tuple[str, ...] = ()
+    block: bool = False
+    labels: Pairs = ()
+    terms: tuple[NodeTerm, ...] | None = None
+    claim: str = ""
 
 
 class PodTerm(Struct, frozen=True):
@@ -142,6 +181,7 @@ class PodSpec(Struct, frozen=True):
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
     and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
     claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
+    `volumes` stand for themselves; what `claims` ask is told by claims.py, pod by pod.
     """
 
     namespace: str = "default"
@@ -169,6 +209,7 @@ class PodSpec(Struct, frozen=True):
     volumes: tuple[VolumeNeed, ...] = ()
     exclusive: tuple[str, ...] = ()
     preempts: bool = True
+    claims: tuple[Claim, ...] = ()
 
 
 class Strategy(StrEnum):
@@ -230,8 +271,8 @@ class StandingPod(Struct, frozen=True):
     """A pod that exists: of which workload (key), its number, its node ("" = none).
 
     `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
-    equal ages by number.
-    `refused`: why kubelet has refused it for good, "" where it runs or waits.
+    equal ages by number. `refused`: why kubelet has refused it for good, "" where it runs or waits.
+    `volumes`: claims of it that have a volume, each with its name, as far as that is remembered.
     """
 
     workload: str
@@ -240,6 +281,7 @@ class StandingPod(Struct, frozen=True):
     spec: PodSpec
     age: int = 0
     refused: str = ""
+    volumes: Pairs = ()
 
     @property
     def name(self) -> str:
@@ -276,7 +318,7 @@ class Budget(Struct, frozen=True):
 
 class Cluster(Struct, frozen=True):
     """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), its
-    quotas and its budgets.
+    quotas and its budgets; its volumes that claims may take, and the claims that wait for no pod.
     """
 
     name: str
@@ -284,3 +326,5 @@ class Cluster(Struct, frozen=True):
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    claims: tuple[Claim, ...] = ()

@@ -10,14 +10,17 @@ from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 CONFLICT: Final = "node(s) had volume node affinity conflict"
 NONE_LEFT: Final = "node(s) didn't find available persistent volumes to bind"
+UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
 def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason when a volume that stands cannot be reached, or one that is to be found cannot be here."""
+    """A reason when a volume that stands cannot be reached, should stand by now, or cannot be found here."""
     for volume in pod.volumes:
         if not any(term_holds(term, node) for term in volume.terms):
-            return CONFLICT if volume.bound else NONE_LEFT
+            if not volume.bound:
+                return NONE_LEFT
+            return CONFLICT if volume.terms else UNBOUND
     return None
 
 

@@ -1,0 +1,99 @@
+"""The workloads of one prediction on their way: which pods stay, which are asked for, which are not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from nexusform.scheduling.pods import forecast
+from nexusform.scheduling.pods.forecast import PodOutcome, Reach
+from nexusform.scheduling.pods.quotas import Ledger
+from nexusform.scheduling.pods.workloads import StandingPod, Strategy, Workload
+
+
+class Asked(Struct, frozen=True, order=True):
+    """A pod to place: its number, the only node for it (DaemonSets), where it was, why; whether it was
+    Pending and since when, and the pod that took its place.
+    """
+
+    number: int
+    pin: str = ""
+    previous: str = ""
+    trigger: str = forecast.NEW
+    waited: bool = False
+    age: int = 0
+    preempted_by: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was not there before, not even without a node."""
+        return not self.waited and not self.previous
+
+
+class Work(Struct):
+    """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
+    has refused for good. `begun`: its turn has come.
+    """
+
+    workload: Workload
+    had_pods: bool
+    begun: bool = False
+    keeps: list[StandingPod] = field(default_factory=list)
+    outdated: list[StandingPod] = field(default_factory=list)
+    over: list[StandingPod] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    gone: list[tuple[StandingPod, str]] = field(default_factory=list)
+    made: dict[int, PodOutcome] = field(default_factory=dict)
+    reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
+    stuck: bool = False
+    not_made: int = 0
+    refused: str = ""
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether its pods are bound to a node each (a DaemonSet's)."""
+        return self.workload.kind == "DaemonSet"
+
+    @property
+    def growth(self) -> str:
+        """Why a pod is made that was not there."""
+        return forecast.SCALE_OUT if self.had_pods else forecast.NEW
+
+
+def admit_new(work: Work, ledger: Ledger) -> None:
+    """Leave out new pods once a quota refuses one."""
+    made: list[Asked] = []
+    for asked in work.asked:
+        if asked.is_new and not work.refused:
+            work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
+        if not asked.is_new or not work.refused:
+            made.append(asked)
+    work.not_made = len(work.asked) - len(made)
+    work.asked = made
+
+
+def allowed_pods(workload: Workload, pods: Iterable[StandingPod]) -> int:
+    """How many pods a workload may have: during a rolling update some more."""
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return workload.replicas
+    rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
+    surge = workload.max_surge if rolling else 0
+    return workload.replicas + surge
+
+
+def queue_order(workloads: Iterable[Workload]) -> list[Workload]:
+    """DaemonSets first, then by priority, highest first; else as given (creation, then document order)."""
+    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
+
+
+def free_numbers(taken: Iterable[int], first: int, count: int) -> list[int]:
+    """The lowest `count` numbers from `first` on that nobody has."""
+    used = set(taken)
+    free: list[int] = []
+    number = first
+    while len(free) < count:
+        if number not in used:
+            free.append(number)
+        number += 1
+    return free
