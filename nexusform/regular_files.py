@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 PRIVATE: Final = 0o600
 _NOT_FOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
@@ -54,10 +55,12 @@ class Confinement(Struct, frozen=True):
     """Where paths that configuration names may lead: below `root` ("": anywhere), but to none of `hidden`.
 
     Both are absolute and free of links. Every such path passes `admitted` before a file system is asked.
+    `is_operators`: the operator named the path, or the directory that it is below, by whatever name.
     """
 
     root: str = ""
     hidden: tuple[str, ...] = ()
+    is_operators: bool = False
 
     def admitted(self, path: str | Path) -> str:
         """What to open in place of a path of the configuration, links resolved. Raises Outside.
@@ -67,7 +70,7 @@ class Confinement(Struct, frozen=True):
         written = os.fspath(path)
         if not self.root or "\0" in written:  # no file has such a name, and whoever opens it says so
             return written
-        if not self.holds(written):
+        if not self.is_operators and not self.holds(written):
             raise Outside(self.root)
         real = os.path.realpath(written)
         if not _is_below(real, self.root):
@@ -83,9 +86,18 @@ class Confinement(Struct, frozen=True):
     def followed(self, path: str | Path) -> str:
         """What to open in place of a path of the operator, who may read anything. Raises Outside.
 
-        One that is written below `root` is a name in the work tree: it must stay there as well.
+        One that leads through the work tree must stay there as well.
         """
-        return self.admitted(path) if self.holds(path) else os.fspath(path)
+        return self.of_operator(path).admitted(path)
+
+    def of_operator(self, path: str | Path) -> Confinement:
+        """The confinement of a path that the operator names, and of what is below it: none, unless it leads
+        through the work tree. There the name is the operator's, but others say what it stands for.
+        """
+        if not self.root:
+            return FREE
+        is_inside = self.holds(path) or self.holds(os.path.realpath(Path(path).parent))
+        return replace(self, is_operators=True) if is_inside else FREE
 
     def holds(self, path: str | Path) -> bool:
         """Whether a run is confined, and a path as it is written is below the root."""
@@ -118,7 +130,10 @@ def read_regular(path: str | Path, most: int, *, follow: bool = True) -> bytes:
     """The whole content of a regular file. Raises OSError, NotRegular, TooLarge (more bytes than `most`)."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         # As many bytes are set aside as are asked for, so not the most at once.
-        content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise TooLarge(most)
+        content = file.read(size + 1)
         while len(content) <= most and (further := file.read(_CHUNK)):
             content += further
     if len(content) > most:

@@ -250,7 +250,8 @@ def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> in
     place = place_of(flags.state, flags.variables)
     saved, problems = read_plan(path, place)
     if saved is not None:
-        problems += [each for key in verification.key_files for each in signature_problems(saved, key)]
+        for key in verification.key_files:
+            problems += signature_problems(saved, key, place.confinement)
     opened = open_saved(place, saved) if saved and not has_errors(problems) else Opened(None, (), {})
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:

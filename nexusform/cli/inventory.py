@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.cli.answers import Answer, AnswerFormFlags, tell
 from nexusform.cli.arguments import group, positional, text
 from nexusform.cli.commands import Entry, LazyGroup, command
-from nexusform.cli.flags import ViewFlags
+from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
 
 
@@ -55,7 +55,7 @@ def check(arguments: CheckArguments) -> int:
     from nexusform.workflow.inventory import check_inventory
 
     screen = arguments.view.screen()
-    answer = check_inventory(os.path.normpath(arguments.directory))
+    answer = check_inventory(os.path.normpath(arguments.directory), place_of().confinement)
     if has_errors(answer.diagnostics):
         screen.diagnostics(answer.diagnostics, {})
         return 1

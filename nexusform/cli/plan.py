@@ -139,7 +139,7 @@ def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
         return None, []
     from nexusform.workflow.saved_plans import signer_of
 
-    return signer_of(key_file)
+    return signer_of(key_file, place_of().confinement)
 
 
 def limits_in(flag: str) -> tuple[Limit, ...]:

@@ -87,7 +87,9 @@ def _source(arguments: PredictArguments) -> tuple[str, Read]:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
     if arguments.parameters and plan:
         raise click.UsageError("-parameters goes with -arm-template.")
-    return (plan, read_terraform_plan) if plan else (template, arm_reader(arguments.parameters))
+    if plan:
+        return plan, read_terraform_plan
+    return template, arm_reader(arguments.parameters, place_of().confinement)
 
 
 def _foretell(

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from nexusform.cli.flags import place_of
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands
 from nexusform.configuration.configuration import Configuration
@@ -111,7 +112,8 @@ def _github_review(subject: Subject) -> bytes:
     from nexusform.rendering.pull_request.review import read_diff, review_document
 
     try:
-        diff = read_diff(read_regular(subject.shown.diff, _MOST_DIFF).decode(errors="replace"))
+        diff_file = place_of().confinement.followed(subject.shown.diff)
+        diff = read_diff(read_regular(diff_file, _MOST_DIFF).decode(errors="replace"))
     except OSError as problem:
         raise click.UsageError(f'-diff: "{subject.shown.diff}" cannot be read: {problem.strerror}.') from None
     body = _markdown(subject).decode()

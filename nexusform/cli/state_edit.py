@@ -169,7 +169,7 @@ def push(arguments: PushArguments) -> int:
 def document_to_push(screen: Screen, file: str, place: Place) -> State | None:
     """The state in a file; what is wrong with it is printed."""
     try:
-        data = _read_document(file)
+        data = _read_document(file, place)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
         screen.diagnostics([error("file-cannot-be-read", detail)], {})
@@ -183,11 +183,11 @@ def document_to_push(screen: Screen, file: str, place: Place) -> State | None:
     return state
 
 
-def _read_document(file: str) -> bytes:
+def _read_document(file: str, place: Place) -> bytes:
     """The content of a regular file, or standard input. Raises OSError."""
     if file == "-":
         return sys.stdin.buffer.read(_LARGEST)
-    return read_regular(file, _LARGEST)
+    return read_regular(place.confinement.followed(file), _LARGEST)
 
 
 class TaintArguments(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from nexusform.configuration.loader import NATIVE
 from nexusform.language.parser import parse_file
 from nexusform.language.references import traversals
 from nexusform.language.syntax import Attribute, Block, Body, Traversal, TraverseAttribute
-from nexusform.regular_files import read_regular
+from nexusform.regular_files import Confinement, read_regular
 from nexusform.source import SourceFile, Span
 
 _LARGEST: Final = 16 * 1024 * 1024  # bytes
@@ -110,22 +110,22 @@ class ModuleText(Struct, frozen=True):
         return blocks[0] if blocks else None
 
 
-def read_module(directory: str, unsaved: Mapping[str, str]) -> ModuleText:
+def read_module(directory: str, unsaved: Mapping[str, str], confinement: Confinement) -> ModuleText:
     """The files of a directory, those in `unsaved` (by absolute path) as they stand in an editor."""
     paths = {str(path) for path in Path(directory).glob(f"*{NATIVE}")}
     paths |= {path for path in unsaved if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}
     for path in sorted(paths):
-        text = unsaved[path] if path in unsaved else _text(path)
+        text = unsaved[path] if path in unsaved else _text(path, confinement)
         if text is not None:
             files[path] = SourceFile(path, text)
     trees = {path: _tree(path, source.text) for path, source in files.items()}
     return ModuleText(directory, files, trees)
 
 
-def _text(path: str) -> str | None:
+def _text(path: str, confinement: Confinement) -> str | None:
     try:
-        return read_regular(path, _LARGEST).decode()
+        return read_regular(confinement.followed(path), _LARGEST).decode()
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -48,7 +48,8 @@ class Editor(Struct):
 
     def module(self, path: str) -> ModuleText:
         """The module of a file, as it stands in the editor."""
-        return read_module(str(Path(path).parent), self.unsaved)
+        directory = str(Path(path).parent)
+        return read_module(directory, self.unsaved, place_in(directory, dict(os.environ)).confinement)
 
     def check(self, path: str) -> None:
         """Tell everything that is wrong with the module of a file."""

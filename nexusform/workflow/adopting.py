@@ -406,7 +406,7 @@ def _from_directory(place: Place, directory: str, blocks: Mapping[str, ProviderB
     written_as = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
 
     def read() -> tuple[tuple[AzSite, ...], list[Problem]]:
-        return read_export(directory, {})
+        return read_export(directory, {}, place.confinement.of_operator(directory))
 
     taken = {key: _settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER}
     for key, settings in taken.items():

@@ -19,7 +19,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import to_plain
 from nexusform.ports import BackendProblem, FileProblem, StateBackend
-from nexusform.regular_files import FREE, PRIVATE, read_regular, write_whole
+from nexusform.regular_files import PRIVATE, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import SourceFile, Span
 from nexusform.value_types import BOOL, Type
@@ -170,8 +170,8 @@ def open_choice(choice: BackendChoice, place: Place) -> tuple[StateBackend | Non
         # A path that the operator gave is free, unless it is one of the work tree.
         path = choice.from_flags.get("path")
         confinement = place.confinement
-        if path is not None and not confinement.holds(Path(place.directory, path)):
-            confinement = FREE
+        if path is not None:
+            confinement = confinement.of_operator(Path(place.directory, path))
         directories = Directories(place.directory, place.data_directory, confinement)
         return BACKENDS[choice.kind].open(choice.settings, directories), []
     except BackendProblem as problem:

@@ -103,7 +103,7 @@ def _read(
 ) -> Sequence[Diagnostic]:
     """Add one file to the history of its lineage."""
     try:
-        directories = Directories(place.directory, place.data_directory, place.confinement)
+        directories = Directories(place.directory, place.data_directory, place.confinement.of_operator(path))
         local = BACKENDS["local"].open({"path": path}, directories)
         backend, problems = encrypted(local, settings, place)
     except BackendProblem as problem:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, diagnostic
 from nexusform.providers.azure_export import read_export
+from nexusform.regular_files import Confinement
 from nexusform.whatif.capture import SiteCapture, capture
 
 
@@ -16,9 +17,9 @@ class InventoryCheck(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def check_inventory(directory: str) -> InventoryCheck:
+def check_inventory(directory: str, confinement: Confinement) -> InventoryCheck:
     """Read a directory and say what it holds."""
-    sites, findings = read_export(directory, {})
+    sites, findings = read_export(directory, {}, confinement.of_operator(directory))
     told = tuple(
         diagnostic(finding.severity, finding.id, f"{finding}" if finding.file else finding.detail)
         for finding in findings

@@ -29,7 +29,7 @@ from nexusform.language.surroundings import FileProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.preparation.prior import adopted
 from nexusform.providers.azure_export import read_files
-from nexusform.regular_files import FREE
+from nexusform.regular_files import FREE, Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
@@ -96,7 +96,7 @@ def predicted(
     place: Place, inventory: str, path: str, read: Read, scheduler: Scheduler
 ) -> Iterator[Prediction]:
     """What another tool's plan comes to on an inventory; usable inside the block."""
-    changes, problems = _changes(path, read)
+    changes, problems = _changes(path, read, place.confinement)
     if has_errors(problems):
         yield Prediction(None, diagnostics=tuple(problems))
         return
@@ -104,9 +104,13 @@ def predicted(
         yield _prediction(replace(place, directory=directory), inventory, changes, problems, scheduler)
 
 
-def _changes(path: str, read: Read) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
+def _changes(
+    path: str, read: Read, confinement: Confinement
+) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
     try:
-        content = _bicep(path) if path.endswith(_BICEP) else read_file(path, _LARGEST)
+        confinement = confinement.of_operator(path)
+        is_bicep = path.endswith(_BICEP)
+        content = _bicep(path, confinement) if is_bicep else read_file(path, _LARGEST, confinement)
     except FileProblem as problem:
         return (), [error("unreadable-file", str(problem))]
     except Refused as refused:
@@ -115,13 +119,13 @@ def _changes(path: str, read: Read) -> tuple[tuple[AzChange, ...], list[Diagnost
     return changes, [_told(finding) for finding in findings]
 
 
-def arm_reader(parameters: Sequence[str]) -> Read:
+def arm_reader(parameters: Sequence[str], confinement: Confinement) -> Read:
     """Who reads a template with these parameter files."""
     from nexusform.importers.arm_template import read_arm_template
 
     def read(path: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
         try:
-            files = [(name, read_file(name, _LARGEST)) for name in parameters]
+            files = [(name, read_file(name, _LARGEST, confinement.of_operator(name))) for name in parameters]
         except FileProblem as problem:
             return (), [Problem((), "unreadable-file", str(problem))]
         return read_arm_template(path, content, files)
@@ -129,10 +133,18 @@ def arm_reader(parameters: Sequence[str]) -> Read:
     return read
 
 
-def _bicep(path: str) -> bytes:
-    """The template that a Bicep file is built to. Raises Refused."""
+def _bicep(path: str, confinement: Confinement) -> bytes:
+    """The template that a Bicep file is built to; a confined one is not, since Bicep reads whatever it names
+    and asks registries for modules. Raises Refused.
+    """
     command = ["az", "bicep", "build", "--stdout", "--file", path]
     shown = f"az bicep build --file {path}"
+    if confinement.root:
+        detail = (
+            f"{path} stands where -confine trusts nobody, and what builds it reads whatever it names and "
+            f"asks registries. Run `{shown}` where nothing is at stake, and name the JSON that it writes."
+        )
+        raise Refused(error("bicep-not-built", detail))
     try:
         built = subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603
     except FileNotFoundError:
@@ -161,7 +173,7 @@ def _prediction(
     problems: list[Diagnostic],
     scheduler: Scheduler,
 ) -> Prediction:
-    export = read_files(inventory, place.confinement)
+    export = read_files(inventory, place.confinement.of_operator(inventory))
     if export.problems:
         return Prediction(None, diagnostics=(*problems, *map(_told, export.problems)))
     standing, findings = read_sites(export.documents)

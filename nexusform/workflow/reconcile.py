@@ -72,7 +72,8 @@ def reconcile(
     place: Place, directory: str, locking: Locking, notices: Notices, *, replays: bool
 ) -> Reconciled:
     """Compare, judge the separation rules on what is, and write what was observed into the state."""
-    sites, findings = read_export(directory, {})
+    confinement = place.confinement.of_operator(directory)
+    sites, findings = read_export(directory, {}, confinement)
     problems = [_told(problem) for problem in findings if problem.severity is Severity.ERROR]
     if problems:
         return Reconciled(diagnostics=tuple(problems))
@@ -83,7 +84,9 @@ def reconcile(
         if not run.ready:
             answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
         else:
-            answer = _Reconciling(run, sites, of_directory(directory, {})).answer(replays=replays)
+            answer = _Reconciling(run, sites, of_directory(directory, {}, confinement)).answer(
+                replays=replays
+            )
     more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
     return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
 

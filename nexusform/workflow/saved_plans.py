@@ -71,20 +71,20 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
     return problems
 
 
-def signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
+def signer_of(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
     """What signs with the key of a file; an error when there is no such key in it."""
     try:
-        key = read_file(key_file, _LARGEST_KEY)
+        key = read_file(key_file, _LARGEST_KEY, confinement.of_operator(key_file))
         sign("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return None, [error("the-plan-cannot-be-signed", str(problem))]
     return lambda digest: sign(digest, key, key_file), []
 
 
-def signature_problems(saved: SavedPlan, key_file: str) -> list[Diagnostic]:
+def signature_problems(saved: SavedPlan, key_file: str, confinement: Confinement) -> list[Diagnostic]:
     """Why a plan is not one that was signed with the key whose public half stands in a file."""
     try:
-        key = read_file(key_file, _LARGEST_KEY)
+        key = read_file(key_file, _LARGEST_KEY, confinement.of_operator(key_file))
         check_signature(saved.signature, saved.signed_digest, key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return [error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
@@ -94,7 +94,7 @@ def signature_problems(saved: SavedPlan, key_file: str) -> list[Diagnostic]:
 def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnostic]]:
     """Read a plan file; an encrypted one by what the place's configuration and environment say."""
     try:
-        data = read_file(path, PLAN_CAP)
+        data = read_file(path, PLAN_CAP, place.confinement.of_operator(path))
     except FileProblem as problem:
         return None, [error("the-plan-cannot-be-read", str(problem))]
     data, problems = unsealed(data, path, place)

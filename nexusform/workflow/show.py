@@ -76,7 +76,7 @@ def _chosen(
 
 def _file(place: Place, path: str) -> Shown:
     try:
-        content = read_file(path, PLAN_CAP)
+        content = read_file(path, PLAN_CAP, place.confinement.of_operator(path))
     except FileProblem as problem:
         return Shown((error("nothing-to-show", str(problem)),))
     content, problems = unsealed(content, path, place)

@@ -115,6 +115,16 @@ def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: P
         gate.followed(tree / "out")
 
 
+def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
+    """The operator may name a link to the checkout: what stands in it is still the pull request's."""
+    gate = Confinement(str(tree.resolve()))
+    alias = tree.parent / "alias"
+    alias.symlink_to(tree)
+    assert gate.followed(alias / "a") == str(tree / "a")
+    with pytest.raises(Outside):
+        gate.followed(alias / "out")
+
+
 def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
     assert confinement_of("1", {}, str(tree / "sub")).root == str(tree)
     assert confinement_of(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
@@ -279,6 +289,98 @@ nexusform {
     )
     assert run(["plan", "-confine"]) == 1
     assert 'The key vault "https://evil.vault.azure.net" stands in the configuration' in told(capsys)
+
+
+# --- paths of the operator ----------------------------------------------------------------------
+
+# In each `link` is a name that the operator gave, and a link that the pull request laid there.
+NAMED = {
+    "show": ["show", "link"],
+    "apply": ["apply", "link"],
+    "apply -verify": ["apply", "-verify=key:link", "p"],
+    "plan -sign": ["plan", "-out=q", "-sign=link"],
+    "plan -diff": ["plan", "-report=github-review:review.json", "-diff=link"],
+    "plan -var-file": ["plan", "-var-file=link"],
+    "plan -target-file": ["plan", "-target-file=link"],
+    "plan -state": ["plan", "-state=link"],
+    "init -backend-config": ["init", "-backend-config=link"],
+    "graph": ["graph", "-plan=link"],
+    "explain": ["explain", "-plan=link", "nexus_site.s"],
+    "advise": ["advise", "-plan=link"],
+    "export": ["export", "-format=az", "link"],
+    "state push": ["state", "push", "link"],
+    "state list": ["state", "list", "-state=link"],
+    "report capacity": ["report", "capacity", "-states=link"],
+    "import -from": ["import", "-from=folder", "-generate-config-out=x.nf.hcl"],
+    "reconcile": ["reconcile", "-from=folder"],
+    "inventory check": ["inventory", "check", "folder"],
+    "inventory of links": ["inventory", "check", "inside"],
+    "predict -terraform-plan": ["predict", "-terraform-plan=link", "-inventory=inside"],
+    "predict -arm-template": ["predict", "-arm-template=link", "-inventory=inside"],
+    "predict -parameters": ["predict", "-arm-template=t.json", "-parameters=link", "-inventory=inside"],
+    "predict -inventory": ["predict", "-arm-template=t.json", "-inventory=folder"],
+    "fmt": ["fmt", "-check", "link.nf.hcl"],
+    "test": ["test", "-filter=link.nftest.hcl"],
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_link_in_the_work_tree_leads_no_command_out(
+    name: str, work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    assert run(["plan", "-out=p"]) == 0
+    for file in ("secret", "racks.json", "bare_metal_machines.json"):
+        (outside / file).write_text(CANARY)
+    (work / "folder").symlink_to(outside)
+    (work / "inside").mkdir()
+    (work / "t.json").write_text('{"$schema": "deploymentTemplate.json#", "resources": []}')
+    for link in ("link", "link.nf.hcl", "link.nftest.hcl", "inside/racks.json"):
+        (work / link).symlink_to(outside / "secret")
+    (work / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
+    capsys.readouterr()
+    assert run([*NAMED[name], "-confine"]) in (1, 2)
+    text = told(capsys)
+    assert "-confine lets no configuration look" in text
+    assert CANARY not in text
+    run(NAMED[name])
+    assert "-confine" not in told(capsys)
+
+
+def test_a_path_outside_is_the_operators(
+    work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    state = outside / "site.nfstate"
+    assert run(["apply", "-auto-approve", f"-state={state}", "-confine"]) == 0
+    assert run(["plan", f"-out={outside}/p", f"-state={state}", "-confine"]) == 0
+    assert run(["show", f"{outside}/p", "-confine"]) == 0
+    assert run(["report", "capacity", f"-states={outside}/*.nfstate", "-confine"]) == 0
+    (outside / "bare_metal_machines.json").symlink_to("machines")
+    (outside / "machines").write_text("[]")
+    (outside / "racks.json").write_text("[]")
+    capsys.readouterr()
+    run(["inventory", "check", str(outside), "-confine"])
+    assert "-confine" not in told(capsys)
+
+
+def test_what_builds_bicep_is_not_run_on_the_text_of_a_pull_request(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`az bicep build` reads what `loadTextContent` names, and fetches modules from registries."""
+    (work / "az").write_text("#!/bin/sh\ntouch built\necho '{}'\n")
+    (work / "az").chmod(0o755)
+    monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
+    (work / "main.bicep").write_text("")
+    (work / "inside").mkdir()
+    words = ["predict", "-arm-template=main.bicep", "-inventory=inside"]
+    assert run([*words, "-confine"]) == 1
+    assert "main.bicep stands where -confine trusts nobody" in told(capsys)
+    assert not (work / "built").exists()
+    run(words)
+    assert (work / "built").exists()
 
 
 # --- what the work tree remembers ---------------------------------------------------------------
