@@ -40,16 +40,23 @@ class AzureBackend(KeepsLines):
     _journal: _Journal
 
     def __init__(
-        self, container: ContainerClient, key: str, *, snapshots: bool = True, workspace: str = DEFAULT
+        self,
+        container: ContainerClient,
+        key: str,
+        *,
+        snapshots: bool = True,
+        workspace: str = DEFAULT,
+        largest: int = refusals.LARGEST,
     ) -> None:
         check_name(workspace)
+        self._largest = largest
         self._container = container
         self._key = key
         self._snapshots = snapshots
         self._name = key if workspace == DEFAULT else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
         self._held: _HeldLease | None = None
-        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self._check_held)
+        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self._check_held, largest)
 
     def describe(self) -> str:
         """The URL of the blob, without credentials."""
@@ -156,7 +163,9 @@ class AzureBackend(KeepsLines):
 
     def for_workspace(self, name: str) -> AzureBackend:
         """The same container and key, another workspace."""
-        return AzureBackend(self._container, self._key, snapshots=self._snapshots, workspace=name)
+        return AzureBackend(
+            self._container, self._key, snapshots=self._snapshots, workspace=name, largest=self._largest
+        )
 
     def delete_workspace(self, name: str) -> None:
         """Remove the blobs of a workspace, its history too."""
@@ -180,7 +189,7 @@ class AzureBackend(KeepsLines):
         """One of `history` by its id."""
         with self._explained("read the history"):
             snapshot = self._container.get_blob_client(self._name, snapshot=version)
-            return _content(snapshot.download_blob(), Reading(refusals.LARGEST))
+            return _content(snapshot.download_blob(), Reading(self._largest))
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -193,7 +202,7 @@ class AzureBackend(KeepsLines):
                 download = self._blob.download_blob()
             except ResourceNotFoundError:
                 return None, ""
-            document = _content(download, Reading(refusals.LARGEST))
+            document = _content(download, Reading(self._largest))
             return document or None, str(download.properties.etag)
 
     def _upload(self, document: bytes, etag: str) -> None:
@@ -255,7 +264,7 @@ class AzureBackend(KeepsLines):
         except AzureError as problem:
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {_reason(problem)}") from None
         except TooLarge as problem:
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
+            raise refusals.too_large(what, f"at {self.describe()}", problem) from None
 
 
 class _HeldLease:
@@ -272,7 +281,10 @@ class _HeldLease:
 class _Journal:
     """Numbered append blobs. A block names the position that it expects, so that of two writers one loses."""
 
-    def __init__(self, container: ContainerClient, prefix: str, check_held: Callable[[], None]) -> None:
+    def __init__(
+        self, container: ContainerClient, prefix: str, check_held: Callable[[], None], largest: int
+    ) -> None:
+        self._largest = largest
         self._container = container
         self._prefix = prefix
         self._check_held = check_held
@@ -289,7 +301,7 @@ class _Journal:
 
     def lines(self) -> list[bytes]:
         """Every line of every blob, in order."""
-        reading = Reading(refusals.LARGEST)
+        reading = Reading(self._largest)
         texts = [_content(self._blob_of(name).download_blob(), reading) for name in self._names()]
         return journal_lines.lines_of(texts)
 
@@ -432,7 +444,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def open_azurerm(settings: Mapping[str, Any]) -> AzureBackend:
+def open_azurerm(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> AzureBackend:
     """The backend that the settings describe; raises BackendProblem."""
     with needing("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
@@ -453,4 +465,4 @@ def open_azurerm(settings: Mapping[str, Any]) -> AzureBackend:
         max_single_get_size=_FIRST_PART,
     )
     snapshots = settings.get("snapshot")
-    return AzureBackend(container, settings["key"], snapshots=snapshots is not False)
+    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, largest=largest)

@@ -58,6 +58,7 @@ class HttpService(Struct, frozen=True):
     verify: bool = True
     tries: int = 3
     pause: float = 1.0  # seconds before the second try, doubled before each further one
+    largest: int = refusals.LARGEST  # bytes of an answer that is read
 
     def at(self, workspace: str) -> HttpService:
         """The same service with the workspace's name in its addresses."""
@@ -81,7 +82,7 @@ class HttpBackend:
         self._here = service.at(workspace)
         digest = hashlib.sha256(self._here.address.encode()).hexdigest()[:16]
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
-        self._journal = JournalFile(self._journal_path)
+        self._journal = JournalFile(self._journal_path, service.largest)
         self._lock_id = ""
         self._seen_held_at = 0.0
         self._sent_at = time.monotonic()
@@ -277,7 +278,7 @@ class HttpBackend:
             try:
                 status, content = self._send(method, address, body, headers or {})
             except TooLarge as problem:
-                raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
+                raise refusals.too_large(what, f"at {self.describe()}", problem) from None
             except (OSError, ValueError) as problem:
                 status, content = 0, str(getattr(problem, "reason", problem)).encode()
             if 200 <= status < 300 or status in accepted:
@@ -305,7 +306,7 @@ class HttpBackend:
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310
                 announced = answer.length or 0
-                return int(answer.status), Reading(refusals.LARGEST).take_all(answer, announced)
+                return int(answer.status), Reading(self._here.largest).take_all(answer, announced)
         except urllib.error.HTTPError as refusal:
             with refusal:
                 return refusal.code, refusal.read(1 << 20)
@@ -320,7 +321,9 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 
 
-def open_http(settings: Mapping[str, Any], data_directory: str) -> HttpBackend:
+def open_http(
+    settings: Mapping[str, Any], data_directory: str, largest: int = refusals.LARGEST
+) -> HttpBackend:
     """The backend that the settings describe; raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
@@ -337,5 +340,6 @@ def open_http(settings: Mapping[str, Any], data_directory: str) -> HttpBackend:
         username=settings.get("username") or os.environ.get("NF_HTTP_USERNAME", ""),
         password=settings.get("password") or os.environ.get("NF_HTTP_PASSWORD", ""),
         verify=not settings.get("skip_cert_verification"),
+        largest=largest,
     )
     return HttpBackend(service, data_directory)

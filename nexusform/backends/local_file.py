@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.backends.local_lock import LocalLock
-from nexusform.backends.refusals import DEFAULT, check_name
+from nexusform.backends.refusals import DEFAULT, LARGEST, check_name
 from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
 from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
@@ -35,7 +35,9 @@ class LocalBackend:
         workspace_directory: str = "",
         workspace: str = DEFAULT,
         confinement: Confinement = FREE,
+        largest: int = LARGEST,
     ) -> None:
+        self._largest = largest
         self._confinement = confinement
         self._base = Path(path)
         self._workspaces = Path(workspace_directory or f"{path}.d")
@@ -45,7 +47,7 @@ class LocalBackend:
         if confinement.root or self._shown.is_symlink():
             self._path = Path(os.path.realpath(self._admitted(self._shown)))
         self._lock = LocalLock(_beside(self._path, ".lock.info"))
-        self._journal = JournalFile(_beside(self._path, ".journal"))
+        self._journal = JournalFile(_beside(self._path, ".journal"), largest)
 
     def describe(self) -> str:
         """The path of the state file."""
@@ -54,7 +56,7 @@ class LocalBackend:
     def read(self) -> bytes | None:
         """The state document, None when there is none."""
         with explained("read the state", self._path):
-            return read_file(self._path)
+            return read_file(self._path, self._largest)
 
     def write(self, document: bytes) -> None:
         """Replace the document; the one before becomes the backup. The same document: nothing."""
@@ -102,7 +104,7 @@ class LocalBackend:
         """The backup. Raises BackendProblem for another id."""
         backup = _beside(self._path, ".backup")
         with explained("read the backup", backup):
-            document = read_file(backup) if version == "backup" else None
+            document = read_file(backup, self._largest) if version == "backup" else None
         if document is None:
             raise BackendProblem(f'There is no version "{version}" of "{self._path}".')
         return document
@@ -135,7 +137,7 @@ class LocalBackend:
 
     def for_workspace(self, name: str) -> LocalBackend:
         """The same place, another workspace."""
-        return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement)
+        return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement, self._largest)
 
     def delete_workspace(self, name: str) -> None:
         """Remove the files of a workspace and its directory."""

@@ -94,7 +94,7 @@ class PostgresBackend:
             "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
         with self._session("read the journal") as connection:
-            lines = _bounded(connection, self._database.sql(query), (refusals.LARGEST, self._workspace))
+            lines = _bounded(connection, self._database.sql(query), (self._database.largest, self._workspace))
         return journal_lines.lines_of([lines or b""])
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
@@ -217,7 +217,7 @@ class PostgresBackend:
         )
         with self._session("read the history") as connection:
             number = int(version) if version.isdigit() else -1
-            parameters = (refusals.LARGEST, self._workspace, number)
+            parameters = (self._database.largest, self._workspace, number)
             content = _bounded(connection, self._database.sql(query), parameters)
         if content is None:
             raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
@@ -269,7 +269,7 @@ class PostgresBackend:
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
             "FROM {schema}.workspaces WHERE name = %s"
         )
-        return _bounded(connection, self._database.sql(query), (refusals.LARGEST, self._workspace))
+        return _bounded(connection, self._database.sql(query), (self._database.largest, self._workspace))
 
     def _replace(self, connection: Connection[Any], row: int, document: bytes) -> None:
         standing = self._document(connection)
@@ -317,7 +317,7 @@ class PostgresBackend:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {what} in {self._database.place}: {line}") from None
         except TooLarge as problem:
-            raise BackendProblem(f"Cannot {what} in {self._database.place}: {problem.strerror}.") from None
+            raise refusals.too_large(what, f"in {self._database.place}", problem) from None
 
 
 class _HeldLock:
@@ -338,12 +338,13 @@ class _HeldLock:
 class _Database:
     """Where the tables are, and how one connects."""
 
-    def __init__(self, connection_string: str, schema: str, *, create: bool) -> None:
+    def __init__(self, connection_string: str, schema: str, *, create: bool, largest: int) -> None:
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string
         self._schema = schema
         self._create = create
+        self.largest = largest  # bytes of a document or a journal that is read
         parts = conninfo_to_dict(connection_string)
         host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
         self.place = f"postgres://{host}/{name}, schema {schema}"
@@ -405,7 +406,7 @@ def _bounded(connection: Connection[Any], query: Any, parameters: Sequence[Any])
     return bytes(content) if content is not None else None
 
 
-def open_postgres(settings: Mapping[str, Any]) -> PostgresBackend:
+def open_postgres(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> PostgresBackend:
     """The backend that the settings describe; raises BackendProblem."""
     import os
 
@@ -414,7 +415,8 @@ def open_postgres(settings: Mapping[str, Any]) -> PostgresBackend:
     connection_string = settings.get("conn_str") or os.environ.get("PG_CONN_STR", "")
     schema = settings.get("schema_name") or "nexusform"
     try:
-        database = _Database(connection_string, schema, create=not settings.get("skip_table_creation"))
+        create = not settings.get("skip_table_creation")
+        database = _Database(connection_string, schema, create=create, largest=largest)
     except psycopg.ProgrammingError as problem:
         raise BackendProblem(f"The setting conn_str is not a connection string: {problem}") from None
     return PostgresBackend(database)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from nexusform.ports import BackendProblem
 from nexusform.regular_files import TooLarge
 
-LARGEST: Final = 1 << 30  # bytes of a state or a journal
+LARGEST: Final = 1 << 30  # bytes of a state or a journal, where the operator allows no more
 LARGEST_LOCK: Final = 1 << 16  # bytes of what says who holds a lock
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
@@ -34,6 +34,12 @@ def check_deletable(name: str, existing: Collection[str]) -> None:
         raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
     if name not in existing:
         raise BackendProblem(f'There is no workspace "{name}".')
+
+
+def too_large(what: str, place: str, problem: TooLarge) -> BackendProblem:
+    """What could not be read where: `what` reads "read the state"."""
+    raising = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
+    return BackendProblem(f"Cannot {what} {place}: {problem.strerror}. {raising}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
+from nexusform.backends.refusals import LARGEST
 from nexusform.ports import StateBackend
 from nexusform.regular_files import FREE, Confinement
 from nexusform.schema import Attribute, BlockSchema
@@ -22,12 +23,14 @@ class Directories(Struct, frozen=True):
     """Where a run takes place.
 
     `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
-    keeps on this machine. `confinement` is that of paths among the settings.
+    keeps on this machine. `confinement` is that of paths among the settings, `largest` the most bytes of a
+    state or a journal that are read.
     """
 
     directory: str
     data_directory: str
     confinement: Confinement = FREE
+    largest: int = LARGEST
 
 
 class BackendKind(Struct, frozen=True):
@@ -157,31 +160,32 @@ def _open_local(settings: Mapping[str, Any], directories: Directories) -> StateB
         str(root / (settings.get("path") or DEFAULT_PATH)),
         str(root / workspaces) if workspaces else "",
         confinement=directories.confinement,
+        largest=directories.largest,
     )
 
 
-def _open_azurerm(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+def _open_azurerm(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
     from nexusform.backends.azurerm import open_azurerm
 
-    return open_azurerm(settings)
+    return open_azurerm(settings, directories.largest)
 
 
 def _open_http(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
     from nexusform.backends.http import open_http
 
-    return open_http(settings, directories.data_directory)
+    return open_http(settings, directories.data_directory, directories.largest)
 
 
-def _open_s3(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+def _open_s3(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
     from nexusform.backends.s3 import open_s3
 
-    return open_s3(settings)
+    return open_s3(settings, directories.largest)
 
 
-def _open_postgres(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+def _open_postgres(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
     from nexusform.backends.postgres import open_postgres
 
-    return open_postgres(settings)
+    return open_postgres(settings, directories.largest)
 
 
 def _azurerm_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -37,7 +37,14 @@ class S3Backend(KeepsLines):
     _journal: _Journal
 
     def __init__(
-        self, client: Any, bucket: str, key: str, *, prefix: str = "env:", workspace: str = DEFAULT
+        self,
+        client: Any,
+        bucket: str,
+        key: str,
+        *,
+        prefix: str = "env:",
+        workspace: str = DEFAULT,
+        largest: int = refusals.LARGEST,
     ) -> None:
         check_name(workspace)
         self._client = client
@@ -45,7 +52,7 @@ class S3Backend(KeepsLines):
         self._base_key = key
         self._prefix = prefix
         self._key = key if workspace == DEFAULT else f"{prefix}/{workspace}/{key}"
-        self._objects = _Objects(client, bucket)
+        self._objects = _Objects(client, bucket, largest)
         self._lock_key = f"{self._key}.lock"
         self._held: _HeldLock | None = None
         self._journal = _Journal(self._objects, f"{self._key}.journal/", self._check_held)
@@ -143,7 +150,14 @@ class S3Backend(KeepsLines):
 
     def for_workspace(self, name: str) -> S3Backend:
         """The same bucket and key, another workspace."""
-        return S3Backend(self._client, self._bucket, self._base_key, prefix=self._prefix, workspace=name)
+        return S3Backend(
+            self._client,
+            self._bucket,
+            self._base_key,
+            prefix=self._prefix,
+            workspace=name,
+            largest=self._objects.largest,
+        )
 
     def delete_workspace(self, name: str) -> None:
         """Remove the objects of a workspace."""
@@ -170,7 +184,7 @@ class S3Backend(KeepsLines):
         """One of `history` by its id."""
         with self._explained("read the history"):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
-            return _document(_content(answer, Reading(refusals.LARGEST))) or b""
+            return _document(_content(answer, Reading(self._objects.largest))) or b""
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -217,7 +231,7 @@ class S3Backend(KeepsLines):
         except (BotoCoreError, ClientError) as problem:
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem}") from None
         except TooLarge as problem:
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem.strerror}.") from None
+            raise refusals.too_large(what, f"at {self.describe()}", problem) from None
 
 
 class _HeldLock:
@@ -252,9 +266,10 @@ class _Refused(Exception):
 class _Objects:
     """The objects of a bucket, written on condition."""
 
-    def __init__(self, client: Any, bucket: str) -> None:
+    def __init__(self, client: Any, bucket: str, largest: int) -> None:
         self._client = client
         self._bucket = bucket
+        self.largest = largest  # bytes of an object that is read
 
     def get_answer(self, key: str) -> Mapping[str, Any] | None:
         """The server's answer with body and headers, None when there is no such object."""
@@ -273,7 +288,7 @@ class _Objects:
         answer = self.get_answer(key)
         if answer is None:
             return None, ""
-        return _content(answer, reading or Reading(refusals.LARGEST)), str(answer["ETag"])
+        return _content(answer, reading or Reading(self.largest)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
         """Write over the version with this ETag ("": there must be none); the new ETag. Raises _Refused."""
@@ -344,7 +359,7 @@ class _Journal:
 
     def lines(self) -> list[bytes]:
         """Every line of every object, in order."""
-        reading = Reading(refusals.LARGEST)
+        reading = Reading(self._objects.largest)
         texts = [self._objects.get(key, reading)[0] or b"" for key in self._objects.keys(self._prefix)]
         return journal_lines.lines_of(texts)
 
@@ -422,7 +437,7 @@ def _code(problem: Any) -> str:
     return str(problem.response.get("Error", {}).get("Code", ""))
 
 
-def open_s3(settings: Mapping[str, Any]) -> S3Backend:
+def open_s3(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> S3Backend:
     """The backend that the settings describe; raises BackendProblem."""
     with needing("s3", "s3"):
         import boto3
@@ -452,4 +467,4 @@ def open_s3(settings: Mapping[str, Any]) -> S3Backend:
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
     prefix = settings.get("workspace_key_prefix") or "env:"
-    return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix)
+    return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, largest=largest)

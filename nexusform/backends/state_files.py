@@ -15,7 +15,7 @@ from typing import Final
 from nexusform import regular_files
 from nexusform.backends import journal_lines, refusals
 from nexusform.ports import BackendProblem
-from nexusform.regular_files import NotRegular, create, open_regular, sync_directory, write_all
+from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, sync_directory, write_all
 
 _CHUNK: Final = 65536
 
@@ -23,8 +23,9 @@ _CHUNK: Final = 65536
 class JournalFile:
     """The journal at one path; threads may append at once and share the waiting for the disk."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, largest: int = refusals.LARGEST) -> None:
         self._path = path
+        self._largest = largest
         self._descriptor: int | None = None
         self._writing = Lock()
         self._syncing = Lock()
@@ -56,7 +57,7 @@ class JournalFile:
     def pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
         """The whole lines that are not in the document yet (read if need be). Raises BackendProblem."""
         with explained("read the journal", self._path):
-            data = read_file(self._path)
+            data = read_file(self._path, self._largest)
         if not data:
             return []
         lines = data.split(b"\n")[:-1]
@@ -127,6 +128,8 @@ def explained(what: str, path: Path) -> Iterator[None]:
         raise BackendProblem(
             f'"{path}" is not a regular file; state, journals and locks are kept in regular files only.'
         ) from None
+    except TooLarge as problem:
+        raise refusals.too_large(what, f'"{path}"', problem) from None
     except OSError as problem:
         why = problem.strerror or str(problem)
         hint = _HINTS.get(type(problem), "")
@@ -140,10 +143,10 @@ _HINTS: Final[dict[type[OSError], str]] = {
 }
 
 
-def read_file(path: Path) -> bytes | None:
-    """The content of a regular file, None when there is none. Raises OSError."""
+def read_file(path: Path, largest: int) -> bytes | None:
+    """The content of a regular file of at most so many bytes, None when there is none. Raises OSError."""
     try:
-        return regular_files.read_regular(path, refusals.LARGEST, follow=False)
+        return regular_files.read_regular(path, largest, follow=False)
     except FileNotFoundError:
         return None
 

@@ -176,7 +176,7 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
 
 def _finish_first(run: Run, job: _Job) -> int:
     """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it."""
-    rest, problems = rest_of(run.stored)
+    rest, problems = rest_of(run.stored, run.project.place)
     if rest is None:
         # what cannot be read may still be the rest of a killed apply: only -discard drops it
         job.voice.diagnostics(problems, run.project.sources)
@@ -216,7 +216,7 @@ def _resume(flags: ApplyFlags, planfile: str | None) -> int:
 
 
 def _carry_on(run: Run, job: _Job) -> int:
-    rest, problems = rest_of(run.stored)
+    rest, problems = rest_of(run.stored, run.project.place)
     job.voice.diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1

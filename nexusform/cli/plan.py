@@ -122,7 +122,8 @@ def plan(arguments: PlanArguments) -> int:
         return 1
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
-        voice.diagnostics([*run.diagnostics, *remarks_on_rest(run.stored)], opened.sources)
+        rest = remarks_on_rest(run.stored, opened.project.place)
+        voice.diagnostics([*run.diagnostics, *rest], opened.sources)
         made = _plan_and_tell(run, options, showing, arguments, signer) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
 
 from msgspec import Struct
 
 from nexusform.address import Address
+from nexusform.backends.refusals import Reading
 from nexusform.cli.arguments import group, positional, positionals, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, place_of, state_flag
@@ -30,8 +30,6 @@ from nexusform.workflow.state_commands import (
     read_state,
 )
 from nexusform.workflow.state_history import rollback
-
-_LARGEST: Final = 1 << 30  # bytes of a state that is pushed
 
 
 def change_from(
@@ -186,8 +184,8 @@ def document_to_push(screen: Screen, file: str, place: Place) -> State | None:
 def _read_document(file: str, place: Place) -> bytes:
     """The content of a regular file, or standard input. Raises OSError."""
     if file == "-":
-        return sys.stdin.buffer.read(_LARGEST)
-    return read_regular(place.confinement.followed(file), _LARGEST)
+        return Reading(place.largest_file()).take_all(sys.stdin.buffer)
+    return read_regular(place.confinement.followed(file), place.largest_file())
 
 
 class TaintArguments(Struct, frozen=True, kw_only=True):

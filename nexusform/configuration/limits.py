@@ -1,4 +1,5 @@
-"""How much a plan may stand for, so that a slip or a stranger's text ends in a diagnostic, not in gigabytes.
+"""How much a plan may stand for and read, so that a slip or a stranger's text ends in a diagnostic, not in
+gigabytes.
 
 The `limits` block of a configuration sets them, in a confined run only lower; `-limit=NAME=N` and
 NF_LIMIT_NAME win over it and may raise them.
@@ -25,10 +26,23 @@ class Limits(Struct, frozen=True):
     instances: int = 200_000
     cpus_per_cell: int = 4_096
     memory_gib_per_cell: int = 65_536
+    file_mib: int = 1_024  # of a state, a journal, a plan file
+
+    @property
+    def file_bytes(self) -> int:
+        """`file_mib` in bytes."""
+        return self.file_mib << 20
 
 
 DEFAULT: Final = Limits()
 NAMES: Final = Limits.__struct_fields__
+# What somebody may look for among them, and why it is not there.
+FIXED: Final[Mapping[str, str]] = {
+    "nesting": (
+        '"nesting" cannot be set: YAML and JSON nest at most 512 levels, as deep as the calls of the '
+        "interpreter are sure to reach. Make the document flatter."
+    ),
+}
 
 
 def beyond(what: str, name: str, most: int) -> Refused:
@@ -54,6 +68,8 @@ def operators_limits(environment: Mapping[str, str], flags: Iterable[str]) -> di
     limits: dict[str, int] = {}
     for origin, word in words:
         name, _, number = word.partition("=")
+        if name in FIXED:
+            raise ValueError(f"{origin}: {FIXED[name]}")
         if name not in NAMES:
             raise ValueError(f'{origin}: there is no limit "{name}". {known_limits(name)}')
         if not number.isdecimal() or not 0 < len(number) < 16:

@@ -19,7 +19,7 @@ from nexusform.configuration.configuration import (
     Settings,
 )
 from nexusform.configuration.constants import constant_flag, constant_number, constant_text, constant_texts
-from nexusform.configuration.limits import NAMES
+from nexusform.configuration.limits import FIXED, NAMES
 from nexusform.configuration.written import only_block, reference
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.language.bodies import BodySchema, content
@@ -35,7 +35,7 @@ SETTINGS_FACE = BodySchema(
 # What may still change: data fleet_cluster_request.
 EXPERIMENTS: Final = ("cluster_request",)
 _LINT = BodySchema(attributes={"ignore": False})
-_LIMITS = BodySchema(attributes=dict.fromkeys(NAMES, False))
+_LIMITS = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED), False))
 
 
 def decode_settings(
@@ -101,6 +101,9 @@ def _limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     problems.extend(wrong)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
+        if name in FIXED:
+            problems.append(error("unsupported-argument", FIXED[name], attribute.name_span))
+            continue
         number = constant_number(attribute, problems)
         if number is None:
             continue

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from nexusform.state.journal import Planned, Progress, Record
 
 _PART: Final = 1 << 20  # characters of one record
-_LARGEST: Final = 1 << 30  # bytes of a plan file
 
 
 class Remaining(Struct, frozen=True):
@@ -58,12 +57,12 @@ class Remaining(Struct, frozen=True):
         """The same, going on under another serial."""
         return replace(self, parts=tuple(replace(part, serial=serial) for part in self.parts))
 
-    def document(self) -> bytes | None:
-        """The plan file, None when the records do not hold one."""
+    def document(self, most: int) -> bytes | None:
+        """The plan file of at most so many bytes, None when the records do not hold one."""
         try:
             packed = base64.b64decode("".join(part.data for part in self.parts), validate=True)
             unpacking = zlib.decompressobj()
-            document = unpacking.decompress(packed, _LARGEST)
+            document = unpacking.decompress(packed, most)
         except (binascii.Error, ValueError, zlib.error):
             return None
         return document if unpacking.eof else None

@@ -23,7 +23,7 @@ from nexusform.regular_files import PRIVATE, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import SourceFile, Span
 from nexusform.value_types import BOOL, Type
-from nexusform.workflow.place import Place
+from nexusform.workflow.place import NO_LIMITS, Place
 from nexusform.workflow.surroundings import RealFiles
 
 _MEMORY: Final = "backend.json"
@@ -67,7 +67,7 @@ def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBacken
             ]
         path = {"path": place.state_path}
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
-    backend, wrong = open_choice(choice, place)
+    backend, wrong = open_choice(choice, settings, place)
     return backend, [*problems, *wrong]
 
 
@@ -164,7 +164,9 @@ def _missing(kind: str, names: Sequence[str], span: Span | None) -> Diagnostic:
     )
 
 
-def open_choice(choice: BackendChoice, place: Place) -> tuple[StateBackend | None, list[Diagnostic]]:
+def open_choice(
+    choice: BackendChoice, settings: Settings | None, place: Place
+) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice; `init` may open an old and a new one."""
     try:
         # A path that the operator gave is free, unless it is one of the work tree.
@@ -172,7 +174,8 @@ def open_choice(choice: BackendChoice, place: Place) -> tuple[StateBackend | Non
         confinement = place.confinement
         if path is not None:
             confinement = confinement.of_operator(Path(place.directory, path))
-        directories = Directories(place.directory, place.data_directory, confinement)
+        largest = place.largest_file(settings.limits if settings else NO_LIMITS)
+        directories = Directories(place.directory, place.data_directory, confinement, largest)
         return BACKENDS[choice.kind].open(choice.settings, directories), []
     except BackendProblem as problem:
         return None, [error("the-backend-cannot-be-opened", str(problem))]

@@ -21,7 +21,7 @@ from nexusform.state.objects import State
 from nexusform.whatif.capacity_report import SiteLine, Taken, find_outlook, room_of, taken_on
 from nexusform.whatif.world_view import WorldView, things_of_state, view_world
 from nexusform.workflow.encryption import encrypted
-from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.place import NO_LIMITS, Place, load_configuration
 from nexusform.workflow.state_history import Version, earlier_versions
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import plan_time
@@ -103,7 +103,9 @@ def _read(
 ) -> Sequence[Diagnostic]:
     """Add one file to the history of its lineage."""
     try:
-        directories = Directories(place.directory, place.data_directory, place.confinement.of_operator(path))
+        largest = place.largest_file(settings.limits if settings else NO_LIMITS)
+        confinement = place.confinement.of_operator(path)
+        directories = Directories(place.directory, place.data_directory, confinement, largest)
         local = BACKENDS["local"].open({"path": path}, directories)
         backend, problems = encrypted(local, settings, place)
     except BackendProblem as problem:

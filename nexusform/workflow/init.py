@@ -117,7 +117,7 @@ def _open(
     choice: BackendChoice, place: Place, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice, seen through the configured encryption."""
-    backend, problems = open_choice(choice, place)
+    backend, problems = open_choice(choice, settings, place)
     if backend is None:
         return None, problems
     seen, wrong = encrypted(backend, settings, place)

@@ -20,6 +20,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 
 DEFAULT_WORKSPACE: Final = "default"
+NO_LIMITS: Final[Mapping[str, int]] = {}
 _LONGEST_SELECTION: Final = 4096  # bytes
 
 
@@ -47,6 +48,10 @@ class Place(Struct, frozen=True):
     def limits_over(self, configured: Mapping[str, int]) -> Limits:
         """The limits of a plan whose configuration says so much of them."""
         return limits_of(configured, self.limits, confined=bool(self.confinement.root))
+
+    def largest_file(self, configured: Mapping[str, int] = NO_LIMITS) -> int:
+        """The most bytes of a state, a journal or a plan file."""
+        return self.limits_over(configured).file_bytes
 
     def allows(self, address: str) -> bool:
         """Whether configuration may name a remote address: in a confined run, one that is allowed."""

@@ -63,7 +63,8 @@ class RemoteStates(Struct, frozen=True):
         if refusal:
             return None, [Problem(("config",), "remote-address-is-not-allowed", refusal)]
         try:
-            directories = Directories(place.directory, place.data_directory, place.confinement)
+            largest = place.largest_file(self.settings.limits)
+            directories = Directories(place.directory, place.data_directory, place.confinement, largest)
             opened = BACKENDS[query.backend].open(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "the-backend-cannot-be-opened", str(problem))]

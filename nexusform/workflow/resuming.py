@@ -40,14 +40,14 @@ class Rest(Struct, frozen=True):
         return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
 
 
-def rest_of(stored: Stored) -> tuple[Rest | None, list[Diagnostic]]:
+def rest_of(stored: Stored, place: Place) -> tuple[Rest | None, list[Diagnostic]]:
     """What the last apply left to do, None when nothing; an error when it cannot be done any more."""
     remaining = stored.remaining
     if remaining is None:
         return None, []
     from nexusform.planning.saved import plan_file
 
-    document = remaining.document()
+    document = remaining.document(place.largest_file())
     saved, problems = plan_file.read(document or b"", "the plan in the journal")
     if saved is None:
         return None, problems
@@ -70,9 +70,9 @@ def _changed_since(rest: Rest, left_at: int, now: int) -> Diagnostic:
     )
 
 
-def remarks_on_rest(stored: Stored) -> list[Diagnostic]:
+def remarks_on_rest(stored: Stored, place: Place) -> list[Diagnostic]:
     """What a plan says of an apply that was killed before."""
-    rest, problems = rest_of(stored)
+    rest, problems = rest_of(stored, place)
     if rest is None:
         return problems
     return [_killed(rest)] if rest.killed else []
@@ -120,7 +120,7 @@ def find_rest(place: Place) -> tuple[Rest | None, StateBackend | None, list[Diag
     if stored is None:
         return None, None, [*problems, *wrong]
     # Unsettled steps may count as left here: the run looks again, under the lock.
-    rest, wrong = rest_of(stored)
+    rest, wrong = rest_of(stored, place)
     if rest is None and not wrong:
         wrong = [error("nothing-to-resume", "No apply left anything to do. Plan and apply as usual.")]
     return rest, backend, [*problems, *wrong]

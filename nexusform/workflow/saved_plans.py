@@ -38,9 +38,10 @@ from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, Project, open_backend
 from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.run import PlanOptions, Run, base_request
-from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, commit_of, read_file, write_output
+from nexusform.workflow.surroundings import RealFiles, commit_of, read_file, write_output
 
 _LARGEST_KEY = 1 << 16  # bytes
+_RAISE: Final = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MOST_NAMED = 5
 _NOT_GIVEN = "no-value-for-required-variable"
 
@@ -55,8 +56,11 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
         document = plan_file.write(plan, snapshot, run.prior_document() or b"", signer)
-    except BackendProblem as problem:
+    except (BackendProblem, plan_file.TooMuch) as problem:
         return [error("the-plan-cannot-be-saved", str(problem))]
+    if len(document) > project.place.largest_file():
+        detail = f"It has {len(document)} bytes, more than any command would read. {_RAISE}"
+        return [error("the-plan-cannot-be-saved", detail)]
     document, problems = sealed_plan(document, configuration, project.place)
     if has_errors(problems):
         return problems
@@ -94,7 +98,7 @@ def signature_problems(saved: SavedPlan, key_file: str, confinement: Confinement
 def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnostic]]:
     """Read a plan file; an encrypted one by what the place's configuration and environment say."""
     try:
-        data = read_file(path, PLAN_CAP, place.confinement.of_operator(path))
+        data = read_limited(path, place)
     except FileProblem as problem:
         return None, [error("the-plan-cannot-be-read", str(problem))]
     data, problems = unsealed(data, path, place)
@@ -102,6 +106,13 @@ def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnosti
         return None, problems
     saved, more = plan_file.read(data, path)
     return saved, [*problems, *more]
+
+
+def read_limited(path: str, place: Place) -> bytes:
+    """The content of a plan or state file that the operator names. Raises FileProblem."""
+    largest = place.largest_file()
+    confinement = place.confinement.of_operator(path)
+    return read_file(path, largest, confinement, hint=_RAISE)
 
 
 def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diagnostic]]:

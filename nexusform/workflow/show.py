@@ -17,9 +17,8 @@ from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.saved_plans import configuration_of, read_plan, unsealed
+from nexusform.workflow.saved_plans import configuration_of, read_limited, read_plan, unsealed
 from nexusform.workflow.stored import read_stored, schemas
-from nexusform.workflow.surroundings import PLAN_CAP, read_file
 
 
 class Shown(Struct, frozen=True):
@@ -76,7 +75,7 @@ def _chosen(
 
 def _file(place: Place, path: str) -> Shown:
     try:
-        content = read_file(path, PLAN_CAP, place.confinement.of_operator(path))
+        content = read_limited(path, place)
     except FileProblem as problem:
         return Shown((error("nothing-to-show", str(problem)),))
     content, problems = unsealed(content, path, place)

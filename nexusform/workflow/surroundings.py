@@ -28,11 +28,10 @@ from nexusform.regular_files import (
 from nexusform.workflow.file_patterns import matching_files
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
-PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
 
 
-def read_file(path: str, most: int, confinement: Confinement = FREE) -> bytes:
-    """The whole content of a file of at most so many bytes.
+def read_file(path: str, most: int, confinement: Confinement = FREE, *, hint: str = "") -> bytes:
+    """The whole content of a file of at most so many bytes; `hint` says what to do about a larger one.
 
     Raises FileProblem for what is missing, special, too large, or outside of the confinement.
     """
@@ -44,7 +43,8 @@ def read_file(path: str, most: int, confinement: Confinement = FREE) -> bytes:
     except NotRegular:
         raise FileProblem(f'"{path}" is not a regular file.') from None
     except TooLarge:
-        raise FileProblem(f'"{path}" is larger than {most} bytes, the most that is read.') from None
+        detail = f'"{path}" is larger than {most} bytes, the most that is read. {hint}'
+        raise FileProblem(detail.rstrip()) from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
     except ValueError:

@@ -9,7 +9,6 @@ import time
 import tracemalloc
 import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +126,8 @@ class Somewhere(Struct, frozen=True):
     settings: dict[str, Any]
     directory: Path
 
-    def open(self) -> StateBackend:
-        place = Directories(str(self.directory), str(self.directory / ".nexusform"))
+    def open(self, largest: int = refusals.LARGEST) -> StateBackend:
+        place = Directories(str(self.directory), str(self.directory / ".nexusform"), largest=largest)
         return BACKENDS[self.kind.backend].open(self.settings, place)
 
 
@@ -230,38 +229,40 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
+@pytest.mark.parametrize("workspace", ["default", "staging"])
 def test_what_is_too_large_is_refused_before_it_is_in_memory(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, what: str
+    where: Somewhere, what: str, workspace: str
 ) -> None:
-    if opened.kind.forgets:
-        pytest.skip("it is in memory")
+    def opened(largest: int = refusals.LARGEST) -> StateBackend:
+        return where.open(largest).for_workspace(workspace)
+
+    backend = opened()
+    if what == "version" and not isinstance(backend, KeepsHistory):
+        pytest.skip("keeps no history")
     large = b"x" * (16 << 20)
-    write = {
-        "document": opened.backend.write,
-        "version": opened.backend.write,
-        "journal": opened.backend.append,
-    }
+    write = {"document": backend.write, "version": backend.write, "journal": backend.append}
     write[what](large)
-    again = opened.open_again()
-    read: Callable[[], object] = again.journal if what == "journal" else again.read
     if what == "version":
-        if not isinstance(again, KeepsHistory):
-            pytest.skip("keeps no history")
-        opened.backend.write(b"small")
+        backend.write(b"small")
+
+    def read(again: StateBackend) -> object:
+        if what != "version":
+            return again.journal() if what == "journal" else again.read()
+        assert isinstance(again, KeepsHistory)
         (version,) = again.history()
-        read = partial(again.read_version, version.id)
-    monkeypatch.setattr(refusals, "LARGEST", (16 << 20) - 1)
+        return again.read_version(version.id)
+
+    bounded = opened((16 << 20) - 1)
     tracemalloc.start()
     try:
-        with pytest.raises(BackendProblem, match="it is larger than 16777215 bytes"):
-            read()
+        with pytest.raises(BackendProblem, match=r"larger than 16777215 bytes.*-limit=file_mib=N"):
+            read(bounded)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Local files and answers of unknown length are read up to the bound.
-    assert opened.kind.backend in ("local", "http") or peak < 12 << 20
-    monkeypatch.setattr(refusals, "LARGEST", (16 << 20) + 1)
-    assert read() in (large, [large])
+    # Answers of unknown length are read up to the bound.
+    assert where.kind.backend == "http" or peak < 12 << 20
+    assert read(opened((16 << 20) + 1)) in (large, [large])
 
 
 def test_a_record_is_one_line(backend: StateBackend) -> None:

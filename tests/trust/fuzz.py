@@ -2,7 +2,8 @@
 
     python -m tests.trust.fuzz SECONDS SEED
 
-changes samples at random and gives each to a command, in a process of its own with 1 GiB and 10 seconds.
+changes samples at random and gives each to a command, in a process of its own with 1 GiB and 10 seconds of
+processor time.
 Prints what crashed, what hung and what took too much memory, and keeps it in ./fuzz-SEED-NUMBER.
 """
 
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SECONDS = 10
+WAIT = 120
 MEMORY = 1 << 30
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SITE = """
@@ -123,7 +125,8 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
         code = 99
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
+            signal.alarm(WAIT)  # for what waits; others may keep the processor busy
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.chdir(directory)
             from nexusform.cli.main import let_calls_nest, run
@@ -140,7 +143,8 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return "hung" if os.WTERMSIG(status) == signal.SIGALRM else f"killed by {os.WTERMSIG(status)}"
+        is_over = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
+        return "hung" if is_over else f"killed by {os.WTERMSIG(status)}"
     return {0: "", 1: "crashed", 2: "took too much memory"}.get(os.WEXITSTATUS(status), "died")
 
 

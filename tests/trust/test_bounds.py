@@ -242,11 +242,67 @@ def test_limits_of_a_module_are_said_to_have_no_effect(
     assert "Limits ignored" in capsys.readouterr().out
 
 
+LARGE = """
+resource "nexus_site" "s" {}
+output "long" {
+  value = "${join("", [for n in range(140) : format("%010000d", n)])}"
+}
+"""
+LIMITED = "nexusform {\n  limits {\n    file_mib = MIB\n  }\n}\n"
+
+
+def test_files_may_be_as_large_as_the_operator_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(LARGE)
+
+    def said(*words: str) -> str:
+        capsys.readouterr()
+        assert run(words) == 1, words
+        captured = capsys.readouterr()
+        return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+    assert "more than any command would read" in said("plan", "-out=p", "-limit=file_mib=1")
+    assert not Path("p").exists()
+    assert run(["plan", "-out=p"]) == 0
+    for command in (["show", "p"], ["apply", "p"], ["graph", "-plan=p"], ["export", "-format=az", "p"]):
+        assert "larger than 1048576 bytes, the most that is read. If it is" in said(
+            *command, "-limit=file_mib=1"
+        )
+    assert run(["apply", "p"]) == 0
+    limits = Path("limits.nf.hcl")
+    for words in (["plan"], ["state", "list"], ["output"], ["state", "verify"]):
+        limits.unlink(missing_ok=True)
+        assert "raise the limit: -limit=file_mib=N" in said(*words, "-limit=file_mib=1")
+        limits.write_text(LIMITED.replace("MIB", "1"))
+        assert "larger than 1048576 bytes" in said(*words)
+        assert run([*words, "-limit=file_mib=9"]) == 0
+    monkeypatch.setenv("NF_LIMIT_FILE_MIB", "1")
+    assert "larger than 1048576 bytes" in said("state", "push", "state/nexusform.nfstate")
+
+
+@pytest.mark.parametrize("confined", [[], ["-confine"]])
+def test_nesting_is_no_limit_to_set(
+    confined: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text("nexusform {\n  limits {\n    nesting = 600\n  }\n}\n")
+    assert run(["plan", *confined]) == 1
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert '"nesting" cannot be set: YAML and JSON nest at most 512 levels' in told
+    assert "on main.nf.hcl line 3" in told
+    assert run(["plan", "-limit=nesting=600", *confined]) == 1
+    assert '-limit: "nesting" cannot be set' in " ".join(capsys.readouterr().err.split())
+
+
 def test_bounds_are_those_that_were_agreed() -> None:
-    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024) == DEFAULT
+    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024) == DEFAULT
+    assert DEFAULT.file_bytes == 1 << 30
     limits = operators_limits({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
     assert limits == {"vms": 4, "machines": 5}
     assert limits_of({"vms": 9, "instances": 8}, limits, confined=True) == Limits(4, 5, 8)
+    assert limits_of({"file_mib": 4096}, {}, confined=True) == DEFAULT
 
 
 @pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])

@@ -44,6 +44,10 @@ _LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 
 
+class TooMuch(Exception):
+    """A plan is larger than the format's 4 GiB. The message is for the user."""
+
+
 class SavedPlan(Struct, frozen=True):
     """What a plan file holds.
 
@@ -81,7 +85,7 @@ def write(
     prior_state: bytes = b"",
     sign: Callable[[str], Mapping[str, str]] | None = None,
 ) -> bytes:
-    """The plan file. Raises ValueError beyond 4 GiB. `sign` makes a signature of a digest.
+    """The plan file. Raises TooMuch. `sign` makes a signature of a digest.
 
     The defaults of optional object attributes in the types of variables are not kept: values
     have them filled in already.
@@ -297,7 +301,7 @@ _DATE: Final = (1 << 5) | 1  # 1 January 1980, the first day there is
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """The archive of these members. Raises ValueError when it is beyond the format's 4 GiB."""
+    """The archive of these members. Raises TooMuch when it is beyond the format's 4 GiB."""
     body: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -305,7 +309,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
         label = name.encode()
         check = (crc32(content), len(content), len(content))
         if offset + len(content) > LARGEST:
-            raise ValueError("an archive holds 4 GiB at most")
+            raise TooMuch("A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target.")
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
         body += [head, label, content]
         directory.append(
