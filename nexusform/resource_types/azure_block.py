@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.resource_types.arguments import is_known
+from nexusform.resource_types.shared_arguments import is_known
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import DYNAMIC, STRING
 from nexusform.values import Unknown

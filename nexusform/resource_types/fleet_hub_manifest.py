@@ -23,9 +23,9 @@ from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
 from nexusform.resource_types.fleet_schemas import CLUSTER, LENIENT, PODS, shown, text
+from nexusform.resource_types.shared_arguments import id_attribute
 from nexusform.schema import BlockSchema
 from nexusform.value_types import STRING, ListType, MapType, ObjectType
 

@@ -12,7 +12,6 @@ from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_documents import FleetDocument
 from nexusform.importers.fleet_model import FleetObject
 from nexusform.ports import ResourceType
-from nexusform.resource_types.arguments import id_attribute, is_known, joined_id
 from nexusform.resource_types.fleet_reading import (
     document_of,
     finding_problems,
@@ -21,6 +20,7 @@ from nexusform.resource_types.fleet_reading import (
     without_unknown,
 )
 from nexusform.resource_types.fleet_schemas import LENIENT, MANIFEST, filled_name, filled_namespace
+from nexusform.resource_types.shared_arguments import id_attribute, is_known, joined_id
 from nexusform.scheduling.fleet.validation import check_name, invalid
 from nexusform.scheduling.matching import dns_label_problems
 from nexusform.schema import Attribute, BlockSchema

@@ -8,10 +8,10 @@ from typing import Any, Final
 from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetMember
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
 from nexusform.resource_types.fleet_kinds import CONFLICT, Values, known
 from nexusform.resource_types.fleet_reading import finding_problems, known_only, read_taints
 from nexusform.resource_types.fleet_schemas import CLUSTER, argument, many, one, text
+from nexusform.resource_types.shared_arguments import id_attribute, joined_id, name_attribute
 from nexusform.scheduling.fleet.bindings import Health, Member
 from nexusform.scheduling.fleet.validation import check_member, read_usage
 from nexusform.schema import BlockSchema

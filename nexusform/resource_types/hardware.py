@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.resource_types.arguments import is_known, whole_number_problems
+from nexusform.resource_types.shared_arguments import is_known, whole_number_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.resource_types.arguments import is_known
+from nexusform.resource_types.shared_arguments import is_known
 from nexusform.scheduling.kubelet import (
     EDITION,
     EVICTION_MEMORY,

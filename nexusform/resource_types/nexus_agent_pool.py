@@ -9,14 +9,6 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.arguments import (
-    id_attribute,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
-    whole_number_problems,
-)
 from nexusform.resource_types.azure_block import azure_problems
 from nexusform.resource_types.kubelet import NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
@@ -33,6 +25,14 @@ from nexusform.resource_types.nks_pools import (
     unplaced_nodes,
     upgrade_problems,
     with_labels,
+)
+from nexusform.resource_types.shared_arguments import (
+    id_attribute,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    unknown_skus,
+    whole_number_problems,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import (
+from nexusform.resource_types.hardware import (
+    COMPUTE_PLANE,
+    MACHINE_BLOCK,
+    MACHINE_SKU,
+    hardware_of,
+    hardware_problems,
+    refusal_of,
+)
+from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     figure_attribute,
     id_attribute,
@@ -18,14 +26,6 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     reference_problem,
     whole_number_problems,
-)
-from nexusform.resource_types.hardware import (
-    COMPUTE_PLANE,
-    MACHINE_BLOCK,
-    MACHINE_SKU,
-    hardware_of,
-    hardware_problems,
-    refusal_of,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer

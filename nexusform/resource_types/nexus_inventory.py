@@ -9,7 +9,6 @@ from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import parse_duration, parse_time
 from nexusform.importers.az_model import STANDARD_FILES, AzInventory
 from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
-from nexusform.resource_types.arguments import is_known
 from nexusform.resource_types.hardware import machine_sku_names
 from nexusform.resource_types.inventory_view import (
     CLUSTERS_TYPE,
@@ -18,6 +17,7 @@ from nexusform.resource_types.inventory_view import (
     VIRTUAL_MACHINES_TYPE,
     view_of,
 )
+from nexusform.resource_types.shared_arguments import is_known
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType, SetType, Type
 

@@ -12,14 +12,6 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.arguments import (
-    id_attribute,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
-    whole_number_problems,
-)
 from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nks_pools import (
@@ -39,6 +31,14 @@ from nexusform.resource_types.nks_pools import (
     unplaced_nodes,
     upgrade_problems,
     with_labels,
+)
+from nexusform.resource_types.shared_arguments import (
+    id_attribute,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    unknown_skus,
+    whole_number_problems,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import (
+from nexusform.resource_types.hardware import (
+    MACHINE_BLOCK,
+    MACHINE_SKU,
+    hardware_of,
+    hardware_problems,
+    refusal_of,
+)
+from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     id_attribute,
     is_known,
@@ -19,13 +26,6 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     reference_problem,
     whole_number_problems,
-)
-from nexusform.resource_types.hardware import (
-    MACHINE_BLOCK,
-    MACHINE_SKU,
-    hardware_of,
-    hardware_problems,
-    refusal_of,
 )
 from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.vms import Machine

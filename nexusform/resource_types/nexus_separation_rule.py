@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
+from nexusform.resource_types.shared_arguments import id_attribute, joined_id, name_attribute
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import STRING, MapType, SetType
 

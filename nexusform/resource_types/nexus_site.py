@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType
-from nexusform.resource_types.arguments import (
+from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     id_attribute,
     joined_id,

@@ -11,14 +11,14 @@ from nexusform.address import Address
 from nexusform.demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.arguments import (
+from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
+from nexusform.resource_types.shared_arguments import (
     id_attribute,
     joined_id,
     name_attribute,
     parent_attribute,
     whole_number_problems,
 )
-from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType

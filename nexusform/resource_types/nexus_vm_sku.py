@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.arguments import (
+from nexusform.resource_types.kubelet import EXTENDED, extended_of, extended_problems
+from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     figure_attribute,
     id_attribute,
@@ -16,7 +17,6 @@ from nexusform.resource_types.arguments import (
     name_attribute,
     whole_number_problems,
 )
-from nexusform.resource_types.kubelet import EXTENDED, extended_of, extended_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VmSku, whole_mib
 from nexusform.scheduling.world import Inventory

@@ -12,14 +12,6 @@ from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedV
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.arguments import (
-    id_attribute,
-    is_known,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
-)
 from nexusform.resource_types.hardware import with_vfs
 from nexusform.resource_types.kubelet import (
     KUBELET_BLOCK,
@@ -27,6 +19,14 @@ from nexusform.resource_types.kubelet import (
     edition_of,
     kubelet_of,
     kubelet_problems,
+)
+from nexusform.resource_types.shared_arguments import (
+    id_attribute,
+    is_known,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    unknown_skus,
 )
 from nexusform.resource_types.vnf_documents import (
     CONTROL_PLANE_ROLE,

@@ -14,9 +14,14 @@ from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import FileProblem, Files, Surroundings
-from nexusform.resource_types.arguments import is_known, memory_problems, unknown_sku, whole_number_problems
 from nexusform.resource_types.hardware import VFS
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
+from nexusform.resource_types.shared_arguments import (
+    is_known,
+    memory_problems,
+    unknown_sku,
+    whole_number_problems,
+)
 from nexusform.scheduling.racks.vms import VmSku, whole_mib
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING

@@ -37,7 +37,7 @@ from nexusform.planning.fleet.rows import binding_rows, removed_rows
 from nexusform.planning.fleet.runs import carry_out_runs
 from nexusform.planning.fleet.timeline import rolling_timeline
 from nexusform.planning.fleet.world import FleetMemberState, Pods
-from nexusform.planning.instances.arguments import undecided, undecided_error
+from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes
 from nexusform.planning.instances.instance import Instance

@@ -13,7 +13,7 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.configuration.limits import beyond
 from nexusform.diagnostics import Diagnostic, Problem, error, warning
 from nexusform.plain_data import Path
-from nexusform.planning.instances import arguments
+from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
 from nexusform.planning.instances.instance import Instance
@@ -152,7 +152,7 @@ class Blocks:
             view = evaluation.resource_view(instance.address)
             view.items[instance.address.key] = ObjectView(None, (), instance.type.schema)
         if instance.type.kind in (Kind.RACK, Kind.MACHINE) and not instance.broken:
-            arguments.evaluate(instance, evaluation.reporting())
+            argument_evaluation.evaluate(instance, evaluation.reporting())
             before = instance.before
             written = (instance.config or {}).items()
             if before is None or any(value and before.get(name) != value for name, value in written):
@@ -203,7 +203,7 @@ class Blocks:
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         """Evaluate an instance's arguments, with the adjustments of a tried way out."""
-        problems = arguments.evaluate(instance, evaluation)
+        problems = argument_evaluation.evaluate(instance, evaluation)
         for path, value in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
             instance.config = _adjusted(instance.config, path, value)
@@ -212,8 +212,8 @@ class Blocks:
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         """Evaluate an instance's arguments; those that decide a placement must be known by now."""
         problems = self.evaluate(instance, evaluation)
-        unknown = arguments.undecided(instance)
-        problems += [arguments.undecided_error(instance, path) for path in unknown]
+        unknown = argument_evaluation.undecided(instance)
+        problems += [argument_evaluation.undecided_error(instance, path) for path in unknown]
         instance.broken |= bool(unknown)
         return problems
 

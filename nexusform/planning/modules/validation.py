@@ -14,7 +14,7 @@ from nexusform.configuration.configuration import Condition, Configuration, Modu
 from nexusform.configuration.reference_checks import check_references
 from nexusform.configuration.settings_block import EXPERIMENTS
 from nexusform.diagnostics import Diagnostic, Severity, error
-from nexusform.planning.instances import arguments
+from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
@@ -158,7 +158,7 @@ class _Module(Struct, frozen=True):
             repetition=ONCE,
             prepared=prepared,
         )
-        problems = arguments.evaluate(instance, self.evaluation)
+        problems = argument_evaluation.evaluate(instance, self.evaluation)
         if expansion is None or not (expansion.repetitions or expansion.unknown):
             problems = [problem for problem in problems if not _about_repetition(problem, block)]
         problems += repetition_problems

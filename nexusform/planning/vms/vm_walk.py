@@ -19,7 +19,7 @@ from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached
 from nexusform.plain_data import has_unknown
-from nexusform.planning.instances.arguments import undecided
+from nexusform.planning.instances.argument_evaluation import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
 from nexusform.planning.instances.instance import Instance
