@@ -268,6 +268,18 @@ def part_at(value: Any, path: Path) -> Any:
     return value
 
 
+def with_part(value: Any, path: Path, part: Any) -> Any:
+    """Plain data with another part at a path, where it has one there; the parts beside it are shared."""
+    if not path:
+        return part
+    step, rest = path[0], path[1:]
+    if isinstance(value, Mapping) and step in value:
+        return {**value, step: with_part(value[step], rest, part)}
+    if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+        return [*value[:step], with_part(value[step], rest, part), *value[step + 1 :]]
+    return value
+
+
 def unknown_paths(value: Any, at: Path = ()) -> Iterator[Path]:
     """Where a plain value is unknown."""
     if value is UNKNOWN:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, part_at, with_part
 from nexusform.schema import Attribute, BlockSchema, at_path
 from nexusform.values import UNKNOWN
 
@@ -78,24 +78,24 @@ class _Tally(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        foretold = _at(planned, entry)
-        if foretold is None or foretold is UNKNOWN or _at(foretold, (PROVENANCE,)) == "observed":
+        foretold = part_at(planned, entry)
+        if foretold is None or foretold is UNKNOWN or part_at(foretold, (PROVENANCE,)) == "observed":
             return  # nothing was foretold of it, or it was known before
         missed = [path for path in differing if _was_foretold(path, planned, answer)]
         if not missed:
             self.hits += 1
             return
         at = missed[0]
-        self.misses.append(Miss(address, at, _at(planned, at), _at(answer, at)))
+        self.misses.append(Miss(address, at, part_at(planned, at), part_at(answer, at)))
 
 
 def _was_foretold(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
     """Whether a value that came back otherwise was foretold, and came back at all: the name that a platform
     gives is not foretold, and cells are not told by every platform.
     """
-    if path[-1:] == (PROVENANCE,) or _at(planned, path) is None:
+    if path[-1:] == (PROVENANCE,) or part_at(planned, path) is None:
         return False
-    return path[-1] not in _CELLS or _at(answer, path) is not None
+    return path[-1] not in _CELLS or part_at(answer, path) is not None
 
 
 _CELLS: Final = ("numa_cells", "cells")  # where they are a list; a plain VM's `numa_cells` is their number
@@ -132,7 +132,7 @@ def _entries_of(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
     """
     entries: dict[Path, None] = {}
     for path in paths:
-        around = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(_at(answer, path[:n]))]
+        around = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(part_at(answer, path[:n]))]
         entries[around[0] if around else path] = None
     return list(entries)
 
@@ -149,32 +149,11 @@ def _with_provenance(
     """
     changed = dict(answer)
     for entry in entries:
-        if _has_provenance(_at(answer, entry)):
-            changed = _put(changed, (*entry, PROVENANCE), "observed")
+        if _has_provenance(part_at(answer, entry)):
+            changed = with_part(changed, (*entry, PROVENANCE), "observed")
             if (*entry, "machine") in differing:
                 for name in _CELLS:
                     path = (*entry, name)
-                    if path not in differing and isinstance(_at(changed, path), list):
-                        changed = _put(changed, path, None)
+                    if path not in differing and isinstance(part_at(changed, path), list):
+                        changed = with_part(changed, path, None)
     return changed
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        if isinstance(value, Mapping):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
-
-
-def _put(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with the part at `path` replaced; the parts beside it are shared."""
-    if not path:
-        return new
-    step, rest = path[0], path[1:]
-    if isinstance(value, list) and isinstance(step, int):
-        return [*value[:step], _put(value[step], rest, new), *value[step + 1 :]]
-    return {**value, step: _put(value.get(step), rest, new)}

@@ -6,7 +6,7 @@ of the machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from nexusform.applying.standing import (
     with_successor,
     without_deposed,
 )
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, part_at, unknown_paths
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
@@ -136,7 +136,7 @@ def after_answer(
         return after_problem(call, ProviderProblem(refusal, exists=True), before)
     address = str(call.change.address)
     agreement = agree(address, schema, call.step.planned or {}, answer.attributes, answer.observed)
-    unknown = _unknown_paths(agreement.attributes)
+    unknown = list(unknown_paths(agreement.attributes))
     attributes = known_parts(agreement.attributes) if unknown else agreement.attributes
     complaint = _complaint(call, agreement, answer.attributes, unknown)
     instance = _instance_with(call, attributes, before, tainted=False)
@@ -211,29 +211,6 @@ def path_text(path: Path) -> str:
     return text
 
 
-def _unknown_paths(value: Any, path: Path = ()) -> list[Path]:
-    if value is UNKNOWN:
-        return [path]
-    parts: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, Mapping):
-        parts = value.items()
-    elif isinstance(value, list):
-        parts = enumerate(value)
-    unknown: list[Path] = []
-    for step, part in parts:
-        unknown += _unknown_paths(part, (*path, step))
-    return unknown
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
-
-
 def _shown(call: ProviderCall, attributes: Any, path: Path) -> str:
     for sensitive in call.change.sensitive_after:
         shared = min(len(path), len(sensitive))
@@ -241,5 +218,5 @@ def _shown(call: ProviderCall, attributes: Any, path: Path) -> str:
             return "(sensitive value)"
     from json import dumps
 
-    text = dumps(_at(attributes, path), ensure_ascii=False, default=str)
+    text = dumps(part_at(attributes, path), ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:77]}..."
