@@ -52,7 +52,6 @@ class PoolFacts(Struct, frozen=True):
     terms: Terms = ANYWHERE
     vms: Mapping[int | str, PlacedVm] = field(default_factory=dict)
     max_surge: str = "1"
-    max_unavailable: str = "0"
     span: Span | None = None
     zones_span: Span | None = None
     block: str = ""

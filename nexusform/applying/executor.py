@@ -69,8 +69,8 @@ class Applied(Struct, frozen=True):
 
     `ends` are the steps' ends in the plan's order; `added`, `changed`, `destroyed` and
     `forgotten` count the main steps that were done. `hits` and `misses` are predictions that a
-    provider looked at. `interrupted`: stopped on request. `problem` tells that the journal could
-    not be written any more, "" otherwise.
+    provider looked at. `problem` tells that the journal could not be written any more, ""
+    otherwise.
     """
 
     state: State
@@ -81,7 +81,6 @@ class Applied(Struct, frozen=True):
     forgotten: int = 0
     hits: int = 0
     misses: tuple[Miss, ...] = ()
-    interrupted: bool = False
     problem: str = ""
 
     @property
@@ -406,6 +405,5 @@ class _Run:
             forgotten=counts.forgotten,
             hits=self._hits,
             misses=tuple(self._misses),
-            interrupted=self._interrupted,
             problem=self._problem,
         )

@@ -15,8 +15,9 @@ from nexusform.cli.flags import ViewFlags, place_of, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.rendering.answers import testing_results
-from nexusform.rendering.answers.testing_results import Look, ShownFile, ShownRun
+from nexusform.rendering.answers.testing_results import ShownFile, ShownRun
 from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
+from nexusform.rendering.notation.colours import Painter
 from nexusform.source import SourceFile
 from nexusform.workflow.surroundings import SystemClock, write_output
 from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
@@ -112,7 +113,7 @@ class _TextVoice:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._look = Look(screen.colour, screen.width)
+        self._paint = Painter(screen.colour)
 
     def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In their boxes."""
@@ -123,9 +124,9 @@ class _TextVoice:
 
     def file(self, file: ShownFile) -> None:
         """A file, its runs, and what they said."""
-        self._screen.out(testing_results.file_line(file, self._look))
+        self._screen.out(testing_results.file_line(file, self._paint))
         for run in file.runs:
-            self._screen.out(testing_results.run_line(run, self._look))
+            self._screen.out(testing_results.run_line(run, self._paint))
             if run.details:
                 self._screen.out(f"\n{run.details}")
             self._screen.diagnostics(run.diagnostics, file.sources)
@@ -134,7 +135,7 @@ class _TextVoice:
     def ends(self, files: Iterable[ShownFile]) -> None:
         """The counts."""
         sys.stderr.flush()
-        self._screen.out(f"\n{testing_results.summary_line(list(files), self._look)}")
+        self._screen.out(f"\n{testing_results.summary_line(list(files), self._paint)}")
 
 
 class _JsonVoice:

@@ -58,7 +58,6 @@ class Naming(NamedTuple):
 class ModuleText(Struct, frozen=True):
     """The native files of a directory by absolute path, with their trees."""
 
-    directory: str
     files: Mapping[str, SourceFile]
     trees: Mapping[str, Body]
 
@@ -120,7 +119,7 @@ def read_module(directory: str, unsaved: Mapping[str, str], confinement: Confine
         if text is not None:
             files[path] = SourceFile(path, text)
     trees = {path: _tree(path, source.text) for path, source in files.items()}
-    return ModuleText(directory, files, trees)
+    return ModuleText(files, trees)
 
 
 def _text(path: str, confinement: Confinement) -> str | None:

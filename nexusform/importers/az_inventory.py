@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import Item, newest_change, parse_time, time_text
+from nexusform.importers.arm import newest_change, parse_time, time_text
 from nexusform.importers.az_captured import missing_ground, not_captured
 from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
@@ -30,7 +30,6 @@ from nexusform.importers.az_machines import (
 )
 from nexusform.importers.az_model import (
     EXPORTED_AT,
-    AzCapacity,
     AzCluster,
     AzInventory,
     AzNode,
@@ -159,7 +158,6 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
         clusters=_with_nodes(clusters, of_clusters),
         vm_skus=tuple(skus),
-        capacity=_capacity(items.of("clusters")),
         exported_at=time_text(age) if age else None,
         age_certain=reading.exported_at is not None,
         listed=items.listed,
@@ -193,20 +191,6 @@ def _with_nodes(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple
         by_cluster.setdefault(node.cluster, []).append(node)
     filled = [replace(c, nodes=tuple(by_cluster.get(c.name, ()))) for c in clusters]
     return tuple(sorted(filled, key=lambda cluster: cluster.name))
-
-
-def _capacity(items: Iterable[Item]) -> AzCapacity | None:
-    for item in items:
-        whole = item.item("clusterCapacity")
-        if whole is None:
-            continue
-        return AzCapacity(
-            whole.whole("totalCoreCount"),
-            whole.whole("availableCoreCount"),
-            whole.whole("totalMemoryGB"),
-            whole.whole("availableMemoryGB"),
-        )
-    return None
 
 
 def _limited(findings: list[Problem]) -> tuple[Problem, ...]:

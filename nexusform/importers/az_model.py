@@ -113,7 +113,6 @@ class AzPool(Struct, frozen=True):
 
     name: str
     id: str
-    cluster: str
     count: int
     vm_sku_name: str
     mode: str
@@ -146,15 +145,6 @@ class AzCluster(Struct, frozen=True):
     nodes_listed: bool = True
 
 
-class AzCapacity(Struct, frozen=True):
-    """The only capacity that the platform reports: totals of the whole site."""
-
-    cores_total: int | None
-    cores_available: int | None
-    memory_gb_total: int | None
-    memory_gb_available: int | None
-
-
 class AzInventory(Struct, frozen=True):
     """A whole site: everything sorted by name.
 
@@ -170,7 +160,6 @@ class AzInventory(Struct, frozen=True):
     virtual_machines: tuple[AzVirtualMachine, ...] = ()
     clusters: tuple[AzCluster, ...] = ()
     vm_skus: tuple[VmSku, ...] = ()
-    capacity: AzCapacity | None = None
     exported_at: str | None = None
     age_certain: bool = False
     listed: frozenset[str] = frozenset()

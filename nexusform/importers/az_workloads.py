@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
-from nexusform.importers.arm import SHAPE, Item, id_key, name_of
+from nexusform.importers.arm import SHAPE, Item, id_key
 from nexusform.importers.az_model import (
     AzCluster,
     AzHint,
@@ -80,20 +80,17 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
-        by_cluster.setdefault(id_key(cluster_id), []).append(
-            _pool(item, name, pool_id, cluster_id, count, sku)
-        )
+        by_cluster.setdefault(id_key(cluster_id), []).append(_pool(item, name, pool_id, count, sku))
     for pools in by_cluster.values():
         pools.sort(key=lambda pool: (pool.created_at or "", pool.name))
     return by_cluster
 
 
-def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku: str) -> AzPool:
+def _pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
     upgrade, options = item.item("upgradeSettings"), item.item("agentOptions")
     return AzPool(
         name=item.text("name") or name,
         id=pool_id,
-        cluster=name_of(cluster_id),
         count=count,
         vm_sku_name=sku,
         mode=item.text("mode") or "User",
@@ -159,7 +156,7 @@ def read_clusters(
         cluster_id = item.text("id") or name
         captured = pools.of(cluster_id, name)
         listed = None if captured == () and shows_workers(item) else captured
-        initial = tuple(_initial_pools(item, name))
+        initial = tuple(_initial_pools(item))
         cluster = _cluster(item, name, cluster_id, initial if listed is None else listed)
         clusters.append(replace(cluster, pools_listed=listed is not None))
         readings.append(ClusterNodes(item, clusters[-1], initial))
@@ -205,12 +202,12 @@ def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) 
     )
 
 
-def _initial_pools(cluster: Item, name: str) -> Iterator[AzPool]:
+def _initial_pools(cluster: Item) -> Iterator[AzPool]:
     """The pools that a cluster was made with: what stands where no list of agent pools was captured."""
     for item in cluster.items("initialAgentPoolConfigurations"):
         pool, count, sku = item.needed_text("name"), item.needed_whole("count"), item.needed_text("vmSkuName")
         if pool is not None and count is not None and sku is not None:
-            yield _pool(item, pool, "", name, count, sku)
+            yield _pool(item, pool, "", count, sku)
 
 
 def _pools_with_nodes(
@@ -226,7 +223,7 @@ def _pools_with_nodes(
     for node in nodes:
         if isinstance(node, AzNode) and node.pool != CONTROL_PLANE and node.pool not in pools:
             sku = node.vm_sku_name or ""
-            pools[node.pool] = AzPool(node.pool, "", node.cluster, counts[node.pool], sku, "User")
+            pools[node.pool] = AzPool(node.pool, "", counts[node.pool], sku, "User")
     return tuple(pools.values())
 
 

@@ -43,7 +43,6 @@ class FleetDocument(Struct, frozen=True):
 
     name: str = ""
     namespace: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Path, TextPlace] = field(default_factory=dict)
     judged: frozenset[Path] = frozenset()
@@ -121,7 +120,6 @@ def read_fleet_object(
     return FleetDocument(
         metadata.get("name") or "",
         metadata.get("namespace") or "",
-        metadata.get("labels") or {},
         values,
         reader.places,
         frozenset(reader.judged),

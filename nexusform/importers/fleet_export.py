@@ -54,7 +54,7 @@ class ShownBinding(Struct, frozen=True):
 
 class ShownPlacement(Struct, frozen=True):
     """A placement as the hub has it: its object, its bindings by cluster, the number, policy (None: none was
-    written) and N of its latest policy snapshot, and the number and objects of its latest resource snapshot.
+    written) and N of its latest policy snapshot, and the objects of its latest resource snapshot.
     `policy_index` None: no policy snapshot was captured. `captured`: how many bindings were, whether or not
     they can be read.
     """
@@ -64,7 +64,6 @@ class ShownPlacement(Struct, frozen=True):
     policy_index: int | None = None
     policy: Mapping[str, Any] | None = None
     number_of_clusters: int | None = None
-    resource_index: int | None = None
     objects: tuple[Manifest, ...] = ()
     captured: int = 0
 
@@ -103,7 +102,6 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
         _index(policy, _POLICY_INDEX) if policy is not None else None,
         _mapping(policy.body, "spec", "policy") if policy is not None else None,
         _whole(_annotations(policy).get(_NUMBER)) if policy is not None else None,
-        index,
         tuple(each for one in latest for each in _selected(one)),
         len(bindings),
     )

@@ -26,7 +26,6 @@ class MemberView(Struct, frozen=True):
     is said of its health, which is Healthy otherwise.
     """
 
-    name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     health: Health = Health.HEALTHY
@@ -52,7 +51,6 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
     labels = _texts(root.at("metadata", "labels"))
     labels.pop(_AUTOMATIC, None)
     return MemberView(
-        root.at("metadata", "name").text,
         labels,
         tuple(
             {"key": "", "value": "", "effect": "NoSchedule", **_texts(taint)}

@@ -161,7 +161,6 @@ class _Bounded:
 class _Definitions(Struct, frozen=True):
     """One document of TOSCA definitions: its text and what it says (plain data)."""
 
-    name: str
     text: str
     says: Mapping[str, Any]
 
@@ -183,7 +182,7 @@ def _definitions(names: Sequence[str], read: _Read) -> list[_Definitions]:
         if name in found:
             continue
         text = read(name, named_by)
-        found[name] = _Definitions(name, text, _loaded(name, text))
+        found[name] = _Definitions(text, _loaded(name, text))
         imports = [_resolved(each, name) for each in _imports(found[name].says)]
         waiting += [(each, name) for each in imports if each in names or not _is_standard(each)]
     return list(found.values())

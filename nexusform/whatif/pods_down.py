@@ -71,7 +71,6 @@ class WorkloadLeft(Struct, frozen=True):
 
     cluster_id: str
     workload: str
-    kind: str
     replicas: int
     before: int
     at_once: int
@@ -206,7 +205,6 @@ def _left(
     return WorkloadLeft(
         cluster_id,
         workload.key,
-        workload.kind,
         before if workload.kind == _DAEMONS else workload.replicas,
         before,
         before - len(moves),

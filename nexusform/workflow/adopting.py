@@ -75,14 +75,13 @@ class Source(Struct, frozen=True):
 class Adoption(Struct, frozen=True):
     """What an export comes to: the objects that are new to the state under their addresses, in planning
     order, the configuration that describes them and the provider that it names, the sites as they were
-    counted, how many objects state holds already, and what was met.
+    counted, and what was met.
     """
 
     objects: Mapping[Address, AdoptedObject] = field(default_factory=dict)
     text: str = ""
     provider: str = PROVIDER
     sites: tuple[AdoptedSite, ...] = ()
-    known: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -124,7 +123,7 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
     diagnostics += _of_another_site(fresh, objects, state, source.provider)
     text = _text(fresh, addresses, source) if fresh else ""
-    return Adoption(fresh, text, source.provider, sites, len(objects) - len(fresh), tuple(diagnostics))
+    return Adoption(fresh, text, source.provider, sites, tuple(diagnostics))
 
 
 def _of_another_site(

@@ -123,7 +123,6 @@ def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool
         pool.terms,
         {number: vms.placed[key] for number, key in keys.items() if key in vms.placed},
         pool.max_surge,
-        pool.max_unavailable,
         instance.locate(pool.path) if located else None,
         instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
         instance.block.header if instance.block is not None else "",

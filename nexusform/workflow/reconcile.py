@@ -53,14 +53,8 @@ class Reconciled(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     replays: tuple[Replay, ...] = ()
-    serial: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
-
-    @property
-    def misses(self) -> int:
-        """How many VMs are not where state had them."""
-        return sum(len(check.misses) for check in self.checks)
 
     @property
     def broken(self) -> tuple[SeparationVerdict, ...]:
@@ -123,7 +117,6 @@ class _Reconciling:
             tuple(remark.detail for remark in self.provider.remarks()),
             rules,
             played,
-            after.serial,
             tuple(problems),
         )
 

@@ -189,7 +189,7 @@ def test_a_request_to_stop_lets_running_steps_end() -> None:
     looks = iter([False, True, True, True])
     applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, stopping=lambda: next(looks))
     assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
-    assert applied.interrupted
+    assert applied.ends[-1].error == "The apply was interrupted before it."
     assert len(applied.state.instances) == 1
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.rendering.json.json_stream import Event, diagnostic_event, event
-from nexusform.rendering.notation.colours import Painter
+from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.pull_request.junit import Case, junit_document
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.source import SourceFile
@@ -43,29 +43,22 @@ class ShownFile(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-class Look(Struct, frozen=True):
-    """How text looks: in colour, and how wide."""
-
-    colour: bool = False
-    width: int = 80
-
-
-def file_line(file: ShownFile, look: Look) -> str:
+def file_line(file: ShownFile, paint: Painter) -> str:
     """`tests/a.nftest.hcl... pass`."""
-    return f"{file.name}... {_status(file.status, look)}"
+    return f"{file.name}... {_status(file.status, paint)}"
 
 
-def run_line(run: ShownRun, look: Look) -> str:
+def run_line(run: ShownRun, paint: Painter) -> str:
     """`  run "first"... pass`."""
-    return f'  run "{run.name}"... {_status(run.status, look)}'
+    return f'  run "{run.name}"... {_status(run.status, paint)}'
 
 
-def _status(status: str, look: Look) -> str:
+def _status(status: str, paint: Painter) -> str:
     word, colour = _WORDS[status]
-    return Painter(look.colour)(word, colour)
+    return paint(word, colour)
 
 
-def summary_line(files: Sequence[ShownFile], look: Look) -> str:
+def summary_line(files: Sequence[ShownFile], paint: Painter) -> str:
     """The last line: `Success! 2 passed, 0 failed.`."""
     counts = _count_runs(files)
     skipped = f", {counts['skip']} skipped." if counts["skip"] else "."
@@ -74,7 +67,7 @@ def summary_line(files: Sequence[ShownFile], look: Look) -> str:
     if not counts["pass"] and not failed and not broken:
         return f"Executed 0 tests{skipped}"
     word = ("Failure!", "red") if broken else ("Success!", "green")
-    return f"{Painter(look.colour)(*word)} {counts['pass']} passed, {failed} failed{skipped}"
+    return f"{paint(*word)} {counts['pass']} passed, {failed} failed{skipped}"
 
 
 def _is_broken(files: Iterable[ShownFile]) -> bool:
@@ -162,4 +155,4 @@ def summary_event(files: Sequence[ShownFile], time: str) -> Event:
         "errored": counts["error"],
         "skipped": counts["skip"],
     }
-    return event("test_summary", summary_line(files, Look()), time, test_summary=summary)
+    return event("test_summary", summary_line(files, PLAIN), time, test_summary=summary)

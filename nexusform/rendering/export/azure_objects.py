@@ -23,7 +23,7 @@ from nexusform.importers.az_bodies import (
     pool_properties,
     vm_properties,
 )
-from nexusform.plain_data import Path
+from nexusform.plain_data import with_part
 from nexusform.planning.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
@@ -145,11 +145,6 @@ class AzureObjects(Struct, frozen=True):
     def made(self) -> tuple[AzureObject, ...]:
         """The resources that come."""
         return tuple(one for one in self.placed if one.do is not Do.UPDATE)
-
-    @property
-    def changed(self) -> tuple[AzureObject, ...]:
-        """The resources that stand and change."""
-        return tuple(one for one in self.placed if one.do is Do.UPDATE)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -331,20 +326,8 @@ def _without_secrets(values: Mapping[str, Any], change: Change) -> Mapping[str, 
             words = tuple(_WORD.findall(str(path[-1])))
             meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
             secret = Input(("secret", *(word.lower() for word in words)), str(change.id), meaning)
-            values = _put(values, path, secret)
+            values = with_part(values, path, secret)
     return values
-
-
-def _put(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with the part at `path` replaced, where there is one."""
-    if not path:
-        return new
-    step, rest = path[0], path[1:]
-    if isinstance(value, list) and isinstance(step, int) and step < len(value):
-        return [*value[:step], _put(value[step], rest, new), *value[step + 1 :]]
-    if isinstance(value, Mapping) and step in value:
-        return {**value, step: _put(value[step], rest, new)}
-    return value
 
 
 def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,6 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.schema import BlockSchema
-from nexusform.source import Span
 from nexusform.words import counted, form
 
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
@@ -68,13 +67,11 @@ class Stanza(Struct, frozen=True):
     """
 
     address: str
-    action: Action
     symbol: str
     headline: str
     comments: tuple[str, ...]
     header: str
     body: Difference
-    source: Span | None = None
 
 
 class Report(Struct, frozen=True):
@@ -198,13 +195,11 @@ def _stanza(
     )
     return Stanza(
         address=wording.headline_address(change),
-        action=change.action,
         symbol=wording.SYMBOLS[change.action],
         headline=wording.headline(change),
         comments=wording.comments(change),
         header=block_header(change.address),
         body=body,
-        source=change.source,
     )
 
 
@@ -222,7 +217,6 @@ def _drift_stanza(drift: Drift, schema_of: SchemaOf) -> Stanza:
     )
     return Stanza(
         address=str(drift.address),
-        action=Action.DELETE if gone else Action.UPDATE,
         symbol=DELETED if gone else CHANGED,
         headline="has been deleted" if gone else "has changed",
         comments=(),

@@ -98,9 +98,9 @@ class Reach(Struct, frozen=True):
 
 
 class WorkloadForecast(Struct, frozen=True):
-    """A workload after the prediction: the pods it asks for, and those that run by machine and zone.
+    """A workload after the prediction: the pods it asks for, and those that run by machine and rack.
 
-    Counts leave out nodes whose machine or zone nobody knows. `stuck`: a rolling update cannot go on.
+    Counts leave out nodes whose machine or rack nobody knows. `stuck`: a rolling update cannot go on.
     `not_made` pods do not exist, as a quota or a LimitRange refuses them: `refused` says why.
     """
 
@@ -110,7 +110,6 @@ class WorkloadForecast(Struct, frozen=True):
     reach: Reach
     per_machine: Mapping[str, int]
     per_rack: Mapping[str, int]
-    per_zone: Mapping[str, int]
     stuck: bool = False
     not_made: int = 0
     refused: str = ""

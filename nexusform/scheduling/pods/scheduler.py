@@ -454,7 +454,6 @@ class Predictor:
             reach=reach,
             per_machine=_tally(node.machine for node in nodes),
             per_rack=_tally(node.rack for node in nodes),
-            per_zone=_tally(node.zone for node in nodes),
             stuck=work.stuck,
             not_made=work.not_made,
             refused=work.refused,
