@@ -308,17 +308,17 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
     """The objects of the hub that a placement selects, in the order of its selectors, each once."""
     selectable = _selectable(hub)
     selected: dict[tuple[str, str, str, str], Manifest] = {}
-    namespaces: dict[str, bool] = {}
+    brings_all: dict[str, bool] = {}  # of namespaces that come with objects: whether with all of them
     for selector in placement.selectors:
         for manifest in selectable:
             if not _chosen(selector, manifest, placement.namespace):
                 continue
             selected.setdefault(_key(manifest), manifest)
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != ONLY_NAMESPACE:
-                within = selector.scope != WITH_SELECTED
-                namespaces[manifest.name] = namespaces.get(manifest.name, False) or within
+                with_all = selector.scope != WITH_SELECTED
+                brings_all[manifest.name] = brings_all.get(manifest.name, False) or with_all
     if not placement.namespace:
-        for manifest in _inside(selectable, namespaces, placement.selectors):
+        for manifest in _inside(selectable, brings_all, placement.selectors):
             selected.setdefault(_key(manifest), manifest)
     return tuple(selected.values())
 

@@ -149,32 +149,40 @@ def _why_not_taken(placement: PlacementPlan, each: Identity, cluster: str, outsi
 
 def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """What a placement does not get, object by object, and what state says that two have."""
-    twice: dict[tuple[Identity, str], list[str]] = {}
-    for cluster, doubled in sorted(placement.doubled.items()):
-        for each, owner in doubled.items():
-            twice.setdefault((each, owner), []).append(cluster)
-    for (each, owner), clusters in twice.items():
-        text = (
+    for text in (*_brought_twice(placement), *_lost(placement)):
+        yield placement.instance.problem(Problem((), "object-has-another-owner", text, Severity.WARNING))
+
+
+def _brought_twice(placement: PlacementPlan) -> Iterator[str]:
+    """What state says that two placements brought to one cluster, a sentence for each object and owner."""
+    clusters_of: dict[tuple[Identity, str], list[str]] = {}
+    for cluster, owners in sorted(placement.doubled.items()):
+        for item in owners.items():
+            clusters_of.setdefault(item, []).append(cluster)
+    for (each, owner), clusters in clusters_of.items():
+        yield (
             f"State says that both {owner} and this placement brought {each.title} to "
             f"{first_of(clusters, _MOST_CLUSTERS)}. On a hub one of them failed. Nothing is changed for "
             "that; the next rollout of this placement fails there. Let one of them select it."
         )
-        yield placement.instance.problem(Problem((), "object-has-another-owner", text, Severity.WARNING))
-    alike: dict[tuple[Identity, Loss], list[str]] = {}
-    for cluster, lost in sorted(placement.lost.items()):
-        for each, loss in lost.items():
-            alike.setdefault((each, loss), []).append(cluster)
-    for (each, loss), clusters in alike.items():
+
+
+def _lost(placement: PlacementPlan) -> Iterator[str]:
+    """What the placement does not get because others have it, a sentence for each object and cause."""
+    clusters_of: dict[tuple[Identity, Loss], list[str]] = {}
+    for cluster, losses in sorted(placement.lost.items()):
+        for item in losses.items():
+            clusters_of.setdefault(item, []).append(cluster)
+    for (each, loss), clusters in clusters_of.items():
         where = first_of(clusters, _MOST_CLUSTERS)
         if loss.raced:
-            both = f"{loss.owner} and {placement.address} both bring {each.title} to {where}"
-            text = (
-                f"{both} in this plan. One of them fails ({loss.message}), and which is not foretold: "
-                f"the plan goes on as if {loss.owner} came first. Let one of them select it."
+            yield (
+                f"{loss.owner} and {placement.address} both bring {each.title} to {where} in this plan. "
+                f"One of them fails ({loss.message}), and which is not foretold: the plan goes on as if "
+                f"{loss.owner} came first. Let one of them select it."
             )
         else:
-            text = (
+            yield (
                 f"{each.title} on {where} belongs to {loss.owner}: {loss.message}. This placement does not "
                 f"apply it there until {loss.owner} lets go of it."
             )
-        yield placement.instance.problem(Problem((), "object-has-another-owner", text, Severity.WARNING))

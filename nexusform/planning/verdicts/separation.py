@@ -336,21 +336,19 @@ def _violation(
     arrived = sorted(members, key=lambda item: item[1].rank)
     first_group, _ = arrived[0]
     joiner = next(member for group, member in arrived if group != first_group)
+    labels = tuple(member.label for _, member in arrived)
+    note = _PACKED if _was_packed(joiner, [member for _, member in arrived], location) else ""
+    return SeparationViolation(*location, labels, joiner.label, joiner.trigger, note, seed)
+
+
+def _was_packed(joiner: GroupMember, arrived: Sequence[GroupMember], location: Location) -> bool:
+    """Whether the rule that packs extra-large VMs of different clusters may have brought this one there."""
     _, _, machine = location
-    packed = joiner.pool.sku.extra_large and machine and joiner.token is not None and not joiner.pool.pinned
-    beside = any(
-        member.pool.sku.extra_large and member.cluster != joiner.cluster
-        for _, member in arrived
-        if member.rank <= joiner.rank
-    )
-    return SeparationViolation(
-        *location,
-        tuple(member.label for _, member in arrived),
-        joiner.label,
-        joiner.trigger,
-        _PACKED if packed and beside else "",
-        seed,
-    )
+    was_placed = joiner.token is not None and not joiner.pool.pinned
+    if not (joiner.pool.sku.extra_large and machine and was_placed):
+        return False
+    before = [member for member in arrived if member.rank <= joiner.rank]
+    return any(member.pool.sku.extra_large and member.cluster != joiner.cluster for member in before)
 
 
 def _natural(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:

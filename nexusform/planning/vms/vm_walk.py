@@ -53,16 +53,17 @@ def plan_vms(
     """Plan the blocks of phase 4; `orphans` are VM instances whose block is gone."""
     walk = _Walk(blocks, world)
     first = evaluation.fork()
-    early = walk.pass_one(vm_blocks, first)
-    known = [*chain.from_iterable(early.values()), *orphans]
-    walk.stand([*known, *walk.standing_of(block for block in vm_blocks if block.address not in early)])
+    instances_of = walk.pass_one(vm_blocks, first)  # the others, whose blocks wait, are not known yet
+    known = [*chain.from_iterable(instances_of.values()), *orphans]
+    waiting = [block for block in vm_blocks if block.address not in instances_of]
+    walk.stand([*known, *walk.standing_of(waiting)])
     walk.consider(known, first)
     walk.leave_and_return(known)
     second = evaluation.fork()
     for block in vm_blocks:
-        if block.address in early:
+        if block.address in instances_of:
             _open_views(block, first, second)
-            walk.pass_two(early[block.address], second, again=True)
+            walk.pass_two(instances_of[block.address], second, again=True)
         else:
             walk.pass_two(walk.caught_up(block, second), second)
     for instance in orphans:

@@ -265,11 +265,14 @@ def execute(
     A cluster in `failing` gets the resources and never has them ready: its stage goes on as far as there is
     room beside it, and does not end.
     """
-    held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
+    by_cluster = sorted(bindings, key=lambda binding: binding.cluster)
+    held = {binding.cluster: binding for binding in by_cluster if not binding.deleting}
     done: list[RunStep] = []
-    stuck: tuple[str, ...] = ()
+    stuck: list[str] = []
     for step in steps_of(plan, run, failing):
-        if step.closed or (stuck and (step.kind is not StepKind.UPDATE or step.stage != done[-1].stage)):
+        # A stage with stuck clusters begins its other ones, and nothing comes after it.
+        of_stuck_stage = step.kind is StepKind.UPDATE and bool(done) and step.stage == done[-1].stage
+        if step.closed or (stuck and not of_stuck_stage):
             break
         if step.kind is StepKind.APPROVAL and approved is not None and step.task not in approved:
             return RunOutcome(tuple(done), tuple(held.values()), waits_for=step.task)
@@ -277,12 +280,15 @@ def execute(
         if step.kind is StepKind.DELETE:
             for name in step.clusters:
                 held.pop(name, None)
-        if step.kind is not StepKind.UPDATE:
-            continue
-        for name in (name for name in step.clusters if name in held):
-            held[name] = replace(held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
-        stuck = (*stuck, *(name for name in step.clusters if name in failing))
-    return RunOutcome(tuple(done), tuple(held.values()), stuck=stuck)
+        elif step.kind is StepKind.UPDATE:
+            for name in step.clusters:
+                binding = held.get(name)
+                if binding is not None:
+                    held[name] = replace(
+                        binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot
+                    )
+            stuck += [name for name in step.clusters if name in failing]
+    return RunOutcome(tuple(done), tuple(held.values()), stuck=tuple(stuck))
 
 
 _FORBIDDEN = {

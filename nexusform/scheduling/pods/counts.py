@@ -103,13 +103,15 @@ class Counts:
         self.board = board
         self.group = group
         spec = group.spec
+        # What one more pod of the spec adds to which counter.
         self._own: list[tuple[Tally, int]] = []
         self.affinity = [self._tally(term) for term in spec.affinity]
+        # Pods that all terms of required affinity choose, counted once for each term.
         self._company = 0
         self.matches_itself = bool(spec.affinity) and all(board.chooses(t, group) for t in spec.affinity)
         self.anti_affinity = [self._counted(term) for term in spec.anti_affinity]
-        self.existing: list[Tally] = []
-        self.preferred: list[Tally] = []
+        self.existing: list[Tally] = []  # pods that stand and keep this one away
+        self.preferred: list[Tally] = []  # points of wishes, of this pod and of those that stand
         self._count_affinity()
         self._count_terms()
         self._all_soft_keys = bool(spec.spread)

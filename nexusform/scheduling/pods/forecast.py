@@ -194,7 +194,7 @@ def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
 
 
 def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
-    # At least 1: the node is known to take one.
+    """How many pods of a spec a node takes, `further` at most; at least 1, for it is known to take one."""
     if spec.host_ports:
         return 1
     most = min(further, node.pods - usage.pods)
