@@ -245,18 +245,20 @@ def compare(
         for number in pool.numbers:
             key = (pool.pool, number)
             vm_there = standing_by_key.get(key)
-            if vm_there is None and key in situation.unplaced:
+            if vm_there is not None:
+                _present(moves, key, _trigger(vm_there, situation, upgraded, changed))
+            elif key in situation.unplaced:
                 _waiting(moves, key, situation, upgraded, changed)
-                continue
-            if vm_there is None:
-                _arrival(moves, key, situation, prior, was_there=number in prior_numbers)
-                continue
-            trigger = _trigger(vm_there, situation, upgraded, changed)
-            if trigger:
-                moves.again[key] = trigger
             else:
-                moves.stay.append(key)
+                _arrival(moves, key, situation, prior, was_there=number in prior_numbers)
     return moves
+
+
+def _present(moves: Moves, key: VmKey, trigger: str) -> None:
+    if trigger:
+        moves.again[key] = trigger
+    else:
+        moves.stay.append(key)
 
 
 def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | None, was_there: bool) -> None:

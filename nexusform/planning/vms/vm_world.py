@@ -71,17 +71,14 @@ class HintTargets:
         hinting = self._hinting.get(vms.instance.type.identify(values), {})
         is_single = sum(len(pool.numbers) for pool in vms.demand.pools) == 1
         hints = []
-        for other, index, hint in chain.from_iterable(hinting.values()):
-            places = [vm.placement for vm in other.placed.values()]
-            affinity = hint["hint_type"] == "Affinity"
-            if places and other is not vms and (is_single or not affinity):
-                machines = frozenset(place.machine for place in places)
-                racks = frozenset(place.rack for place in places)
-                address = other.instance.address
-                named = f"{address}, whose hint names it"
-                seen = Hint(affinity, True, HintScope(hint["scope"]), machines, racks, named)
+        for other, index, written in chain.from_iterable(hinting.values()):
+            if not other.placed or other is vms:
+                continue
+            hint = _seen_from(other, written)
+            if is_single or not hint.affinity:
                 name = next(iter(other.placed.values())).name
-                hints.append(HardHint(address, name, index, seen, stands=not other.moves.again))
+                stands = not other.moves.again
+                hints.append(HardHint(other.instance.address, name, index, hint, stands=stands))
         return hints
 
     def of_itself(self, vms: VmObject) -> list[HardHint]:
@@ -111,6 +108,19 @@ class HintTargets:
         if offer is not None:
             return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
         return None
+
+
+def _seen_from(other: VmObject, written: Mapping[str, Any]) -> Hint:
+    """A hard hint of another object as it binds whom it names: with, or away from, its VMs."""
+    places = [vm.placement for vm in other.placed.values()]
+    return Hint(
+        affinity=written["hint_type"] == "Affinity",
+        hard=True,
+        scope=HintScope(written["scope"]),
+        machines=frozenset(place.machine for place in places),
+        racks=frozenset(place.rack for place in places),
+        target=f"{other.instance.address}, whose hint names it",
+    )
 
 
 def _hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:

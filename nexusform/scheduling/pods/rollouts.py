@@ -32,6 +32,11 @@ class Rollout(Struct):
         self.remaining = [pod for pod in self.remaining if pod not in lost]
         self.gone += lost
 
+    @property
+    def pods(self) -> int:
+        """How many pods there are, old and new."""
+        return len(self.remaining) + self.standing + len(self.made)
+
     def waits(self) -> list[int]:
         """Numbers of new pods that no node takes."""
         return [number for number, verdict in self.made.items() if not verdict.node]
@@ -78,28 +83,42 @@ def _one_by_one(session: Session, workload: Workload, state: Rollout, place: Pla
 
 def _surging(session: Session, workload: Workload, state: Rollout, place: PlacePod) -> None:
     """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
-    replicas = workload.replicas
-    missing = max(0, replicas - state.standing - len(state.made))
+    missing = max(0, workload.replicas - state.standing - len(state.made))
     ahead = [pod.number for pod in state.remaining][:missing]
     while ahead or state.remaining:
-        moved = False
-        for number in state.waits():
-            state.made[number] = place(number)
-            moved = moved or bool(state.made[number].node)
-        while (
-            ahead and len(state.remaining) + state.standing + len(state.made) < replicas + workload.max_surge
-        ):
-            number = ahead.pop(0)
-            state.made[number] = place(number)
-            moved = True
-        running = state.standing + len(state.made) - len(state.waits())
-        spare = len(state.remaining) + running - (replicas - workload.max_unavailable)
-        for pod in removal_order(workload.kind, state.remaining)[: max(0, spare)]:
-            _drop(session, state, pod)
-            moved = True
-        if not moved:
+        came = _make_waiting(state, place) + _make_ahead(workload, state, ahead, place)
+        went = _drop_spare(session, workload, state)
+        if not came and not went:
             state.stuck = True
             return
+
+
+def _make_waiting(state: Rollout, place: PlacePod) -> int:
+    """Try the new pods that wait once more; how many run now."""
+    waiting = state.waits()
+    for number in waiting:
+        state.made[number] = place(number)
+    return sum(bool(state.made[number].node) for number in waiting)
+
+
+def _make_ahead(workload: Workload, state: Rollout, ahead: list[int], place: PlacePod) -> int:
+    """Make the next new pods, as many as may be too many at once; how many those are."""
+    made = 0
+    while ahead and state.pods < workload.replicas + workload.max_surge:
+        number = ahead.pop(0)
+        state.made[number] = place(number)
+        made += 1
+    return made
+
+
+def _drop_spare(session: Session, workload: Workload, state: Rollout) -> int:
+    """Take away old pods, as many as may be too few at once; how many those are."""
+    running = state.pods - len(state.waits())
+    spare = max(0, running - (workload.replicas - workload.max_unavailable))
+    dropped = removal_order(workload.kind, state.remaining)[:spare]
+    for pod in dropped:
+        _drop(session, state, pod)
+    return len(dropped)
 
 
 def removal_order(kind: str, pods: Sequence[StandingPod]) -> list[StandingPod]:

@@ -212,12 +212,11 @@ class Session:
         at = self.board.index[node]
         pod = StandingPod(workload, number, "", spec, self.age)
         refusal = run.refusal(at)
-        bit = 1 << at
         if refusal is not None:
             instead = self._preempt(run, pod, {at: refusal})
             reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
-            return instead or Verdict("", not self._blurred & bit, 0, None, reason, (refusal,))
-        certain = not self._blurred & bit and not (self._blurred and _related(run))
+            return instead or Verdict("", not self._blurred & 1 << at, 0, None, reason, (refusal,))
+        certain = self._is_clear(run, 1 << at)
         refused = self._run_on(run, at, pod)
         return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
 
@@ -228,7 +227,7 @@ class Session:
         instead = self._preempt(run, pod, refusals)
         if instead is not None:
             return instead
-        certain = not self._blurred & run.facts.mask and not (self._blurred and _related(run))
+        certain = self._is_clear(run, run.facts.mask)
         each = tuple(refusals.values())
         reason = message(each, len(self._names)) + missing(pod.spec, self.cluster.nodes)
         verdict = Verdict("", certain, 0, None, reason, each)
@@ -252,8 +251,7 @@ class Session:
         )
         if choice is None:
             return None
-        unclear = self._blurred & run.facts.mask or (self._blurred and _related(run))
-        certain = choice.certain and not unclear
+        certain = choice.certain and self._is_clear(run, run.facts.mask)
         if not certain:
             for node in choice.considered:
                 self._blurred |= 1 << node
@@ -280,9 +278,13 @@ class Session:
             return False
         if choice.feasible > 1 and choice.feasible > profile.nodes_scored(len(self._names)):
             return False
+        return self._is_clear(run, run.facts.mask)
+
+    def _is_clear(self, run: Run, nodes: int) -> bool:
+        """Whether no lot bears on what a run says of these nodes (bits)."""
         if not self._blurred:
             return True
-        return not self._blurred & run.facts.mask and not _related(run)
+        return not self._blurred & nodes and not _related(run)
 
     def _blur(self, run: Run, choice: Choice) -> None:
         sampled = choice.feasible > profile.nodes_scored(len(self._names))
