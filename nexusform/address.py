@@ -177,17 +177,17 @@ def _key_at(words: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
 
 
 def _words(text: str) -> list[tuple[str, Key]]:
-    found: list[tuple[str, Key]] = []
+    words: list[tuple[str, Key]] = []
     at = 0
     while at < len(text):
         if text[at] == "[":
             key, at = _read_key(text, at + 1)
-            found.append(("key", key))
+            words.append(("key", key))
         else:
             match = _NAME.match(text, at)
             if match is None:
                 raise AddressProblem(f'"{text}" is not an address: "{text[at:]}" is not a name.')
-            found.append(("name", match.group()))
+            words.append(("name", match.group()))
             at = match.end()
         if at < len(text) and text[at] == ".":
             at += 1
@@ -195,9 +195,9 @@ def _words(text: str) -> list[tuple[str, Key]]:
                 raise AddressProblem(f'"{text}" ends in a dot.')
         elif at < len(text) and text[at] != "[":
             raise AddressProblem(f'"{text}" is not an address: unexpected "{text[at]}".')
-    if not found:
+    if not words:
         raise AddressProblem("An empty text is not an address.")
-    return found
+    return words
 
 
 def _read_key(text: str, at: int) -> tuple[Key, int]:

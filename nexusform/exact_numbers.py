@@ -43,7 +43,7 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
-def number_from_decimal(given: Decimal | float | str) -> int | Fraction:
+def number_from_decimal(decimal: Decimal | float | str) -> int | Fraction:
     """The number nearest to a decimal, a float (as Python prints it) or the text of one.
 
     Raises ValueError for what is not a finite number, OverflowError beyond MAX_DIGITS digits.
@@ -51,11 +51,11 @@ def number_from_decimal(given: Decimal | float | str) -> int | Fraction:
     from decimal import Decimal, InvalidOperation
 
     try:
-        exact = given if isinstance(given, Decimal) else Decimal(str(given))
+        exact = decimal if isinstance(decimal, Decimal) else Decimal(str(decimal))
     except InvalidOperation:
-        raise ValueError(f"not a number: {given!r}") from None
+        raise ValueError(f"not a number: {decimal!r}") from None
     if not exact.is_finite():
-        raise ValueError(f"not a finite number: {given!r}")
+        raise ValueError(f"not a finite number: {decimal!r}")
     if exact and abs(exact.adjusted()) > MAX_DIGITS:
         raise OverflowError("the number has too many digits")
     numerator, denominator = exact.as_integer_ratio()

@@ -19,7 +19,7 @@ def ordered(needs: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N
 
     graph: nx.DiGraph[N] = nx.DiGraph()
     graph.add_nodes_from(needs)
-    graph.add_edges_from((need, node) for node, wanted in needs.items() for need in wanted)
+    graph.add_edges_from((need, node) for node, its_needs in needs.items() for need in its_needs)
     return list(nx.lexicographical_topological_sort(graph, key=position.__getitem__))
 
 
@@ -31,15 +31,15 @@ def cycles(needs: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tu
 
     graph: nx.DiGraph[N] = nx.DiGraph()
     graph.add_nodes_from(needs)
-    graph.add_edges_from((node, need) for node, wanted in needs.items() for need in wanted)
-    found = []
+    graph.add_edges_from((node, need) for node, its_needs in needs.items() for need in its_needs)
+    walks = []
     for knot in nx.strongly_connected_components(graph):
         first = min(knot, key=position.__getitem__)
         if len(knot) == 1 and not graph.has_edge(first, first):
             continue
         part = graph.subgraph(sorted(knot, key=position.__getitem__))
-        found.append(tuple(edge[0] for edge in nx.find_cycle(part, first)))
-    return sorted(found, key=lambda walk: position[walk[0]])
+        walks.append(tuple(edge[0] for edge in nx.find_cycle(part, first)))
+    return sorted(walks, key=lambda walk: position[walk[0]])
 
 
 def reached(start: Iterable[N], next_to: Callable[[N], Iterable[N]]) -> set[N]:

@@ -23,11 +23,11 @@ _ACTIVE: list[logging.Logger] = []  # the logger, once there is one
 def start(environment: Mapping[str, str]) -> str:
     """Log as NF_LOG and NF_LOG_PATH say; why that cannot be, "" when all is well."""
     _ACTIVE.clear()
-    wanted = environment.get("NF_LOG", "").lower()
-    if wanted in ("", "off"):
+    level = environment.get("NF_LOG", "").lower()
+    if level in ("", "off"):
         return ""
-    if wanted not in LEVELS:
-        return f'NF_LOG: there is no level "{wanted}". Known are: {", ".join(LEVELS)}.'
+    if level not in LEVELS:
+        return f'NF_LOG: there is no level "{level}". Known are: {", ".join(LEVELS)}.'
     import logging
 
     path = environment.get("NF_LOG_PATH", "")
@@ -36,9 +36,9 @@ def start(environment: Mapping[str, str]) -> str:
     except OSError as problem:
         return f'NF_LOG_PATH: "{path}" cannot be written: {problem.strerror}.'
     logging.addLevelName(_TRACE, "TRACE")
-    handler.setFormatter(_json_lines() if wanted == "json" else _text_lines())
+    handler.setFormatter(_json_lines() if level == "json" else _text_lines())
     logger = logging.getLogger("nexusform")
-    logger.setLevel(_LEVELS.get(wanted, _TRACE))
+    logger.setLevel(_LEVELS.get(level, _TRACE))
     logger.handlers = [handler]
     logger.propagate = False
     _ACTIVE[:] = [logger]

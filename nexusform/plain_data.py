@@ -106,16 +106,16 @@ def refined_parts(value: Value) -> Refined:
     return tuple(parts)
 
 
-def _find_refined(value: Value, path: Path, found: list[tuple[Path, Refinement]]) -> None:
+def _find_refined(value: Value, path: Path, refined: list[tuple[Path, Refinement]]) -> None:
     if value.raw is UNKNOWN:
         known = value.refinement
         if known is not None and known != NOTHING_KNOWN:
             bounds = [None if b is None else plain_number(b) for b in (known.lowest, known.highest)]
-            found.append((path, replace(known, lowest=bounds[0], highest=bounds[1])))
+            refined.append((path, replace(known, lowest=bounds[0], highest=bounds[1])))
     elif not value.is_wholly_known and not isinstance(value.type, SetType):
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
         for step, part in parts:
-            _find_refined(part, (*path, step), found)
+            _find_refined(part, (*path, step), refined)
 
 
 def plain_number(raw: int | Fraction) -> int | float | Fraction:
@@ -129,13 +129,13 @@ def plain_number(raw: int | Fraction) -> int | float | Fraction:
     return nearest if number_from_decimal(nearest) == raw else raw
 
 
-def _find_sensitive(value: Value, path: Path, found: list[Path]) -> None:
+def _find_sensitive(value: Value, path: Path, paths: list[Path]) -> None:
     if value.is_sensitive:
-        found.append(path)
+        paths.append(path)
     elif value.has_marks:
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
         for step, part in parts:
-            _find_sensitive(part, (*path, step), found)
+            _find_sensitive(part, (*path, step), paths)
 
 
 def from_plain(plain: Plain, of: Type, sensitive: Iterable[Path] = (), refined_at: Refined = ()) -> Value:

@@ -80,48 +80,48 @@ Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | Obj
 _COLLECTIONS: Final = {ListType: "list", SetType: "set", MapType: "map"}
 
 
-def friendly_name(given: Type, *, constraint: bool = False) -> str:
+def friendly_name(of: Type, *, constraint: bool = False) -> str:
     """The type as messages name it: `list of string`, `object`.
 
     As a constraint (what a place accepts) the open type is `any type`, and `any single type`
     inside a collection.
     """
-    if isinstance(given, PrimitiveType):
-        return "any type" if constraint and given is DYNAMIC else given.name
-    if isinstance(given, TupleType):
+    if isinstance(of, PrimitiveType):
+        return "any type" if constraint and of is DYNAMIC else of.name
+    if isinstance(of, TupleType):
         return "tuple"
-    if isinstance(given, ObjectType):
+    if isinstance(of, ObjectType):
         return "object"
-    inner = friendly_name(given.element, constraint=constraint)
-    if constraint and given.element is DYNAMIC:
+    inner = friendly_name(of.element, constraint=constraint)
+    if constraint and of.element is DYNAMIC:
         inner = "any single type"
-    return f"{_COLLECTIONS[type(given)]} of {inner}"
+    return f"{_COLLECTIONS[type(of)]} of {inner}"
 
 
-def has_dynamic(given: Type) -> bool:
+def has_dynamic(of: Type) -> bool:
     """Whether the open type stands anywhere in it."""
-    if isinstance(given, PrimitiveType):
-        return given is DYNAMIC
-    if isinstance(given, ObjectType):
-        return any(has_dynamic(t) for _, t in given.attributes)
-    if isinstance(given, TupleType):
-        return any(has_dynamic(t) for t in given.elements)
-    return has_dynamic(given.element)
+    if isinstance(of, PrimitiveType):
+        return of is DYNAMIC
+    if isinstance(of, ObjectType):
+        return any(has_dynamic(t) for _, t in of.attributes)
+    if isinstance(of, TupleType):
+        return any(has_dynamic(t) for t in of.elements)
+    return has_dynamic(of.element)
 
 
-def type_to_json(given: Type) -> Any:
+def type_to_json(of: Type) -> Any:
     """The type as JSON data: `"string"`, `["list", T]`, `["object", {name: T}]`.
 
     An object with optional attributes has their names as a third item. Defaults are not kept.
     """
-    if isinstance(given, PrimitiveType):
-        return given.name
-    if isinstance(given, TupleType):
-        return ["tuple", [type_to_json(t) for t in given.elements]]
-    if isinstance(given, ObjectType):
-        attributes = {name: type_to_json(t) for name, t in given.attributes}
-        return ["object", attributes, sorted(given.optional)] if given.optional else ["object", attributes]
-    return [_COLLECTIONS[type(given)], type_to_json(given.element)]
+    if isinstance(of, PrimitiveType):
+        return of.name
+    if isinstance(of, TupleType):
+        return ["tuple", [type_to_json(t) for t in of.elements]]
+    if isinstance(of, ObjectType):
+        attributes = {name: type_to_json(t) for name, t in of.attributes}
+        return ["object", attributes, sorted(of.optional)] if of.optional else ["object", attributes]
+    return [_COLLECTIONS[type(of)], type_to_json(of.element)]
 
 
 def type_from_json(data: Any) -> Type:

@@ -222,18 +222,18 @@ def string(text: str) -> Value:
     return Value(STRING, text)
 
 
-def number(given: float | Fraction | Decimal) -> Value:
+def number(figure: float | Fraction | Decimal) -> Value:
     """A number. Raises ValueError for infinities and NaN, OverflowError for absurd sizes."""
-    if given.__class__ is int and given.bit_length() <= PRECISION:
-        return Value(NUMBER, given)
-    if given.__class__ is int or given.__class__.__name__ == "Fraction":
-        return Value(NUMBER, round_number(given.numerator, given.denominator))  # type: ignore[union-attr]  # it is one
-    return Value(NUMBER, number_from_decimal(given))  # type: ignore[arg-type]  # what is left
+    if figure.__class__ is int and figure.bit_length() <= PRECISION:
+        return Value(NUMBER, figure)
+    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
+        return Value(NUMBER, round_number(figure.numerator, figure.denominator))  # type: ignore[union-attr]  # it is one
+    return Value(NUMBER, number_from_decimal(figure))  # type: ignore[arg-type]  # what is left
 
 
-def boolean(given: bool) -> Value:
+def boolean(truth: bool) -> Value:
     """TRUE or FALSE."""
-    return TRUE if given else FALSE
+    return TRUE if truth else FALSE
 
 
 def null(of: Type = DYNAMIC) -> Value:

@@ -251,8 +251,7 @@ class BodyParser:
         elif kind == NEWLINE:
             detail = (
                 'A block definition must have block content delimited by "{" and "}", starting on '
-                "the same line "
-                "as the block header."
+                "the same line as the block header."
             )
         return self.stream.problem("invalid-block-definition", detail, since=first)
 

@@ -209,18 +209,14 @@ class TemplateParser:
             )
             return MalformedError()
         detail = (
-            "Expected a closing brace to end the interpolation expression, but found extra "
-            "characters.\n\nThis "
-            "can happen when you include interpolation syntax for another language, such as shell "
-            "scripting, "
-            "but forget to escape the interpolation start token. If this is an embedded sequence for "
-            "another "
-            'language, escape it by starting with "$${" instead of just "${".'
+            "Expected a closing brace to end the interpolation expression, but found extra characters.\n\n"
+            "This can happen when you include interpolation syntax for another language, such as shell "
+            "scripting, but forget to escape the interpolation start token. If this is an embedded sequence "
+            'for another language, escape it by starting with "$${" instead of just "${".'
         )
         if kind == ":":
             detail = (
-                "Template interpolation doesn't expect a colon at this location. Did you intend this "
-                "to be a "
+                "Template interpolation doesn't expect a colon at this location. Did you intend this to be a "
                 "literal sequence to be processed as part of another language? If so, you can escape it by "
                 'starting with "$${" instead of just "${".'
             )

@@ -70,8 +70,10 @@ def _beside_schemas(body: str, *, lenient: bool) -> tuple[Problem, ...]:
     from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any manifest
 
     corrections = CorrectionList("yaml_body", allowed=lenient)
-    found = [each for m in _read(body, lenient=lenient).manifests for each in schema_problems(m, corrections)]
-    return (*found, *corrections.problems)
+    problems = [
+        each for m in _read(body, lenient=lenient).manifests for each in schema_problems(m, corrections)
+    ]
+    return (*problems, *corrections.problems)
 
 
 @lru_cache(maxsize=256)

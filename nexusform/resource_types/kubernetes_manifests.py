@@ -149,8 +149,8 @@ class Reading:
             from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any of these
 
             corrections = CorrectionList(manifest.file, allowed=self.lenient)
-            found = [*schema_problems(manifest, corrections), *corrections.problems]
-            return [*envelope_problems(manifest), *found] if is_envelope(manifest) else found
+            problems = [*schema_problems(manifest, corrections), *corrections.problems]
+            return [*envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
         api = API_KINDS.get(manifest.kind)
         if api is None and self.shown:
             return ()
@@ -226,8 +226,12 @@ def sorted_by_kind(reading: Reading, argument: Path, attributes: Mapping[str, An
         name = f"{in_namespace}{manifest.name}"
         body = json.dumps(manifest.body, ensure_ascii=False, indent=2)
         texts[fleet or "hub_objects"][name if fleet else f"{manifest.kind} {name}"] = body
-    given = attributes.get("observed_at")
-    now = parse_time(given) if isinstance(given, str) else newest_heartbeat(m.body for m in members.values())
+    observed_at = attributes.get("observed_at")
+    now = (
+        parse_time(observed_at)
+        if isinstance(observed_at, str)
+        else newest_heartbeat(m.body for m in members.values())
+    )
     return {**texts, "member_clusters": _members(members, now, reading, argument)}
 
 

@@ -102,8 +102,7 @@ def demand(
                 ("name",),
                 "duplicate-agent-pool",
                 f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two '
-                "another "
-                "name, or remove it.",
+                "another name, or remove it.",
             )
         ]
     pool, problems = pool_demand(

@@ -153,8 +153,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                     path,
                     "invalid-agent-pool-name",
                     f'"{name}" cannot be the name of an agent pool: it must not be empty or '
-                    f'"{CONTROL_PLANE}", nor '
-                    'hold "|" or "/".',
+                    f'"{CONTROL_PLANE}", nor hold "|" or "/".',
                 )
             )
     counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []

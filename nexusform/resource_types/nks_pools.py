@@ -164,8 +164,7 @@ def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]
             (*path, "upgrade_settings"),
             "invalid-upgrade-settings",
             "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of "
-            "them at "
-            "least 1.",
+            "them at least 1.",
         )
 
 

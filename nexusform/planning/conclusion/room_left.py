@@ -91,24 +91,35 @@ def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
         free.least - least.get(worst_rack, 0),
         free.most - max((interval.most for interval in by_rack.values()), default=0),
     )
-    crowded: dict[str, None] = {}
-    unsure: dict[str, None] = {}
-    for owner, pool in pools:
-        room, surge = occupied.site.scheduler.count_free(demand_for(owner, pool, 0)), surge_size(pool)
-        if room.most < surge:
-            crowded[owner.cluster] = None
-        elif room.least < surge:
-            unsure[owner.cluster] = None
+    no_surge, unsure_surge = _without_surge(occupied, pools)
     return Room(
         free=free.least,
         rack_lost=rack_lost.least,
         worst_rack=worst_rack if least.get(worst_rack) else "",
         clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
-        no_surge=tuple(crowded),
+        no_surge=no_surge,
         most_free=None if free.exact else free.most,
         most_rack_lost=None if rack_lost.exact else rack_lost.most,
-        unsure_surge=tuple(cluster for cluster in unsure if cluster not in crowded),
+        unsure_surge=unsure_surge,
     )
+
+
+def _without_surge(
+    occupied: OccupiedSite, pools: Iterable[tuple[VmDemand, PoolDemand]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The clusters whose pools have no room for the VMs that an upgrade adds first, and those that may have
+    none (where the cells of VMs are not known).
+    """
+    crowded: dict[str, None] = {}
+    unsure: dict[str, None] = {}
+    for owner, pool in pools:
+        room = occupied.site.scheduler.count_free(demand_for(owner, pool, 0))
+        surge = surge_size(pool)
+        if room.most < surge:
+            crowded[owner.cluster] = None
+        elif room.least < surge:
+            unsure[owner.cluster] = None
+    return tuple(crowded), tuple(cluster for cluster in unsure if cluster not in crowded)
 
 
 def surge_size(pool: PoolDemand) -> int:

@@ -174,19 +174,19 @@ def _room(site: SitePlan, sku: VmSku, template: Mapping[str, Any]) -> dict[str, 
     zones = template.get("zones")
     terms = Terms(frozenset(zones) if zones is not None else None)
     by_rack = site.scheduler.free_by_rack(anybodys(sku, terms))
-    free, wanted = total(by_rack.values()), int(template["count"])
+    free, count = total(by_rack.values()), int(template["count"])
     return {
-        "fits": free.least >= wanted,
+        "fits": free.least >= count,
         "vms_at_least": free.least,
         "vms_at_most": free.most,
         "racks": [rack for rack, room in by_rack.items() if room.least],
-        "reason": None if free.least >= wanted else _why_not(free, wanted, sku),
+        "reason": None if free.least >= count else _why_not(free, count, sku),
     }
 
 
-def _why_not(free: Interval, wanted: int, sku: VmSku) -> str:
+def _why_not(free: Interval, count: int, sku: VmSku) -> str:
     room = f"{free.least:,}" if free.exact else f"{free.least:,} to {free.most:,}"
-    return f"{room} of {wanted:,} {sku.name} fit"
+    return f"{room} of {count:,} {sku.name} fit"
 
 
 def _warnings(

@@ -84,14 +84,14 @@ def _settle_beside(claimants: Sequence[_Claim], cluster: str, outside: tuple[str
     """Settle who gets an object that the cluster gets without a placement, too."""
     who, manifest = outside
     for claim in claimants:
-        why = "" if claim.stood else _why_not_taken(claim.placement, claim.object, cluster, manifest)
+        why = "" if claim.had_before else _why_not_taken(claim.placement, claim.object, cluster, manifest)
         if why:
             claim.placement.lost.setdefault(cluster, {})[claim.object] = Loss(who, why)
 
 
 def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
     """Settle who owns an object that these placements would have; the others lose it."""
-    standing = [claim.placement for claim in claimants if claim.stood]
+    standing = [claim.placement for claim in claimants if claim.had_before]
     owner = min(standing, key=lambda p: p.creation) if standing else claimants[0].placement
     for claim in claimants:
         placement = claim.placement
@@ -110,7 +110,7 @@ class _Claim(Struct, frozen=True):
     # one of them rolls out.
     placement: PlacementPlan
     object: Identity
-    stood: bool
+    had_before: bool
     keeps: bool
 
 

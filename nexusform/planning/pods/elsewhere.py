@@ -26,28 +26,33 @@ from nexusform.state.objects import InstanceState, ObjectState
 def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
     """Read what the data blocks of the configuration name."""
     elsewhere = Elsewhere()
-    registries = request.registries
     for block, attributes in read_by(Kind.REMOTE_STATE, request, evaluation):
-        instances = _instances(attributes, registries)
-        catalogue = str(attributes.get("sku_catalogue") or "")
-        things = [
-            Thing(address, held.current.attributes, held.current.creation)
-            for address, held in instances.items()
-            if held.current is not None
-        ]
-        clusters = standing_clusters(things, registries, catalogue)
-        for cluster_id, cluster in clusters.items():
-            known = elsewhere.clusters.setdefault(cluster_id, cluster)
-            if known != cluster:
-                elsewhere.diagnostics.append(_twice(block, cluster_id))
-        members = prior_members(instances, registries)
-        elsewhere.pods += prior_pods(instances, registries, members)
+        _take_state(elsewhere, block, attributes, request.registries)
     for block, attributes in read_by(Kind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in elsewhere.observed:
             elsewhere.diagnostics.append(_observed_twice(block, cluster_id))
         elsewhere.observed[cluster_id] = Seen(block, observation_of(str(attributes.get("objects"))))
     return elsewhere
+
+
+def _take_state(
+    elsewhere: Elsewhere, block: ResourceBlock, attributes: Mapping[str, Any], registries: Registries
+) -> None:
+    """Take in the clusters of another state, and the pods on them."""
+    instances = _instances(attributes, registries)
+    catalogue = str(attributes.get("sku_catalogue") or "")
+    things = [
+        Thing(address, instance.current.attributes, instance.current.creation)
+        for address, instance in instances.items()
+        if instance.current is not None
+    ]
+    for cluster_id, cluster in standing_clusters(things, registries, catalogue).items():
+        known = elsewhere.clusters.setdefault(cluster_id, cluster)
+        if known != cluster:
+            elsewhere.diagnostics.append(_twice(block, cluster_id))
+    members = prior_members(instances, registries)
+    elsewhere.pods += prior_pods(instances, registries, members)
 
 
 def _instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:

@@ -50,8 +50,8 @@ def hand_on(blocks: Blocks) -> None:
     for address, occupied in came.items():
         successor_instance = by_address[address]
         # Under the old names it is what stood before.
-        stood = [seen for _, seen in _seen_on(successor_instance)]
-        successor_instance.private = note_of(dict.fromkeys([*stood, *occupied]))
+        seen_before = [seen for _, seen in _seen_on(successor_instance)]
+        successor_instance.private = note_of(dict.fromkeys([*seen_before, *occupied]))
 
 
 def _seen_on(instance: Instance) -> list[tuple[str, Occupied]]:

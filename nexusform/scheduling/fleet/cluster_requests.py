@@ -77,14 +77,15 @@ def _of_property(requirement: Requirement, member: Member) -> Iterator[str]:
             shown = _shown(member.properties.get(requirement.key))
             yield f"property {_text(requirement)} does not hold: it is {shown}"
         return
-    value, wanted = property_of(member, requirement.key), parse_quantity(requirement.values[0])
+    value = property_of(member, requirement.key)
+    asked = parse_quantity(requirement.values[0])
     if isinstance(value, Unreadable):
         yield f"{_text(requirement)} stops the scheduler: {value.message}"
-    elif isinstance(wanted, Malformed):
-        yield f"{_text(requirement)} stops the scheduler: {wanted.message}"
+    elif isinstance(asked, Malformed):
+        yield f"{_text(requirement)} stops the scheduler: {asked.message}"
     elif value is None:
         yield f"property {requirement.key} is not there"
-    elif not COMPARISONS[requirement.operator](value.nano, wanted.nano):
+    elif not COMPARISONS[requirement.operator](value.nano, asked.nano):
         yield f"property {_text(requirement)} does not hold: it is {value}"
 
 
