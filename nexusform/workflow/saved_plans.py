@@ -33,6 +33,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import json_text
 from nexusform.values import Value
+from nexusform.words import first_of
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, Project, open_backend
@@ -264,12 +265,15 @@ def _shown_otherwise(run: Run, plan: Plan) -> list[Diagnostic]:
     """
     if plan.nexusform_version != nexusform.__version__:
         return [_not_compared(f"It was made by nexusform {plan.nexusform_version}.")]
-    if _changed_files(plan.basis.files, run.project.files):
-        return []  # which is told already
+    changed = _changed_files(plan.basis.files, run.project.files)
+    if changed:
+        return [_not_compared(f"It was made of another {first_of(changed, _MOST_NAMED)}.")]
     again = run.plan_of(plan)
     if again.errored:
         first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
-        return [_not_compared(f"Planning again fails here: {first.summary}.")]
+        fails = f"Planning again fails here: {first.summary}."
+        # It did not fail when the plan was made of the same.
+        return [_disagreeing(fails) if _is_all_here(run, plan) else _not_compared(fails)]
     shown, made = write_record(plan), write_record(again)
     # Providers and imports may have said more; what planning says must be there.
     said = {_text(each) for each in shown.pop("diagnostics", [])}
@@ -279,6 +283,23 @@ def _shown_otherwise(run: Run, plan: Plan) -> list[Diagnostic]:
         if name not in _NOT_COMPARED and _text(shown.get(name)) != _text(made.get(name)):
             return [_disagreeing(f"Its {name.replace('_', ' ')} are not those that planning gives.")]
     return []
+
+
+def _is_all_here(run: Run, plan: Plan) -> bool:
+    """Whether the plan's configuration stands here, and everything that it read from outside can be read."""
+    project = run.project
+    if plan.basis.states or project.configuration.root.directory != project.place.directory:
+        return False
+    files = [*plan.basis.files, *plan.basis.data_files]
+    return all(_is_readable(path, project.files) for path in files)
+
+
+def _is_readable(path: str, files: Files) -> bool:
+    try:
+        files.read(path)
+    except FileProblem:
+        return False
+    return True
 
 
 def _not_compared(why: str) -> Diagnostic:

@@ -154,6 +154,45 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
     assert run(["apply", "p.nfplan"]) == 0
 
 
+def asked_otherwise(name: str) -> Callable[[Any], None]:
+    """Words that no plan can be made of again."""
+    return lambda plan: plan.update({name: ["nexus_rack.nowhere["]})
+
+
+def another_file(plan: Any) -> None:
+    (file,) = [name for name in plan["basis"]["files"] if name.endswith("batch.yaml")]
+    plan["basis"]["files"][file] = "0" * 64
+
+
+@pytest.mark.parametrize("name", ["targets", "excludes", "replaces"])
+def test_words_that_keep_a_plan_from_being_compared_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    forge(Path("p.nfplan"), "plan.json", asked_otherwise(name))
+    forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
+    capsys.readouterr()
+    assert run(["apply", "p.nfplan"]) == 1
+    assert "Saved plan does not mean what it shows" in capsys.readouterr().err
+    assert not Path("state/nexusform.nfstate").exists()
+
+
+def test_a_plan_of_files_that_are_others_is_said_not_to_be_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    forge(Path("p.nfplan"), "plan.json", another_file)
+    forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
+    capsys.readouterr()
+    assert run(["apply", "-verify=replan", "p.nfplan"]) == 1
+    assert run(["apply", "p.nfplan"]) == 0
+    assert "What the plan shows was not compared" in capsys.readouterr().out
+
+
 def test_a_plan_of_another_version_is_applied_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
