@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.plain_data import has_unknown
+from nexusform.planning.fleet.contents import read_status
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element
 from nexusform.rendering.notation.places import place_text
@@ -139,16 +141,12 @@ def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str
 
 def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """The clusters that a placement's status says it did not pick, and why."""
-    statuses = placement.get("placement_statuses")
-    if not isinstance(statuses, list):
+    statuses = {"placement_statuses": placement.get("placement_statuses")}
+    if has_unknown(statuses):
         return
-    for status in statuses:
-        if not isinstance(status, dict):
-            continue
-        cluster, conditions = status.get("cluster_name"), status.get("conditions")
-        first = conditions[0] if isinstance(conditions, list) and conditions else None
-        if isinstance(cluster, str) and isinstance(first, dict) and first.get("status") == "False":
-            yield cluster, str(first.get("message", ""))
+    for status in read_status(statuses).clusters:
+        if status.cluster and status.conditions and status.conditions[0].status == "False":
+            yield status.cluster, status.conditions[0].message
 
 
 def grid(matrix: FleetMatrix, caption: str) -> Part:

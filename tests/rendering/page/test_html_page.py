@@ -199,7 +199,7 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
 
 def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    unpicked = {"type": "Scheduled", "status": "False", "message": "south is tainted"}
+    unpicked = {"type": "Scheduled", "status": "False", "reason": "Failed", "message": "south is tainted"}
     after = {"placement_statuses": [{"cluster_name": "south", "conditions": [unpicked]}]}
     address = plan.placements[0].address
     told = plans.change(address, Action.UPDATE, after, after)
