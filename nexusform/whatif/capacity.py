@@ -263,12 +263,12 @@ def fill_with_mix(
     full = scheduler.copy()
     _place_sets(full, ordered, sets, zones)
     return MixAnswer(
-        tuple(parts),
-        Interval(sets, sets),
-        _one_by_one(scheduler.copy(), ordered, zones),
-        short,
-        missing,
-        tuple((part.sku, _count_free(full, part.sku, zones)) for part in parts),
+        parts=tuple(parts),
+        sets=Interval(sets, sets),
+        one_by_one=_one_by_one(scheduler.copy(), ordered, zones),
+        short=short,
+        missing=missing,
+        left=tuple((part.sku, _count_free(full, part.sku, zones)) for part in parts),
     )
 
 

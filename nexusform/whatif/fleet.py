@@ -199,20 +199,25 @@ def _seats(
     clusters that were `seen` (ids) all that runs there is known.
     """
     for instance in instances:
-        written = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
+        written = _fleet_record(instance)
         if not isinstance(written, FleetMember):
             continue
-        noted = instance.prior.private if instance.prior is not None else None
-        last = remembered(written.name, noted) if noted and "labels" in noted else None
+        note = instance.prior.private if instance.prior is not None else None
+        last = remembered(written.name, note) if note and "labels" in note else None
         cluster = clusters.get(written.cluster_id) if written.cluster_id else None
         if cluster is not None:
             others = (0, 0) if cluster.id in seen else _others(written, cluster, last, pods)
             yield written.name, Seat(written, cluster, others)
         elif written.cluster_id and last is not None:
-            known = replace(written, cluster_id="", properties=last.properties, resources=last.resources)
-            yield written.name, Seat(known)
+            as_last = replace(written, cluster_id="", properties=last.properties, resources=last.resources)
+            yield written.name, Seat(as_last)
         else:
             yield written.name, Seat(written)
+
+
+def _fleet_record(instance: Instance) -> object:
+    """What stands of an instance as its type reads it for the fleet; None of one that is not of a fleet."""
+    return instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
 
 
 def _others(
@@ -224,13 +229,14 @@ def _others(
     now = member_of(written, cluster, pods.requests(cluster.id)).resources
     if now.allocatable != last.resources.allocatable:
         return 0, 0
-    missing = [
-        now.available[name].nano - last.resources.available[name].nano
-        if name in last.resources.available
-        else 0
-        for name in ("cpu", "memory")
-    ]
-    return max(0, missing[0] // 10**6), max(0, missing[1] // 10**9)
+    cpu, memory = (_shortfall(name, now, last.resources) for name in ("cpu", "memory"))
+    return max(0, cpu // 10**6), max(0, memory // 10**9)
+
+
+def _shortfall(name: str, now: ResourceUsage, last: ResourceUsage) -> int:
+    """How much less was available than now, in nano-units; 0 where nobody noted it."""
+    noted = last.available.get(name)
+    return now.available[name].nano - noted.nano if noted is not None else 0
 
 
 # --- simulating --------------------------------------------------------------------------------
@@ -244,23 +250,11 @@ def simulate_fleet(world: FleetWorld, edits: Sequence[Edit]) -> FleetSimulation 
     drained = list(dict.fromkeys(edit.member for edit in edits if edit.verb is Verb.DRAIN))
     as_it_is = _played(world, world.seats.members, ())
     after = _played(world, members, drained)
-    rows_as_it_is = (*as_it_is.rows, *as_it_is.pods)
-    anyway = {_key(row): row for row in rows_as_it_is if row.action is not PlacementAction.KEEP}
-    before = {placement.address: placement for placement in as_it_is.placements}
-    placements = tuple(
-        _outcome(before[placement.address], placement, as_it_is, after, anyway)
-        for placement in after.placements
-    )
-    known = {(each.id, each.detail) for each in as_it_is.diagnostics}
     return FleetSimulation(
         tuple(edits),
-        placements,
+        tuple(_outcomes(as_it_is, after)),
         tuple(_rooms(as_it_is, after)),
-        tuple(
-            each
-            for each in after.diagnostics
-            if each.id not in _SAID_OTHERWISE and (each.id, each.detail) not in known
-        ),
+        tuple(_new_diagnostics(as_it_is, after)),
         tuple(_staying(after, drained)),
     )
 
@@ -345,9 +339,9 @@ def _figures(seat: Seat | None, pods: PodPhase) -> Member | None:
 
 def _begun(instances: Iterable[Instance]) -> Iterator[PlacementPlan]:
     for instance in instances:
-        thing = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
-        if isinstance(thing, FleetPlacement):
-            yield begin(instance, thing)
+        written = _fleet_record(instance)
+        if isinstance(written, FleetPlacement):
+            yield begin(instance, written)
 
 
 def _evictions(
@@ -376,26 +370,42 @@ def _key(row: PlacementChange) -> _RowKey:
     return row.address, row.kind, row.pool, row.object
 
 
-def _outcome(
-    before: PlacementPlan,
-    placement: PlacementPlan,
-    as_it_is: _Play,
-    play: _Play,
-    anyway: Mapping[_RowKey, PlacementChange],
-) -> PlacementOutcome:
-    address = placement.instance.address
-    own = [row for row in play.rows if row.address == address]
-    pods = [row for row in play.pods if row.address == address and row.action is not PlacementAction.KEEP]
-    return PlacementOutcome(
-        _standing(before, before.prior),
-        _standing(placement, placement.held),
-        tuple(row for row in own if anyway.get(_key(row)) != row),
-        tuple(row for row in pods if anyway.get(_key(row)) != row),
-        placement.status,
-        _fresh(before, placement, as_it_is.roster, play.roster),
-        placement.abort if before.abort is None else None,
-        tuple(row for row in own if anyway.get(_key(row)) == row),
-    )
+def _outcomes(as_it_is: _Play, after: _Play) -> Iterator[PlacementOutcome]:
+    """What becomes of each placement; a row that comes without the edits, too, is no consequence of them."""
+    rows_as_it_is = (*as_it_is.rows, *as_it_is.pods)
+    anyway = {_key(row): row for row in rows_as_it_is if row.action is not PlacementAction.KEEP}
+    bindings = _by_address(after.rows)
+    pods = _by_address(row for row in after.pods if row.action is not PlacementAction.KEEP)
+    before = {placement.address: placement for placement in as_it_is.placements}
+    for placement in after.placements:
+        former = before[placement.address]
+        own_bindings = bindings.get(placement.instance.address, [])
+        own_pods = pods.get(placement.instance.address, [])
+        yield PlacementOutcome(
+            before=_standing(former, former.prior),
+            after=_standing(placement, placement.held),
+            rows=tuple(row for row in own_bindings if anyway.get(_key(row)) != row),
+            pods=tuple(row for row in own_pods if anyway.get(_key(row)) != row),
+            status=placement.status,
+            fresh=_fresh(former, placement, as_it_is.roster, after.roster),
+            stopped=placement.abort if former.abort is None else None,
+            anyway=tuple(row for row in own_bindings if anyway.get(_key(row)) == row),
+        )
+
+
+def _by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[PlacementChange]]:
+    by_address: dict[Address, list[PlacementChange]] = {}
+    for row in rows:
+        by_address.setdefault(row.address, []).append(row)
+    return by_address
+
+
+def _new_diagnostics(as_it_is: _Play, after: _Play) -> Iterator[Diagnostic]:
+    """What is said after the edits and not without them."""
+    known = {(each.id, each.detail) for each in as_it_is.diagnostics}
+    for diagnostic in after.diagnostics:
+        if diagnostic.id not in _SAID_OTHERWISE and (diagnostic.id, diagnostic.detail) not in known:
+            yield diagnostic
 
 
 def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> PolicyDrift:

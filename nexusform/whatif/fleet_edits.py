@@ -215,45 +215,48 @@ def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
     """A new member, or one that stands and was not eligible."""
     standing = seats.members.get(edit.member)
     if standing is not None:
-        if edit.value or standing.written.health is Health.HEALTHY:
-            why = "has joined already" if standing.written.health is Health.HEALTHY else "is a member already"
-            return error(
-                "invalid-simulation", f"{edit.member} {why}: choose another name for one that joins."
-            )
-        return replace(standing, written=replace(standing.written, health=Health.HEALTHY))
-    own = {MEMBER_LABEL: edit.member}
+        return _joined_again(standing, edit)
     if edit.value is None:
-        return Seat(
-            FleetMember(
-                name=edit.member,
-                labels=own,
-                taints=(),
-                health=Health.HEALTHY,
-                namespaces=None,
-                cluster_id="",
-                properties={},
-                resources=ResourceUsage(),
-            )
-        )
+        return Seat(_new_member(edit.member))
     like = seats.members.get(edit.value)
     if like is not None:
-        written = replace(like.written, name=edit.member, labels={**like.written.labels, **own})
-        return Seat(replace(written, health=Health.HEALTHY), _copy_of(like.cluster, edit.member))
-    named = [each for each in seats.clusters.values() if edit.value in (each.id, each.name)]
-    if len(named) != 1:
+        return _member_like(like, edit.member)
+    clusters = [each for each in seats.clusters.values() if edit.value in (each.id, each.name)]
+    if len(clusters) != 1:
         known = [*seats.members, *(each.id for each in seats.clusters.values())]
         return _unknown("member or cluster", edit.value, known)
-    written = FleetMember(
-        name=edit.member,
-        labels=own,
+    cluster = clusters[0]
+    return Seat(_new_member(edit.member, cluster.id), cluster)
+
+
+def _joined_again(standing: Seat, edit: Edit) -> Seat | Diagnostic:
+    """A member that stands can only become eligible."""
+    healthy = standing.written.health is Health.HEALTHY
+    if edit.value or healthy:
+        why = "has joined already" if healthy else "is a member already"
+        detail = f"{edit.member} {why}: choose another name for one that joins."
+        return error("invalid-simulation", detail)
+    return replace(standing, written=replace(standing.written, health=Health.HEALTHY))
+
+
+def _new_member(name: str, cluster_id: str = "") -> FleetMember:
+    return FleetMember(
+        name=name,
+        labels={MEMBER_LABEL: name},
         taints=(),
         health=Health.HEALTHY,
         namespaces=None,
-        cluster_id=named[0].id,
+        cluster_id=cluster_id,
         properties={},
         resources=ResourceUsage(),
     )
-    return Seat(written, named[0])
+
+
+def _member_like(like: Seat, name: str) -> Seat:
+    """Another member of this name, on a cluster of its own."""
+    labels = {**like.written.labels, MEMBER_LABEL: name}
+    written = replace(like.written, name=name, labels=labels, health=Health.HEALTHY)
+    return Seat(written, _copy_of(like.cluster, name))
 
 
 def _copy_of(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
@@ -275,10 +278,10 @@ def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
         case Verb.TAINT:
             return _tainted(seat, edit)
         case Verb.LABEL:
-            return _with(seat, edit, "labels", written.labels)
+            return _with_entry(seat, edit, "labels", written.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
         return _resourced(seat, edit)
-    return _with(seat, edit, "properties", written.properties)
+    return _with_entry(seat, edit, "properties", written.properties)
 
 
 def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
@@ -289,19 +292,24 @@ def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
     return replace(seat, written=replace(seat.written, taints=(*others, *new)))
 
 
-def _with(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
-    """The member with a label or property set, or without it."""
+def _with_entry(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
+    """The member with a label or property set, or without it: an entry of `where`, which are `standing`."""
     if edit.value is None and edit.key not in standing:
-        derived = member_of(seat.written, seat.cluster, (0, 0)).properties if seat.cluster else {}
-        if edit.verb is Verb.PROPERTY and edit.key in derived:
-            assert seat.cluster is not None
+        return _not_removable(seat, edit, standing)
+    entries = {key: value for key, value in standing.items() if key != edit.key}
+    if edit.value is not None:
+        entries[edit.key] = edit.value
+    return replace(seat, written=replace(seat.written, **{where: entries}))
+
+
+def _not_removable(seat: Seat, edit: Edit, standing: Mapping[str, str]) -> Diagnostic:
+    """A key cannot be taken away that nobody wrote, be it that a property follows from the nodes."""
+    if edit.verb is Verb.PROPERTY and seat.cluster is not None:
+        derived = member_of(seat.written, seat.cluster, (0, 0)).properties
+        if edit.key in derived:
             detail = f"{edit.text}: it follows from the nodes of {seat.cluster.name}; give it another value."
             return error("invalid-simulation", detail)
-        return _has_no(edit, standing)
-    values = {key: value for key, value in standing.items() if key != edit.key}
-    if edit.value is not None:
-        values[edit.key] = edit.value
-    return replace(seat, written=replace(seat.written, **{where: values}))
+    return _has_no(edit, standing)
 
 
 def _resourced(seat: Seat, edit: Edit) -> Seat | Diagnostic:

@@ -34,7 +34,7 @@ def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     known: dict[str, tuple[SiteView, str]] = {}
     for site in world.sites.values():
         known |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
-    return _one("rack", text, known, lambda pair: pair[1])
+    return _by_id_or_name("rack", text, known, lambda pair: pair[1])
 
 
 def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
@@ -45,7 +45,7 @@ def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnost
             if text == f"{site.id}/{machine.name}":
                 return site, machine.name
             known[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
-    return _one("machine", text, known, lambda pair: pair[1])
+    return _by_id_or_name("machine", text, known, lambda pair: pair[1])
 
 
 def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
@@ -56,7 +56,7 @@ def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diag
             if any(str(pool.address) == text for pool in cluster.pools):
                 return site, cluster
             known[cluster.id] = (site, cluster)
-    return _one("cluster", text, known, lambda pair: pair[1].name)
+    return _by_id_or_name("cluster", text, known, lambda pair: pair[1].name)
 
 
 def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
@@ -135,10 +135,10 @@ def _counted_sku(part: str, skus: Collection[str]) -> tuple[int, str]:
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
-def _one(
+def _by_id_or_name(
     what: str, text: str, known: Mapping[str, Named], name_of: Callable[[Named], str]
 ) -> Named | Diagnostic:
-    """What has this id, else what has this name alone."""
+    """The thing with this id, else the only one with this name; `what` says which kind is looked for."""
     if text in known:
         return known[text]
     ids = [known_id for known_id, thing in known.items() if name_of(thing) == text]

@@ -113,13 +113,13 @@ def _leaving(machine: Machine, sku: VmSku, standing: Sequence[StandingVm]) -> li
     chosen: dict[int, StandingVm] = {}
     for going in by_cell[: sku.numa_cells]:
         chosen |= {vm.handle: vm for vm in going}
-    disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in standing if vm.handle not in chosen)
-    for vm in sorted(standing, key=lambda vm: -vm.sku.disk_gib):
-        if disk >= sku.disk_gib:
+    staying = [vm for vm in standing if vm.handle not in chosen]
+    free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in staying)
+    for vm in sorted(staying, key=lambda vm: -vm.sku.disk_gib):
+        if free_disk >= sku.disk_gib:
             break
-        if vm.handle not in chosen:
-            chosen[vm.handle] = vm
-            disk += vm.sku.disk_gib
+        chosen[vm.handle] = vm
+        free_disk += vm.sku.disk_gib
     return list(chosen.values())
 
 

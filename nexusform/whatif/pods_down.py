@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.pods.budgets import allowed_now, covers
-from nexusform.scheduling.pods.forecast import PREEMPTED, PodOutcome
+from nexusform.scheduling.pods.forecast import PREEMPTED, PodOutcome, Prediction
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Budget, Cluster, StandingPod, Workload
 
@@ -116,6 +116,7 @@ class PodsWalk(Struct):
     pods: ClusterPods
     drained: bool
     standing: tuple[StandingPod, ...] = ()
+    # Per workload key the waves in which it lost pods, by their numbers.
     _hits: dict[str, list[tuple[int, WorkloadLeft]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,16 +141,16 @@ class PodsWalk(Struct):
         outcomes = [left.outcome(drained=self.drained) for left in lefts]
         budgets = chain.from_iterable(left.held_up_by for left in lefts)
         return WorkloadVerdict(
-            self.pods.cluster_id,
-            workload.key,
-            lefts[0].replicas if lefts else running,
-            min((left.at_once for left in lefts), default=running),
-            min((left.running for left in lefts), default=running),
-            max((left.pending for left in lefts), default=0),
-            tuple(number for number, _ in hits),
-            max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
-            all(left.certain for left in lefts),
-            tuple(dict.fromkeys(budgets)),
+            cluster_id=self.pods.cluster_id,
+            workload=workload.key,
+            replicas=lefts[0].replicas if lefts else running,
+            fewest_at_once=min((left.at_once for left in lefts), default=running),
+            fewest=min((left.running for left in lefts), default=running),
+            most_pending=max((left.pending for left in lefts), default=0),
+            waves=tuple(number for number, _ in hits),
+            outcome=max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
+            certain=all(left.certain for left in lefts),
+            held_up_by=tuple(dict.fromkeys(budgets)),
         )
 
 
@@ -157,11 +158,34 @@ def take_down(
     pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str], *, drained: bool
 ) -> tuple[tuple[WorkloadLeft, ...], tuple[StandingPod, ...]]:
     """The workloads that lose pods when these nodes go, and every pod as it stands meanwhile."""
+    fall = _fall(pods, standing, down)
+    lefts = tuple(
+        _left(pods, workload, fall, drained=drained)
+        for workload in pods.workloads
+        if workload.key in fall.lost
+    )
+    return lefts, fall.after
+
+
+class _Fall(Struct, frozen=True):
+    """Nodes that go (`down`): the pods before, what becomes of them, and the pods meanwhile. By workload key,
+    `lost` are the pods of these nodes and those `evicted` to make room for them; `ran` and `runs` count the
+    pods that have a node before and meanwhile.
+    """
+
+    before: Sequence[StandingPod]
+    down: Collection[str]
+    prediction: Prediction
+    after: tuple[StandingPod, ...]
+    evicted: Mapping[tuple[str, int], PodOutcome]
+    lost: Mapping[str, Sequence[StandingPod]]
+    ran: Counter[str]
+    runs: Counter[str]
+
+
+def _fall(pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str]) -> _Fall:
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in down)
-    controlled = [workload for workload in pods.workloads if workload.kind != _BARE]
-    prediction = predict(replace(pods.cluster, nodes=nodes), standing, controlled)
-    after = prediction.standing()
-    before, running = _running(standing), _running(after)
+    prediction = predict(replace(pods.cluster, nodes=nodes), standing, _controlled(pods))
     evicted = {
         (outcome.workload, outcome.number): outcome
         for outcome in (*prediction.outcomes, *prediction.displaced)
@@ -171,54 +195,46 @@ def take_down(
     for pod in standing:
         if pod.node in down or (pod.workload, pod.number) in evicted:
             lost.setdefault(pod.workload, []).append(pod)
-    left: list[WorkloadLeft] = []
-    for workload in pods.workloads:
-        gone = lost.get(workload.key, [])
-        if gone:
-            outcomes = prediction.of(workload.key)
-            by_number = {outcome.number: outcome for outcome in outcomes}
-            moves = tuple(
-                _move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number))) for pod in gone
-            )
-            fallen = [pod for pod in gone if pod.node in down]
-            budgets = _held_up(pods.cluster.budgets, workload, standing, fallen, moves) if drained else ()
-            waiting = sum(outcome.pending for outcome in outcomes)
-            counts = before[workload.key], running[workload.key], waiting
-            left.append(_left(pods.cluster_id, workload, counts, moves, len(fallen), budgets))
-    return tuple(left), after
+    after = prediction.standing()
+    return _Fall(standing, down, prediction, after, evicted, lost, _running(standing), _running(after))
 
 
-def _left(
-    cluster_id: str,
-    workload: Workload,
-    counts: tuple[int, int, int],
-    moves: tuple[PodMove, ...],
-    fallen: int,
-    budgets: tuple[str, ...],
-) -> WorkloadLeft:
-    """A workload that lost pods, `fallen` of them with their nodes; `counts` are those that ran before, that
-    run after replacements, and that are Pending then.
-    """
-    before, running, waiting = counts
-    # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
-    bare = fallen if workload.kind == _BARE else 0
-    return WorkloadLeft(
-        cluster_id,
-        workload.key,
-        before if workload.kind == _DAEMONS else workload.replicas,
-        before,
-        before - len(moves),
-        running - bare,
-        moves,
-        bare or waiting,
-        budgets,
+def _left(pods: ClusterPods, workload: Workload, fall: _Fall, *, drained: bool) -> WorkloadLeft:
+    """A workload that lost pods."""
+    gone = fall.lost[workload.key]
+    outcomes = fall.prediction.of(workload.key)
+    by_number = {outcome.number: outcome for outcome in outcomes}
+    moves = tuple(
+        _move(pod, by_number.get(pod.number), fall.evicted.get((pod.workload, pod.number))) for pod in gone
     )
+    with_their_nodes = [pod for pod in gone if pod.node in fall.down]
+    budgets: tuple[str, ...] = ()
+    if drained:
+        budgets = _held_up(pods.cluster.budgets, workload, fall.before, with_their_nodes, moves)
+    before = fall.ran[workload.key]
+    # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
+    bare = len(with_their_nodes) if workload.kind == _BARE else 0
+    return WorkloadLeft(
+        cluster_id=pods.cluster_id,
+        workload=workload.key,
+        replicas=before if workload.kind == _DAEMONS else workload.replicas,
+        before=before,
+        at_once=before - len(moves),
+        running=fall.runs[workload.key] - bare,
+        moves=moves,
+        pending=bare or sum(outcome.pending for outcome in outcomes),
+        held_up_by=budgets,
+    )
+
+
+def _controlled(pods: ClusterPods) -> list[Workload]:
+    """The workloads that something makes anew: all but bare Pods."""
+    return [workload for workload in pods.workloads if workload.kind != _BARE]
 
 
 def bring_back(pods: ClusterPods, standing: Sequence[StandingPod]) -> tuple[StandingPod, ...]:
     """Every pod once all nodes are up again: Pending ones find a node, others stay where they are."""
-    controlled = [workload for workload in pods.workloads if workload.kind != _BARE]
-    return predict(pods.cluster, standing, controlled).standing()
+    return predict(pods.cluster, standing, _controlled(pods)).standing()
 
 
 def _running(standing: Iterable[StandingPod]) -> Counter[str]:

@@ -114,16 +114,17 @@ class _Replaying:
         while waiting:
             first = next(iter(waiting))
             best = self.scheduler.best_machines(self._demand(waiting[first][0]))
-            sure = next((machine for machine in waiting if machine in best.in_all), None)
-            machine = sure or next((machine for machine in waiting if machine in best.in_some), None)
-            vm = waiting[machine or first].pop(0)
-            if machine is None:
+            surely = next((machine for machine in waiting if machine in best.in_all), None)
+            explained = surely or next((machine for machine in waiting if machine in best.in_some), None)
+            machine = explained or first
+            vm = waiting[machine].pop(0)
+            if not waiting[machine]:
+                del waiting[machine]
+            if explained is None:
                 self.misses.append(ReplayMiss(vm, tuple(sorted(best.in_some)[:3])))
             else:
                 self.hits += 1
-                self.sure += sure is not None
-            if not waiting[machine or first]:
-                del waiting[machine or first]
+                self.sure += surely is not None
             self._settle(vm)
 
     def _demand(self, vm: RealVm) -> Demand:

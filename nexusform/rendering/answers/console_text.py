@@ -201,6 +201,12 @@ def _type(part: TracedPart) -> str:
     return ", ".join(words)
 
 
+def _how_known(value: Value) -> str:
+    if value.is_wholly_known:
+        return "yes"
+    return "partly" if value.is_known else "no"
+
+
 def tree_document(part: TracedPart) -> dict[str, Any]:
     """The tree as JSON data; values that are sensitive or not wholly known are left out."""
     value, place = part.value, part.place
@@ -208,9 +214,8 @@ def tree_document(part: TracedPart) -> dict[str, Any]:
     if place is not None:
         document |= {"file": place.filename, "line": place.start.line}
     if not (part.hidden or part.failed):
-        known = "partly" if value.is_known else "no"
         document["type"] = type_to_json(value.type)
-        document["known"] = "yes" if value.is_wholly_known else known
+        document["known"] = _how_known(value)
     document["sensitive"] = value.has_marks or part.hidden
     if part.failed:
         document["failed"] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
@@ -155,20 +155,23 @@ def _fresh(placement: PlacementOutcome) -> Iterator[str]:
         yield f"{placement.after.key} would {' and '.join(would)}"
 
 
+def _workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:
+    """How many pods of a workload (`cluster/workload`) come, go, and find no node."""
+    cluster, _, workload = pool.partition("/")
+    comes = sum(_node(row) is not None for row in pods)
+    goes = sum(row.target is None for row in pods)
+    waits = len(pods) - comes - goes
+    return Row((cluster, workload, str(comes or ""), str(goes or ""), str(waits or "")), waits > 0)
+
+
 def _pods(simulation: FleetSimulation) -> Iterator[Section]:
     rows: list[Row] = []
     reasons: dict[str, None] = {}
     for placement in simulation.placements:
-        by_workload: dict[tuple[str, str], list[PlacementChange]] = {}
+        by_workload: dict[str, list[PlacementChange]] = {}
         for row in placement.pods:
-            cluster, _, workload = row.pool.partition("/")
-            by_workload.setdefault((cluster, workload), []).append(row)
-        for (cluster, workload), pods in by_workload.items():
-            comes = sum(_node(row) is not None for row in pods)
-            goes = sum(row.target is None for row in pods)
-            waits = len(pods) - comes - goes
-            cells = (cluster, workload, str(comes or ""), str(goes or ""), str(waits or ""))
-            rows.append(Row(cells, waits > 0))
+            by_workload.setdefault(row.pool, []).append(row)
+        rows += [_workload_row(pool, pods) for pool, pods in by_workload.items()]
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
         table = Table(

@@ -28,21 +28,7 @@ def inventory_outline(origin: str, sites: Sequence[SiteCapture], findings: Seque
 
 def _sections(site: SiteCapture) -> Iterator[Section]:
     """What was read of a site, its hardware, and the machines that take nothing."""
-    age = "of unknown age"
-    if site.exported_at:
-        age = f"{'made' if site.age_certain else 'newest change'} {site.exported_at}"
-    counts = (
-        f"{counted(site.racks, 'rack')}, {counted(site.machines, 'machine')} ({site.compute:,} compute), "
-        f"{counted(site.clusters, 'cluster')}, {counted(site.vms, 'VM')}; {age}"
-    )
-    lines = [counts]
-    if site.homeless:
-        stand = form(len(site.homeless), "stands", "stand")
-        lines.append(
-            f"{counted(len(site.homeless), 'VM')} {stand} on no machine: "
-            f"{first_of(site.homeless, _MOST_NAMED)}"
-        )
-    yield Section(site.name, tuple(lines))
+    yield Section(site.name, tuple(_what_it_holds(site)))
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}"))
         for sku_id, sku, count in site.skus
@@ -56,6 +42,20 @@ def _sections(site: SiteCapture) -> Iterator[Section]:
         yield Section(
             f"Takes no new VM on {site.name}", table=Table(("Machine", "Because it is"), closed), bad=True
         )
+
+
+def _what_it_holds(site: SiteCapture) -> Iterator[str]:
+    """How much there is and how old the export is; then the VMs without a machine."""
+    age = "of unknown age"
+    if site.exported_at:
+        age = f"{'made' if site.age_certain else 'newest change'} {site.exported_at}"
+    machines = f"{counted(site.machines, 'machine')} ({site.compute:,} compute)"
+    vms = counted(site.vms, "VM")
+    yield f"{counted(site.racks, 'rack')}, {machines}, {counted(site.clusters, 'cluster')}, {vms}; {age}"
+    if site.homeless:
+        homeless = counted(len(site.homeless), "VM")
+        stand = form(len(site.homeless), "stands", "stand")
+        yield f"{homeless} {stand} on no machine: {first_of(site.homeless, _MOST_NAMED)}"
 
 
 def inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:

@@ -137,6 +137,7 @@ def _word(text: str) -> str:
 
 
 def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
+    """A value in the shorthand of `az`, piece by piece: `{a:[1,'b c']}`. At the top text needs no quotes."""
     if isinstance(value, Input):
         yield value
     elif isinstance(value, Mapping):

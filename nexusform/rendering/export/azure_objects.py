@@ -221,19 +221,21 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
     if do is None:
         return
     if do is Do.REPLACE and change.before and change.after and change.before["id"] != change.after["id"]:
+        # Under another name it is another resource: the old one goes, the new one comes.
         yield from _of(replace(change, action=Action.DELETE, after=None), clusters)
         yield from _of(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     values = _without_secrets(values, change)
     if kind == POOL:
-        owner = str(values["kubernetes_cluster_id"])
-        cluster = clusters.get(owner)
-        site, _, name = owner.rpartition("/")
-        named = (cluster.after or cluster.before or {}).get("name", name) if cluster else name
+        cluster_id = str(values["kubernetes_cluster_id"])
+        site, _, cluster_name = cluster_id.rpartition("/")
+        if cluster_id in clusters:
+            cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
+            cluster_name = str(cluster.get("name", cluster_name))
         before = {**change.before, "count": change.before["node_count"]} if change.before else None
         after = {**values, "count": values["node_count"]}
-        yield from _pool((str(named), str(values["name"])), site, address, do, before, after)
+        yield from _pool((cluster_name, str(values["name"])), site, address, do, before, after)
         return
     one = AzureObject(kind, (str(values["name"]),), do, str(values["site_id"]), address)
     if do is Do.DELETE:
@@ -257,12 +259,15 @@ def _changed_cluster(
         changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
     if changed:
         yield replace(one, properties=_new_cluster(after), changed=changed)
-    olds, news = before.get("agent_pool") or {}, after.get("agent_pool") or {}
-    order = after.get("agent_pool_order") or list(news)
-    for name in [*order, *(old for old in olds if old not in news)]:
-        do = Do.DELETE if name not in news else Do.UPDATE if name in olds else Do.CREATE
-        names = (one.names[0], name)
-        yield from _pool(names, one.site, one.address, do, olds.get(name), news.get(name) or olds[name])
+    pools_before, pools_after = before.get("agent_pool") or {}, after.get("agent_pool") or {}
+    for name in after.get("agent_pool_order") or pools_after:
+        pool_before = pools_before.get(name)
+        do = Do.CREATE if pool_before is None else Do.UPDATE
+        yield from _pool((one.names[0], name), one.site, one.address, do, pool_before, pools_after[name])
+    for name, pool_before in pools_before.items():
+        if name not in pools_after:
+            names = (one.names[0], name)
+            yield from _pool(names, one.site, one.address, Do.DELETE, pool_before, pool_before)
 
 
 def _pool(

@@ -216,10 +216,9 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
             (summary.remove, "removed"),
             (summary.keep, "kept"),
         )
-        said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-        comes = summary.place + summary.move
-        sure = _certainty(report, kind) if comes else ""
-        lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {said}.{sure}")
+        counts_text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+        certainty = _certainty(report, kind) if summary.place + summary.move else ""
+        lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {counts_text}.{certainty}")
     return lines
 
 

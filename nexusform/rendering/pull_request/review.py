@@ -48,6 +48,7 @@ class DiffLines(Struct, frozen=True):
 def read_diff(text: str) -> DiffLines:
     """The lines of a unified diff (`git diff`, the code host's `.diff`)."""
     lines: dict[str, set[int]] = {}
+    # The file, the number of its next line, and how many of its lines the hunk still shows.
     path, number, left = "", 0, 0
     for line in text.splitlines():
         if left > 0 and line[:1] in ("+", " ", ""):

@@ -133,22 +133,17 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     `kinds` says of each address what it is alike in. Every position is in exactly one fold; folds stand in
     the order of their first members.
     """
-    by_key: dict[object, list[int]] = {}
+    with_keys: dict[object, list[int]] = {}
+    without_keys: dict[object, list[int]] = {}
     for position, address in enumerate(addresses):
         slot = _last_key(address)
-        shape = (kinds[position], _without(address, slot), slot if slot is not None else str(address))
-        by_key.setdefault(shape, []).append(position)
-    folds: list[Folded] = []
-    single: dict[object, list[int]] = {}
-    for members in by_key.values():
-        address = addresses[members[0]]
-        if _last_key(address) is None:
-            single.setdefault((kinds[members[0]], address.mode, address.type, address.module), []).extend(
-                members
-            )
+        if slot is None:
+            likeness = (kinds[position], address.mode, address.type, address.module)
+            without_keys.setdefault(likeness, []).append(position)
         else:
-            folds.append(_keyed(members, addresses))
-    for members in single.values():
+            with_keys.setdefault((kinds[position], _without(address, slot), slot), []).append(position)
+    folds = [_keyed(members, addresses) for members in with_keys.values()]
+    for members in without_keys.values():
         folds += _named(members, addresses)
     return sorted(folds, key=lambda fold: fold.members[0])
 
@@ -166,7 +161,7 @@ def _last_key(address: Address) -> int | None:
     return None
 
 
-def _without(address: Address, slot: int | None) -> _Shape:
+def _without(address: Address, slot: int) -> _Shape:
     """The address without the key of that slot."""
     modules = [
         (step.name, None if position == slot else step.key) for position, step in enumerate(address.module)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
@@ -69,7 +70,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         outputs=tuple(output_difference(output) for output in outputs),
         drift=drift_folds(shown_drift(plan), schema_of),
         pools=site_pools(plan, tables),
-        groups=_listed(plan, groups, detail),
+        groups=_beside_tables(plan, groups, detail),
         summaries=summaries(plan),
         entries=plan_entries(plan),
         verdict=() if plan.errored else tuple(_verdict(plan)),
@@ -81,19 +82,21 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
     )
 
 
-def _listed(plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail) -> tuple[PlacementGroup, ...]:
+def _beside_tables(
+    plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail
+) -> tuple[PlacementGroup, ...]:
     """The groups with the lines that no table says: many new VMs stand there by pool and rack."""
-    new = sum(row.kind == "vm" and row.action is PlacementAction.PLACE for row in plan.placements)
-    if new <= FEW_VMS or detail is Detail.ALL:
+    new_vms = sum(row.kind == "vm" and row.action is PlacementAction.PLACE for row in plan.placements)
+    if new_vms <= FEW_VMS or detail is Detail.ALL:
         return groups
-    listed = []
+    shown: list[PlacementGroup] = []
     for group in groups:
         lines = group.lines
         if group.table is not None:
             lines = tuple(line for line in lines if line.trigger != "new")
         if lines:
-            listed.append(PlacementGroup(group.name, group.kind, lines, group.table, group.certainty))
-    return tuple(listed)
+            shown.append(replace(group, lines=lines))
+    return tuple(shown)
 
 
 # --- verdict -----------------------------------------------------------------------------------
@@ -172,15 +175,15 @@ def _upgrades(sites: list[SiteSummary]) -> str:
         return ""
     if not without and not unsure:
         return "every cluster has room for its surge VMs."
-    said = []
+    clauses: list[str] = []
     if without:
-        said.append(f"no surge room for {names_text(without)}")
+        clauses.append(f"no surge room for {names_text(without)}")
     if unsure:
-        said.append(f"perhaps no surge room for {names_text(unsure)} (NUMA cells are not known)")
+        clauses.append(f"perhaps no surge room for {names_text(unsure)} (NUMA cells are not known)")
     others = len(clusters) - len(without) - len(unsure)
     if others:
-        said.append(f"the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it")
-    return f"{'; '.join(said)}."
+        clauses.append(f"the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it")
+    return f"{'; '.join(clauses)}."
 
 
 def _certainty(plan: Plan) -> str:

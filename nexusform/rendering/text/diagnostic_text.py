@@ -49,16 +49,16 @@ def render_diagnostic(
 ) -> str:
     """One diagnostic in its box, with a newline at the end."""
     paint = Painter(colour)
-    tone = "red" if diagnostic.severity is Severity.ERROR else "yellow"
-    word = "Error" if diagnostic.severity is Severity.ERROR else "Warning"
-    title = wrap(f"{word}: {harmless(diagnostic.summary)}", width - 2 if width else 0)
-    inner = [f"{paint(f'{word}: ', 'bold', tone)}{paint(title[0].removeprefix(f'{word}: '), 'bold')}"]
-    inner += [paint(line, "bold") for line in title[1:]]
-    place = _place(diagnostic, files, paint, width - 2 if width else 0)
+    word, tone = ("Error: ", "red") if diagnostic.severity is Severity.ERROR else ("Warning: ", "yellow")
+    room = width - 2 if width else 0
+    first, *more = wrap(f"{word}{harmless(diagnostic.summary)}", room)
+    inner = [f"{paint(word, 'bold', tone)}{paint(first.removeprefix(word), 'bold')}"]
+    inner += [paint(line, "bold") for line in more]
+    place = _place(diagnostic, files, paint, room)
     if place:
         inner += ["", *place]
     if diagnostic.detail:
-        inner += ["", *wrap(harmless(diagnostic.detail), width - 2 if width else 0)]
+        inner += ["", *wrap(harmless(diagnostic.detail), room)]
     bar = paint("│", tone)
     lines = [f"{bar} {line}" if line else bar for line in inner]
     return "\n".join([paint("╷", tone), *lines, paint("╵", tone), ""])

@@ -33,6 +33,7 @@ from nexusform.words import counted, form
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _ID_COLUMNS: Final = 22
 _MOST_LINES: Final = 3  # of one entry
+_FEW_SUBJECTS: Final = 4
 _MOST_PLACES: Final = 2
 _MOST_ADVICE: Final = 12
 
@@ -143,17 +144,19 @@ def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     What fails names all of whom it speaks, on further lines where three do not do.
     """
     mark = paint("!", "bold", "red") if entry.fails else paint("i", "cyan")
-    most = len(entry.subjects) if entry.fails else 4
-    subjects = names_text(entry.subjects, max(most, 4))
-    text = harmless(f"{subjects}: {entry.text}" if subjects else entry.text)
-    place = harmless(_places(entry.places))
     label = f"{mark} {paint(harmless(_title(entry)), 'bold')}"
+    most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if entry.fails else _FEW_SUBJECTS
+    subjects = names_text(entry.subjects, most_subjects)
+    text = harmless(f"{subjects}: {entry.text}" if subjects else entry.text)
     if columns(label) + 2 > _ID_COLUMNS:
-        lines = [label, *hanging("", text, 4, width)]
-        room = _MOST_LINES + columns(subjects) // width if entry.fails else _MOST_LINES
-        return _with_place(cut(lines, room, width), place, 4, width)
-    room = _MOST_LINES + columns(subjects) // (width - _ID_COLUMNS) if entry.fails else _MOST_LINES
-    return _with_place(cut(hanging(label, text, _ID_COLUMNS, width), room, width), place, _ID_COLUMNS, width)
+        indent, text_width = 4, width
+        lines = [label, *hanging("", text, indent, width)]
+    else:
+        indent, text_width = _ID_COLUMNS, width - _ID_COLUMNS
+        lines = hanging(label, text, indent, width)
+    lines_of_subjects = columns(subjects) // text_width if entry.fails else 0
+    shown = cut(lines, _MOST_LINES + lines_of_subjects, width)
+    return _with_place(shown, harmless(_places(entry.places)), indent, width)
 
 
 def _title(entry: Entry) -> str:
@@ -196,7 +199,6 @@ def _with_place(lines: list[str], place: str, indent: int, width: int) -> list[s
 
 def _closing_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
     """What to do next, the verdict line by line, and the counts."""
-    parts = [next_step(report, options)]
     lines: list[str] = []
     if report.plan_line:
         longest = max((columns(heading) for heading, _ in report.verdict), default=0)
@@ -206,9 +208,9 @@ def _closing_parts(report: ShortReport, options: PlanTextOptions, paint: Painter
     if report.summaries[0].anything:
         lines += placement_count_lines(report.summaries, paint)
     if report.plan_line:
-        word, _, rest = report.plan_line.partition(" ")
-        lines.append(f"{paint(word, 'bold')} {rest}")
-    return [*parts, "\n".join(lines)]
+        word, _, counts = report.plan_line.partition(" ")
+        lines.append(f"{paint(word, 'bold')} {counts}")
+    return [next_step(report, options), "\n".join(lines)]
 
 
 def next_step(report: ShortReport, options: PlanTextOptions) -> str:

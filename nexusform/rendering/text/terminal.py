@@ -72,11 +72,11 @@ def _action_parts(report: Report, paint: Painter, options: PlanTextOptions) -> l
     if report.errored:
         # What was planned up to an error may be a mere consequence of it, and would bury it.
         return [FAILED]
+    if not report.stanzas:
+        return []
     # Tools made for Terraform look for its name.
     who = "Terraform" if options.terraform else "nexusform"
     head = f"{who} will perform the following actions:"
-    if not report.stanzas:
-        return []
     parts = [_legend(report, paint)] if report.actions else []
     return [*parts, head, *(stanza_text(stanza, paint) for stanza in report.stanzas)]
 
