@@ -18,14 +18,15 @@ import pytest
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Problem, Severity, diagnostic, error, warning
+from nexusform.language_kinds import OF_LANGUAGE
 from nexusform.scheduling.pods.warnings import RISKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
-TABLE = PACKAGE / "diagnostic_kinds.py"
+TABLES = (PACKAGE / "diagnostic_kinds.py", PACKAGE / "language_kinds.py")
 ADVICE = PACKAGE / "rendering" / "report" / "entries.py"  # names ids, and says none
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (TABLE, ADVICE)]
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (*TABLES, ADVICE)]
 NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 
 # What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
@@ -146,6 +147,17 @@ def test_every_id_that_is_written_is_in_the_table() -> None:
         if re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", kind) and kind not in SUMMARIES
     ]
     assert unknown == []
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_both_parts_of_the_table_are_in_order(path: Path) -> None:
+    ids = re.findall(r'^    "([^"]+)":', path.read_text(), re.MULTILINE)
+    assert ids
+    assert ids == sorted(set(ids))
+
+
+def test_what_language_says_is_said_there() -> None:
+    assert [kind for kind in OF_LANGUAGE if "language" not in uses()[kind].rooms] == []
 
 
 def test_the_table_is_in_order_and_says_something() -> None:
