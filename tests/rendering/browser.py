@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -172,6 +173,15 @@ class Browser:
             }
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         file.write_bytes(base64.b64decode(answer["data"]))
+
+    def sheets(self) -> int:
+        """How many sheets of paper the page takes."""
+        asked = {
+            "cmd": "Page.printToPDF",
+            "params": {"preferCSSPageSize": True, "printBackground": True},
+        }
+        answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
+        return len(re.findall(rb"/Type /Page\b", base64.b64decode(answer["data"])))
 
     def wear(self, scheme: str) -> None:
         """Let the system wish for `light` or `dark`."""

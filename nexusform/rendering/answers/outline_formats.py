@@ -196,7 +196,7 @@ summary { font-size: 1.05rem; font-weight: 600; cursor: pointer; padding: .25rem
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
 th, td { border: 1px solid var(--line); padding: .2rem .6rem; text-align: left; }
-th { background: var(--soft); } .figure { text-align: right; }
+th { background: var(--soft); } td:last-child { min-width: 8rem; } .figure { text-align: right; }
 tr.bad td { background: var(--bad-soft); color: var(--bad); font-weight: 600; }
 pre { background: var(--soft); padding: .6rem; overflow-x: auto; }
 """

@@ -43,6 +43,9 @@ def section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Mar
     )
 
 
+_TALL: Final = 20  # rows
+
+
 def table(
     caption: str,
     heads: Sequence[str],
@@ -52,8 +55,10 @@ def table(
     firm: bool = False,
 ) -> Markup:
     """A table in a box that scrolls; the last `figures` columns are numbers. A `firm` one keeps every
-    cell on one line.
+    cell on one line, and one of many rows is no taller than a screen.
     """
+    rows = list(rows)
+    kinds = ["scroll", *(["firm"] if firm else []), *(["tall"] if len(rows) > _TALL else [])]
     classes = [None] * (len(heads) - figures) + ["n"] * figures
     head = [
         element("th", text, scope="col", class_=class_) for text, class_ in zip(heads, classes, strict=True)
@@ -67,7 +72,7 @@ def table(
     return element(
         "div",
         inner,
-        class_="scroll firm" if firm else "scroll",
+        class_=" ".join(kinds),
         tabindex="0",
         role="region",
         aria_label=caption,
@@ -201,13 +206,16 @@ def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> 
 # --- tables ------------------------------------------------------------------------------------
 
 
-def tables_part(tables: Sequence[PlacementTable]) -> Part:
-    """The document's table with certainty, one row per pool."""
+def tables_part(tables: Sequence[PlacementTable], tie_breaks: int) -> Part:
+    """The document's table, one row per pool; with certainty where it was computed for any."""
     if not tables:
         return None
-    rows = [(*table_row(pool), *_certainty(pool)) for pool in tables]
     caption = "How each pool is spread over the racks"
-    return section("pools", "Pools", table(caption, (*TABLE_HEADS, *_SURE), rows, firm=True))
+    if not tie_breaks or not any(pool.placed for pool in tables):
+        rows = [table_row(pool) for pool in tables]
+        return section("pools", "Pools", table(caption, TABLE_HEADS, rows, firm=True))
+    with_certainty = [(*table_row(pool), *_certainty(pool)) for pool in tables]
+    return section("pools", "Pools", table(caption, (*TABLE_HEADS, *_SURE), with_certainty, firm=True))
 
 
 _SURE: Final = ("VMs per rack certain", "Machines certain")
@@ -225,12 +233,22 @@ def rules_part(verdicts: Sequence[SeparationVerdict]) -> Part:
         return None
     heads = ("Rule", "Enforcement", "Holds", "Violations")
     rows = [_rule_row(verdict) for verdict in verdicts]
-    return section("separation", "Separation rules", table("Who must not share hardware", heads, rows))
+    lists = [_violations(verdict) for verdict in verdicts if verdict.violations]
+    return section("separation", "Separation rules", table("Who must not share hardware", heads, rows), lists)
 
 
 def _rule_row(verdict: SeparationVerdict) -> tuple[str, str, str, str]:
-    violations = "; ".join(violation_text(violation) for violation in verdict.violations) or "none"
-    return str(verdict.address), verdict.enforcement, verdict.holds, violations
+    count = str(len(verdict.violations) or "none")
+    return str(verdict.address), verdict.enforcement, verdict.holds, count
+
+
+def _violations(verdict: SeparationVerdict) -> Markup:
+    """What is shared against a rule, as wide as the page is: in a column it would be a thread of text."""
+    items = [element("li", violation_text(violation)) for violation in verdict.violations]
+    title = f"{verdict.address}: {counted(len(items), 'violation')}"
+    return element(
+        "details", element("summary", title), element("ul", items, class_="violations"), class_="reasons"
+    )
 
 
 def checks_part(checks: Sequence[CheckResult]) -> Part:

@@ -181,7 +181,8 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "southtaint_tolerationit is tainted" in words
     assert "refused: taint_toleration" in words
     assert "nginx-0" in words
-    assert "nexus_separation_rule.xwarnnevermachine m1: a-0, b-1; joined by b-1 (new)" in words
+    assert "nexus_separation_rule.xwarnnever1" in words
+    assert "1 violationmachine m1: a-0, b-1; joined by b-1 (new)" in words
     _, without, _ = page_of(plans.added_cluster())
     assert "fleet" not in without.ids
     assert "separation" not in without.ids
@@ -220,6 +221,12 @@ def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     assert "The first 2,000 of 3,000 are listed." in words
     assert "c1999" in words
     assert "c2000" not in words
+
+
+def test_certainty_that_was_not_computed_is_in_no_table(examples: dict[str, RealPlan]) -> None:
+    plan = examples["quickstart"].saved.plan
+    assert "Machines certain" in render_html(plan, {}, REGISTRIES)
+    assert "Machines certain" not in render_html(replace(plan, tie_breaks=0), {}, REGISTRIES)
 
 
 def test_an_empty_plan_has_a_page() -> None:

@@ -333,7 +333,7 @@ def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(
 
 def test_a_long_list_of_vms_begins_short(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["nexus-document-from-nothing"])
-    assert browser.count("#vm-list tbody tr") == 30
+    assert browser.count("#vm-list tbody tr") == 15
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#vm-list tbody tr") == 215
 
@@ -342,8 +342,33 @@ def test_paper_shows_all_of_it(browser: Browser, pages: dict[str, Path]) -> None
     opened(browser, pages["nexus-document"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("button.vm") == 178
-    assert browser.count("#change-tree pre") == 1
+    assert "nexus_kubernetes_cluster.d" in browser.text("#change-tree")
     browser.run("dispatchEvent(new Event('afterprint'))")
+
+
+def test_paper_has_the_differences_of_what_changes_and_no_pages_of_what_comes(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["evacuated"])
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.count("#change-tree pre") == 4
+    opened(browser, pages["fleet"])
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.count("#change-tree pre") == 0
+    assert browser.text("#change-status") == "11 objects; the arguments of 11 of them are not printed."
+
+
+@pytest.mark.parametrize(("name", "most"), [("fleet", 4), ("nexus-document", 12), ("evacuated", 7)])
+def test_a_page_takes_few_sheets(name: str, most: int, browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages[name])
+    assert 1 <= browser.sheets() <= most
+
+
+def test_a_column_in_which_nobody_has_anything_is_left_out(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["nexus-document-from-nothing"])
+    heads = browser.text("#vm-list thead")
+    assert "Before" not in heads
+    assert "After" in heads
 
 
 def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 // The tree of changes: by module and type, each with its difference, found by search.
 
 const OPEN_GROUPS = 40;
+const MOST_LINES = 120; // of differences on paper: two sheets
 const KINDS = { "+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed", ".": "removed", "<=": "changed" };
 
 function diffOf(text, label) {
@@ -18,6 +19,7 @@ function changeItem(change) {
   const head = [sign, make("code", {}, breakable(change.address)), ` ${change.headline}`, place];
   if (!change.text) return make("div", { class: "plain" }, head);
   const found = make("details", { ontoggle: () => found.fill() }, make("summary", {}, head));
+  found.change = change;
   found.fill = () => {
     if (found.open && found.children.length === 1) found.append(diffOf(change.text, change.address));
   };
@@ -57,11 +59,19 @@ function startChanges(into) {
     status.textContent = rows.length ? `${counted(rows.length, "object")}.` : "Nothing found.";
   };
 
-  // Paper shows the differences of a plan that a person reads; of a longer one its objects.
+  // Paper names every object. It has all differences where they are few, else those of what stands and changes,
+  // never pages of what comes or goes.
   printers.push(() => {
-    const opened = (all) => all.forEach((each) => { each.open = true; each.fill(); });
-    opened(holder.querySelectorAll(":scope > details"));
-    if (changes.filter(shown).length <= OPEN_GROUPS) opened(holder.querySelectorAll("details details"));
+    const listed = changes.filter(shown).filter((change) => change.text);
+    const lines = (rows) => rows.reduce((sum, change) => sum + change.text.split("\n").length, 0);
+    const standing = listed.filter((change) => KINDS[change.symbol] === "changed" || change.symbol.includes("/"));
+    const printed = new Set([listed, standing, []].find((rows) => lines(rows) <= MOST_LINES));
+    holder.querySelectorAll(":scope > details").forEach((each) => { each.open = true; each.fill(); });
+    holder.querySelectorAll("details details").forEach((each) => {
+      if (printed.has(each.change)) { each.open = true; each.fill(); }
+    });
+    const left = listed.length - printed.size;
+    status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed` : ""}.`;
   });
 
   const search = searchBox("Search addresses and differences", "change-search", (text) => { state.text = text; draw(); });

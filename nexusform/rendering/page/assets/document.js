@@ -10,7 +10,7 @@ const STEPS = ["", "count certain", "likely", "by lot"];
 const CHUNK = 100;
 // What is called before the page is printed, to show lists in full.
 const printers = [];
-const MOST_PRINTED = 2000;
+const MOST_PRINTED = 300;
 
 /** Rows are lists; this gives them the names of their fields. */
 function named(kind, row) {

@@ -1,7 +1,18 @@
 "use strict";
 // The VMs as a table: what changes first, filtered as the map is, a chunk at a time.
 
-const FIRST_VMS = 30;
+const FIRST_VMS = 15;
+
+const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove"];
+const COLUMNS = [
+  { head: "VM" },
+  { head: "What happens", cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
+  { head: "Before", cell: (vm) => placeText(vm.before), needs: (vm) => vm.before },
+  { head: "After", cell: (vm) => placeText(vm.after), needs: (vm) => vm.after },
+  { head: "SKU", cell: (vm) => vm.sku.name },
+  { head: "How sure", cell: (vm) => STEPS[vm.sure], needs: (vm) => vm.sure },
+  { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
+];
 
 function startVmList(into) {
   const all = [];
@@ -14,7 +25,9 @@ function startVmList(into) {
   const holder = make("div", {});
 
   let expand = () => {};
-  printers.push(() => expand());
+  let columns = COLUMNS;
+  // The map has where everything stands; paper needs no list of what stays.
+  printers.push(() => { if (anyChange) expand(); });
 
   const draw = () => {
     const rows = [];
@@ -31,20 +44,19 @@ function startVmList(into) {
     }
     status.textContent = `${counted(rows.length, "VM")}${filtered() ? ", filtered as in the rack map" : ""}.`;
     const body = make("tbody", {});
-    const heads = ["VM", "What happens", "Before", "After", "SKU", "How sure", "This machine"];
+    // A column in which nobody has anything is left out.
+    const has = (key) => rows.some(([, vm]) => key(vm));
+    columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),
-      make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))), body);
+      make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column.head)))), body);
     holder.replaceChildren(make("div", { class: "scroll firm", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
     expand = chunked(holder, rows, row, body, FIRST_VMS);
   };
 
   const row = ([site, vm]) => {
-    const kinds = ["", "mark-place", "mark-move", "mark-remove"];
     const opener = make("button", { type: "button", class: "link", onclick: () => showVm(site, vm, opener) }, vm.name);
-    return make("tr", {}, make("th", { scope: "row" }, opener),
-      make("td", { class: kinds[vm.mark] }, `${SIGNS[vm.mark]} ${happens(vm)}`.trim()),
-      make("td", {}, placeText(vm.before)), make("td", {}, placeText(vm.after)), make("td", {}, vm.sku.name),
-      make("td", {}, STEPS[vm.sure]), make("td", { class: "n" }, vm.more.certainty ? share(vm.more.certainty[1]) : ""));
+    const cells = columns.slice(1).map((column) => make("td", { class: column.kind ? column.kind(vm) : null }, column.cell(vm)));
+    return make("tr", {}, make("th", { scope: "row" }, opener), cells);
   };
 
   const search = searchBox("Search VMs, machines, racks, triggers", "vm-search", (text) => { state.text = text; draw(); });
