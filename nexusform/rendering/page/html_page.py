@@ -177,7 +177,8 @@ def _parts(
         parts.append(section("racks", "Map", scripted("map")))
     if report.errored:
         return [*parts, findings, rules_part(plan.separation_rules)]
-    parts += [fleet_part(plan), findings, overview_part(overview), tables_part(plan.placement_tables, plan.tie_breaks)]
+    pools = tables_part(plan.placement_tables, plan.tie_breaks)
+    parts += [fleet_part(plan), findings, overview_part(overview), pools]
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", scripted("vm-list")))
     parts += [pods_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
