@@ -19,7 +19,7 @@ from nexusform.advice.facts import Facts
 from nexusform.diagnostics import Diagnostic
 
 
-class Rule(Struct, frozen=True):
+class LintRule(Struct, frozen=True):
     """A lint rule. `literal` rules also speak in `validate`, as far as literals tell.
 
     `help` says why, and what to do: what code hosts show beside a finding.
@@ -31,43 +31,43 @@ class Rule(Struct, frozen=True):
     help: str
 
 
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
+RULES: Final[tuple[LintRule, ...]] = (
+    LintRule(
         zones_pinned.ID,
         zones_pinned.rule,
         literal=True,
         help="Pinned zones are the main reason for VMs of one cluster to share a machine, and leave fewer "
         "machines for growth and repairs. Leave availability_zones out, or name as many zones as you can.",
     ),
-    Rule(
+    LintRule(
         zones_too_small.ID,
         zones_too_small.rule,
         literal=True,
         help="The zones of the pool have fewer machines than the pool has VMs, so that some share one and "
         "fail together. Name more zones, or lower the count.",
     ),
-    Rule(
+    LintRule(
         small_before_large.ID,
         small_before_large.rule,
         literal=True,
         help="VMs are placed in the order of creation, and small ones break cells that extra-large ones need "
         "whole. Create larger clusters and pools first.",
     ),
-    Rule(
+    LintRule(
         sku_mismatch.ID,
         sku_mismatch.rule,
         literal=True,
         help="A SKU made for other hardware strands vCPUs or memory of every NUMA cell. Take the SKU of the "
         "same size that is made for the machines in the pool's zones.",
     ),
-    Rule(
+    LintRule(
         shared_machine.ID,
         shared_machine.rule,
         literal=False,
         help="VMs of one cluster on one machine fail together. A lower count, or larger clusters created "
         "first, keeps them apart.",
     ),
-    Rule(
+    LintRule(
         no_surge_room.ID,
         no_surge_room.rule,
         literal=False,

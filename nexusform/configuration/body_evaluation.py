@@ -14,9 +14,9 @@ from nexusform.configuration.dynamic_blocks import read_dynamic
 from nexusform.configuration.prepared_argument import Argument
 from nexusform.configuration.prepared_body import (
     BlockType,
-    Item,
     PreparedBody,
     Repeated,
+    WrittenBlock,
     count_problems,
     missing_argument,
 )
@@ -65,11 +65,11 @@ def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Dia
             _settle(argument, template, problems)
         else:
             varying.append(argument)
-    items: dict[str, list[Item | Repeated]] = {name: [] for name in schema.blocks}
+    items: dict[str, list[WrittenBlock | Repeated]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
         _add_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
-        written = [(item.label, item.span) for item in items[name] if isinstance(item, Item)]
+        written = [(item.label, item.span) for item in items[name] if isinstance(item, WrittenBlock)]
         if len(written) == len(items[name]):
             # None of them is dynamic: only then it is known how many there are.
             problems.extend(count_problems(nested, name, written, place))
@@ -131,14 +131,14 @@ def _settle(argument: Argument, template: dict[str, Any], problems: list[Diagnos
 def _add_block(
     block: Block,
     schema: BlockSchema,
-    items: dict[str, list[Item | Repeated]],
+    items: dict[str, list[WrittenBlock | Repeated]],
     problems: list[Diagnostic],
 ) -> None:
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
         body = _prepare(block.body, inner, block.header_span, problems)
-        items[block.type].append(Item(label, body, block.header_span))
+        items[block.type].append(WrittenBlock(label, body, block.header_span))
         return
     labels = {n: b.label or "name" if b.nesting is Nesting.MAP else "" for n, b in schema.blocks.items()}
     dynamic = read_dynamic(block, labels, problems)

@@ -129,7 +129,7 @@ class PreparedBody:
 # --- nested blocks -----------------------------------------------------------------------------
 
 
-class Item(Struct, frozen=True):
+class WrittenBlock(Struct, frozen=True):
     """A nested block as written."""
 
     label: str
@@ -162,7 +162,9 @@ class BlockType:
 
     __slots__ = ("items", "name", "nested", "place")
 
-    def __init__(self, name: str, nested: NestedBlock, items: Sequence[Item | Repeated], place: Span) -> None:
+    def __init__(
+        self, name: str, nested: NestedBlock, items: Sequence[WrittenBlock | Repeated], place: Span
+    ) -> None:
         self.name = name
         self.nested = nested
         self.items = tuple(items)
@@ -174,7 +176,7 @@ class BlockType:
         repeated = False
         made: list[_Made] = []
         for item in self.items:
-            if isinstance(item, Item):
+            if isinstance(item, WrittenBlock):
                 self._make(made, item.label, item, scope, remarks)
             else:
                 repeated = True
@@ -220,7 +222,7 @@ class BlockType:
         return known
 
     def _make(
-        self, made: list[_Made], label: str, item: Item | Repeated, scope: Scope, remarks: Remarks
+        self, made: list[_Made], label: str, item: WrittenBlock | Repeated, scope: Scope, remarks: Remarks
     ) -> None:
         start, refined = len(remarks.sensitive), len(remarks.refined)
         made.append(_Made(label, item.body.fill(scope, remarks), item.span))
@@ -240,10 +242,10 @@ class BlockType:
         item = self._item_at(path[0]) if path else self.items[0]
         return item.body.locate(path[1:])
 
-    def _item_at(self, step: PathStep) -> Item | Repeated:
+    def _item_at(self, step: PathStep) -> WrittenBlock | Repeated:
         """The block that a label or a position leads to."""
         for position, item in enumerate(self.items):
-            if isinstance(item, Item) and step in (item.label, position):
+            if isinstance(item, WrittenBlock) and step in (item.label, position):
                 return item
             if isinstance(item, Repeated) and not isinstance(step, str):
                 # How many blocks it makes is not known here: the position may be one of them.
@@ -254,7 +256,7 @@ class BlockType:
     def traversals(self) -> Iterator[Traversal]:
         """The references of the blocks."""
         for item in self.items:
-            if isinstance(item, Item):
+            if isinstance(item, WrittenBlock):
                 yield from item.body.traversals()
                 continue
             dynamic = item.dynamic

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Mode
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, dependencies, modules
+from nexusform.configuration.uses import Declaration, Sight, Use, Uses, all_uses, dependencies, modules
 from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.references import traversals
@@ -19,7 +19,7 @@ from nexusform.schema import BlockSchema, implied_type
 from nexusform.source import Span
 from nexusform.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
 
-__all__ = ["Node", "all_uses", "check_references", "dependencies", "modules"]
+__all__ = ["Declaration", "all_uses", "check_references", "dependencies", "modules"]
 
 _Schemas = Mapping[str, BlockSchema]
 _FIXED: Final = {
@@ -69,7 +69,7 @@ def check_expression(
     `besides` are further names that mean something there.
     """
     checker = _Checker(module, {"managed": managed, "data": data})
-    node = Node(module.path, "local", "")
+    node = Declaration(module.path, "local", "")
     problems: list[Diagnostic] = []
     for traversal in traversals(expression):
         if traversal.root.name not in besides:

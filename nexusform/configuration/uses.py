@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal[
 ]
 
 
-class Node(Struct, frozen=True):
+class Declaration(Struct, frozen=True):
     """One thing of a module that may need others: the module's static path, what it is, its name.
 
     The name of a resource or data block is `type.name`, that of a provider its key; an import's is
@@ -65,7 +65,7 @@ class Sight(Struct, frozen=True):
 class Use(Struct, frozen=True):
     """A reference made by a node; `header` is the block it stands in."""
 
-    node: Node
+    node: Declaration
     traversal: Traversal
     sight: Sight
     header: str = ""
@@ -78,10 +78,10 @@ _NOTHING = Sight()
 _WHOLE = Sight(whole=True)
 
 
-def resource_node(block: ResourceBlock) -> Node:
+def resource_node(block: ResourceBlock) -> Declaration:
     """The node of a resource or data block."""
     kind: Kind = "resource" if block.mode == "managed" else "data"
-    return Node(block.address.module, kind, f"{block.type}.{block.name}")
+    return Declaration(block.address.module, kind, f"{block.type}.{block.name}")
 
 
 def modules(root: Module) -> Iterator[Module]:
@@ -103,28 +103,30 @@ def uses(module: Module) -> Iterator[Use]:
     """Every reference that stands in a module's files, nested modules left out."""
     path = module.path
     for variable in module.variables.values():
-        node, header = Node(path, "variable", variable.name), f'variable "{variable.name}"'
+        node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
         yield from _conditions(node, variable.validations, _NOTHING, header)
     for local in module.locals.values():
-        yield from _expressions(Node(path, "local", local.name), [local.expression], _NOTHING, "locals")
+        yield from _expressions(
+            Declaration(path, "local", local.name), [local.expression], _NOTHING, "locals"
+        )
     for output in module.outputs.values():
-        yield from _output(Node(path, "output", output.name), output)
+        yield from _output(Declaration(path, "output", output.name), output)
     for block in module.resources.values():
         yield from resource_uses(resource_node(block), block)
     for call in module.calls.values():
-        yield from _call(Node(path, "module", call.name), call)
+        yield from _call(Declaration(path, "module", call.name), call)
     for provider in module.providers.values():
         header = f'provider "{provider.name}"'
-        node = Node(path, "provider", provider.key)
+        node = Declaration(path, "provider", provider.key)
         yield from (Use(node, t, _NOTHING, header) for t in body_traversals(provider.body))
     for number, block_to_import in enumerate(module.imports):
-        yield from _import(Node(path, "import", str(number)), block_to_import)
+        yield from _import(Declaration(path, "import", str(number)), block_to_import)
     for check in module.checks:
-        yield from _check(Node(path, "check", check.name), check)
+        yield from _check(Declaration(path, "check", check.name), check)
 
 
 def _expressions(
-    node: Node, expressions: Iterable[Expression | None], sight: Sight, header: str
+    node: Declaration, expressions: Iterable[Expression | None], sight: Sight, header: str
 ) -> Iterator[Use]:
     for expression in expressions:
         if expression is not None:
@@ -132,19 +134,21 @@ def _expressions(
                 yield Use(node, traversal, sight, header)
 
 
-def _conditions(node: Node, conditions: Iterable[Condition], sight: Sight, header: str) -> Iterator[Use]:
+def _conditions(
+    node: Declaration, conditions: Iterable[Condition], sight: Sight, header: str
+) -> Iterator[Use]:
     for each in conditions:
         yield from _expressions(node, [each.condition, each.error_message], sight, header)
 
 
-def _output(node: Node, output: Output) -> Iterator[Use]:
+def _output(node: Declaration, output: Output) -> Iterator[Use]:
     header = f'output "{output.name}"'
     yield from _expressions(node, [output.expression], _NOTHING, header)
     yield from _conditions(node, output.preconditions, _NOTHING, header)
     yield from _expressions(node, output.depends_on, _WHOLE, header)
 
 
-def resource_uses(node: Node, block: ResourceBlock) -> Iterator[Use]:
+def resource_uses(node: Declaration, block: ResourceBlock) -> Iterator[Use]:
     """The references of a resource or data block."""
     header = block.header
     inside = Sight(count=block.count is not None, each=block.for_each is not None, block=block)
@@ -161,7 +165,7 @@ def resource_uses(node: Node, block: ResourceBlock) -> Iterator[Use]:
     yield from _conditions(node, lifecycle.postconditions, after, header)
 
 
-def _call(node: Node, call: ModuleCall) -> Iterator[Use]:
+def _call(node: Declaration, call: ModuleCall) -> Iterator[Use]:
     header = f'module "{call.name}"'
     yield from _expressions(node, [call.count, call.for_each], _NOTHING, header)
     yield from _expressions(node, call.depends_on, _WHOLE, header)
@@ -172,10 +176,12 @@ def input_uses(call: ModuleCall, path: tuple[str, ...]) -> Iterator[Use]:
     """The references of a call's inputs, made by the variables of the called module."""
     sight = Sight(count=call.count is not None, each=call.for_each is not None)
     for name, (expression, _) in call.inputs.items():
-        yield from _expressions(Node(path, "variable", name), [expression], sight, f'module "{call.name}"')
+        yield from _expressions(
+            Declaration(path, "variable", name), [expression], sight, f'module "{call.name}"'
+        )
 
 
-def _import(node: Node, block: ImportBlock) -> Iterator[Use]:
+def _import(node: Declaration, block: ImportBlock) -> Iterator[Use]:
     sight = Sight(each=block.for_each is not None)
     yield from _expressions(node, [block.for_each], _NOTHING, "import")
     yield from _expressions(node, [block.id], sight, "import")
@@ -183,7 +189,7 @@ def _import(node: Node, block: ImportBlock) -> Iterator[Use]:
     yield from target[1:]  # what stands in the brackets; the first is the address itself
 
 
-def _check(node: Node, check: Check) -> Iterator[Use]:
+def _check(node: Declaration, check: Check) -> Iterator[Use]:
     if check.data is not None:
         yield from resource_uses(node, check.data)
     yield from _conditions(node, check.asserts, Sight(scoped=check.data), f'check "{check.name}"')
@@ -191,13 +197,13 @@ def _check(node: Node, check: Check) -> Iterator[Use]:
 
 DEFAULT_PROVIDER = "simulated"
 
-_Edges = dict[Node, dict[Node, Span]]
+_Edges = dict[Declaration, dict[Declaration, Span]]
 
 
 @collector_off()
 def dependencies(
     configuration: Configuration, known: Uses | None = None
-) -> Mapping[Node, Mapping[Node, Span]]:
+) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """For every node of every module the nodes that it needs directly, with where it says so.
 
     A node inside a called module needs the call (its count, for_each and depends_on); a called
@@ -216,27 +222,27 @@ def outputs_that_need(configuration: Configuration, addresses: Collection[str]) 
     edges = dependencies(configuration)
     needing = set()
     for name in configuration.root.outputs:
-        needed = reached([Node((), "output", name)], lambda node: edges.get(node, {}))
+        needed = reached([Declaration((), "output", name)], lambda node: edges.get(node, {}))
         if any(str(node) in addresses for node in needed):
             needing.add(name)
     return frozenset(needing)
 
 
-def nodes_of(module: Module) -> Iterator[Node]:
+def nodes_of(module: Module) -> Iterator[Declaration]:
     """Everything that a module declares itself, without what it calls, in source order per kind."""
     path = module.path
-    yield from (Node(path, "variable", n) for n in module.variables)
-    yield from (Node(path, "local", n) for n in module.locals)
-    yield from (Node(path, "output", n) for n in module.outputs)
+    yield from (Declaration(path, "variable", n) for n in module.variables)
+    yield from (Declaration(path, "local", n) for n in module.locals)
+    yield from (Declaration(path, "output", n) for n in module.outputs)
     yield from (resource_node(b) for b in module.resources.values())
-    yield from (Node(path, "module", n) for n in module.calls)
-    yield from (Node(path, "provider", n) for n in module.providers)
-    yield from (Node(path, "import", str(n)) for n in range(len(module.imports)))
-    yield from (Node(path, "check", c.name) for c in module.checks)
+    yield from (Declaration(path, "module", n) for n in module.calls)
+    yield from (Declaration(path, "provider", n) for n in module.providers)
+    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))
+    yield from (Declaration(path, "check", c.name) for c in module.checks)
 
 
 def _module_edges(module: Module, call: ModuleCall | None, root: Module, made: Uses, edges: _Edges) -> None:
-    caller = Node(module.path[:-1], "module", module.path[-1]) if module.path else None
+    caller = Declaration(module.path[:-1], "module", module.path[-1]) if module.path else None
     for node in nodes_of(module):
         needs = edges.setdefault(node, {})
         if caller is not None and call is not None:
@@ -254,38 +260,38 @@ def _module_edges(module: Module, call: ModuleCall | None, root: Module, made: U
         _module_edges(each.module, each, root, made, edges)
 
 
-def _provider(block: ResourceBlock, module: Module, root: Module) -> Node | None:
+def _provider(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
     """The provider block that a resource uses: its module's own, else the root's."""
     key = block.provider or DEFAULT_PROVIDER
     for holder in (module, root):
         if key in holder.providers:
-            return Node(holder.path, "provider", key)
+            return Declaration(holder.path, "provider", key)
     return None
 
 
-def _targets(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Node]:
+def _targets(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
     """The nodes that a reference stands for."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = _name(steps, 0)
     if root == "var":
-        return (Node(path, "variable", name),) if name in module.variables else ()
+        return (Declaration(path, "variable", name),) if name in module.variables else ()
     if root == "local":
-        return (Node(path, "local", name),) if name in module.locals else ()
+        return (Declaration(path, "local", name),) if name in module.locals else ()
     if root == "module":
         call = module.calls.get(name)
         return () if call is None else _module_targets(call, path, steps[1:], everything=everything)
     if root == "data":
         second = _name(steps, 1)
         declared = ("data", name, second) in module.resources
-        return (Node(path, "data", f"{name}.{second}"),) if declared else ()
+        return (Declaration(path, "data", f"{name}.{second}"),) if declared else ()
     declared = ("managed", root, name) in module.resources
-    return (Node(path, "resource", f"{root}.{name}"),) if declared else ()
+    return (Declaration(path, "resource", f"{root}.{name}"),) if declared else ()
 
 
 def _module_targets(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
-) -> Iterator[Node]:
-    yield Node(path, "module", call.name)
+) -> Iterator[Declaration]:
+    yield Declaration(path, "module", call.name)
     if everything:
         yield from _all_of(call.module)
         return
@@ -293,12 +299,12 @@ def _module_targets(
     name = _name(after_key, 0)
     inner = call.module.path
     if name in call.module.outputs:
-        yield Node(inner, "output", name)
+        yield Declaration(inner, "output", name)
     else:
-        yield from (Node(inner, "output", n) for n in call.module.outputs)
+        yield from (Declaration(inner, "output", n) for n in call.module.outputs)
 
 
-def _all_of(module: Module) -> Iterator[Node]:
+def _all_of(module: Module) -> Iterator[Declaration]:
     yield from nodes_of(module)
     for call in module.calls.values():
         yield from _all_of(call.module)

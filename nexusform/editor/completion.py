@@ -16,7 +16,7 @@ from nexusform.schema import Attribute, BlockSchema, Nesting
 from nexusform.value_types import friendly_name
 
 
-class Item(Struct, frozen=True):
+class Suggestion(Struct, frozen=True):
     """One proposal: `label` is shown, `insert` is what is written (with `$1` where the cursor goes on);
     `typed` bytes before the cursor are replaced.
     """
@@ -36,7 +36,7 @@ _REFERENCE: Final = re.compile(r"[\w.-]*$")
 _ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
 
 
-def completions(module: ModuleText, path: str, at: int) -> list[Item]:
+def completions(module: ModuleText, path: str, at: int) -> list[Suggestion]:
     """What may stand at a byte of a file, given what is typed before it."""
     text = module.files[path].text.encode()
     before = text[text.rfind(b"\n", 0, at) + 1 : at].decode(errors="replace")
@@ -69,22 +69,22 @@ def _argument(module: ModuleText, path: str, at: int, before: str) -> str | None
     return around.name if around is not None and around.expression.span.start.byte < at else None
 
 
-def _types(keyword: str, typed: str) -> Iterator[Item]:
+def _types(keyword: str, typed: str) -> Iterator[Suggestion]:
     known = registries().schemas["managed" if keyword == "resource" else "data"]
     for name in known:
         text = known[name].description
-        yield Item(name, "type", name, len(typed.encode()), text=text)
+        yield Suggestion(name, "type", name, len(typed.encode()), text=text)
 
 
-def _at_top(typed: str) -> Iterator[Item]:
+def _at_top(typed: str) -> Iterator[Suggestion]:
     for name, text in schemas.TOP_LEVEL.items():
         labels = {"resource": ' "$1" "$2"', "data": ' "$1" "$2"'}.get(name, "")
         if name in ("variable", "output", "module", "provider", "check"):
             labels = ' "$1"'
-        yield Item(name, "block", f"{name}{labels} {{\n  $0\n}}", len(typed.encode()), text=text)
+        yield Suggestion(name, "block", f"{name}{labels} {{\n  $0\n}}", len(typed.encode()), text=text)
 
 
-def _in_block(blocks: list[Block], typed: str) -> Iterator[Item]:
+def _in_block(blocks: list[Block], typed: str) -> Iterator[Suggestion]:
     schema = schemas.schema_at(blocks)
     if schema is None:
         return
@@ -95,29 +95,29 @@ def _in_block(blocks: list[Block], typed: str) -> Iterator[Item]:
         if name not in written:
             detail = friendly_name(attribute.type) + (", required" if attribute.required else "")
             text = schemas.attribute_text(name, attribute)
-            yield Item(name, "argument", f"{name} = ", length, detail, text)
+            yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
     for name, nested in schema.blocks.items():
         label = ' "$1"' if nested.nesting is Nesting.MAP else ""
         insert = f"{name}{label} {{\n  $0\n}}"
-        yield Item(name, "block", insert, length, "block", schemas.block_text(name, nested))
+        yield Suggestion(name, "block", insert, length, "block", schemas.block_text(name, nested))
     if len(blocks) == 1:
         for name, text in schemas.META_ARGUMENTS.items():
             if name not in written:
-                yield Item(name, "argument", f"{name} = ", length, "every resource", text)
-        yield Item(
+                yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
+        yield Suggestion(
             "lifecycle", "block", "lifecycle {\n  $0\n}", length, text=schemas.META_BLOCKS["lifecycle"]
         )
 
 
-def _values(name: str, attribute: Attribute | None, module: ModuleText, typed: str) -> Iterator[Item]:
+def _values(name: str, attribute: Attribute | None, module: ModuleText, typed: str) -> Iterator[Suggestion]:
     for choice in schemas.choices(name, attribute, module):
-        yield Item(choice.value, "value", choice.value, len(typed.encode()), choice.meaning)
+        yield Suggestion(choice.value, "value", choice.value, len(typed.encode()), choice.meaning)
 
 
 # --- references ----------------------------------------------------------------------------------
 
 
-def _references(module: ModuleText, attribute: Attribute | None, typed: str) -> Iterator[Item]:
+def _references(module: ModuleText, attribute: Attribute | None, typed: str) -> Iterator[Suggestion]:
     """What an expression may name, given the part of a reference that is typed: what the argument refers to
     comes first.
     """
@@ -125,7 +125,8 @@ def _references(module: ModuleText, attribute: Attribute | None, typed: str) -> 
     head, dot, _ = typed.rpartition(".")
     if dot:
         yield from (
-            Item(name, "reference", f"{head}.{name}", length, detail) for name, detail in _below(module, head)
+            Suggestion(name, "reference", f"{head}.{name}", length, detail)
+            for name, detail in _below(module, head)
         )
         return
     wanted = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
@@ -136,7 +137,7 @@ def _references(module: ModuleText, attribute: Attribute | None, typed: str) -> 
             if symbol.type in wanted and symbol.kind == "resource"
             else symbol.reference
         )
-        yield Item(insert, "reference", insert, length, symbol.kind)
+        yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 
 def _referable(module: ModuleText) -> Iterable[Symbol]:

@@ -15,7 +15,7 @@ from pygls.lsp.server import LanguageServer
 import nexusform
 from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.editor.completion import Item, completions
+from nexusform.editor.completion import Suggestion, completions
 from nexusform.editor.hover import hover_text
 from nexusform.editor.landing import Landing, blocks_that_place, plan_landing
 from nexusform.editor.module_text import ModuleText, Naming, Range, read_module
@@ -239,7 +239,7 @@ def _location(module: ModuleText, where: Range) -> lsp.Location:
     return lsp.Location(uris.from_fs_path(where.path) or "", _range(module, where))
 
 
-def _item(item: Item, number: int, source: SourceFile, at: int) -> lsp.CompletionItem:
+def _item(item: Suggestion, number: int, source: SourceFile, at: int) -> lsp.CompletionItem:
     replaced = lsp.Range(_position(source, at - item.typed), _position(source, at))
     return lsp.CompletionItem(
         label=item.label,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
-from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation, bounded
+from nexusform.language.evaluation import UNKNOWN_STRING, ExpressionRun, bounded
 from nexusform.language.syntax import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.templates import joined_text
 from nexusform.plain_data import ConversionProblem
@@ -40,7 +40,7 @@ from nexusform.values import (
 _Pairs = Iterator[tuple[Value, Value]]
 
 
-def _collection(node: ForTuple | ForObject | TemplateFor, run: Evaluation) -> Value | None:
+def _collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
     # The collection, its own marks still on it; None after a diagnostic.
     collection = run.value(node.collection)
     if collection.raw is None:
@@ -74,7 +74,7 @@ def _pairs(collection: Value) -> _Pairs:
     return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
 
 
-def _went_wrong(run: Evaluation, before: int) -> bool:
+def _went_wrong(run: ExpressionRun, before: int) -> bool:
     # The first element with an error ends the loop: the others would repeat it.
     return len(run.diagnostics) > before and has_errors(run.diagnostics[before:])
 
@@ -82,7 +82,7 @@ def _went_wrong(run: Evaluation, before: int) -> bool:
 class _Conditions:
     # The `if` clause over the elements of one `for`: includes an element, keeps track of marks
     # and of whether every answer was known, and reports a mistake once.
-    def __init__(self, node: ForTuple | ForObject, run: Evaluation) -> None:
+    def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
         self.clause = node.condition
         self.node = node
         self.run = run
@@ -156,7 +156,7 @@ def _each_included(conditions: _Conditions, collection: Value, add: Callable[[],
                 break
 
 
-def for_tuple(node: ForTuple, run: Evaluation) -> Value:
+def for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
     """`[for k, v in c : value if condition]`: a tuple."""
     collection = _collection(node, run)
     if collection is None:
@@ -173,7 +173,7 @@ def for_tuple(node: ForTuple, run: Evaluation) -> Value:
     return result.with_marks(marks) if marks else result
 
 
-def for_object(node: ForObject, run: Evaluation) -> Value:
+def for_object(node: ForObject, run: ExpressionRun) -> Value:
     """`{for k, v in c : key => value}`: an object; with `...` a tuple for every key."""
     collection = _collection(node, run)
     if collection is None:
@@ -191,7 +191,7 @@ def for_object(node: ForObject, run: Evaluation) -> Value:
 
 class _ObjectBuilder:
     # Collects the items of a ForObject.
-    def __init__(self, node: ForObject, run: Evaluation) -> None:
+    def __init__(self, node: ForObject, run: ExpressionRun) -> None:
         self.node = node
         self.run = run
         self.marks = NO_MARKS
@@ -246,7 +246,7 @@ class _ObjectBuilder:
         return object_value(self.items)
 
 
-def template_for(node: TemplateFor, run: Evaluation) -> Value:
+def template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     """`%{ for }`: the bodies, one after the other."""
     collection = _collection(node, run)
     if collection is None:
@@ -272,7 +272,7 @@ def template_for(node: TemplateFor, run: Evaluation) -> Value:
     return result
 
 
-def splat(node: Splat, run: Evaluation) -> Value:
+def splat(node: Splat, run: ExpressionRun) -> Value:
     """`source[*].x`: the same taken of every element."""
     source = run.value(node.source)
     sequence = isinstance(source.type, (ListType, SetType, TupleType))
@@ -298,7 +298,7 @@ def splat(node: Splat, run: Evaluation) -> Value:
     return bounded(_splat_sequence(node, source, run)).with_marks(source.marks)
 
 
-def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
+def _splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)
@@ -331,7 +331,7 @@ def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
     return refined(Value(ListType(of_element), UNKNOWN), bounds)
 
 
-def _apply_each(node: Splat, element: Value, run: Evaluation) -> Value:
+def _apply_each(node: Splat, element: Value, run: ExpressionRun) -> Value:
     if isinstance(node.each, SplatElement):
         return element
     outer, run.element = run.element, element
@@ -341,6 +341,6 @@ def _apply_each(node: Splat, element: Value, run: Evaluation) -> Value:
         run.element = outer
 
 
-def splat_element(_node: Expression, run: Evaluation) -> Value:
+def splat_element(_node: Expression, run: ExpressionRun) -> Value:
     """The element at hand."""
     return run.element

@@ -51,10 +51,10 @@ def bounded(value: Value) -> Value:
     return value
 
 
-Handler: TypeAlias = Callable[[Any, "Evaluation"], Value]
+Handler: TypeAlias = Callable[[Any, "ExpressionRun"], Value]
 
 
-class Evaluation:
+class ExpressionRun:
     """One run of `evaluate`: gives every expression its value by the handler of its class."""
 
     __slots__ = ("_handlers", "_noting", "diagnostics", "element", "names", "scope", "work")
@@ -199,7 +199,7 @@ class Trace:
 TRACED: Final = 20
 
 
-class Tracing(Evaluation):
+class Tracing(ExpressionRun):
     """An evaluation that keeps what every part came to."""
 
     __slots__ = ("at",)

@@ -13,7 +13,7 @@ from nexusform.language.comprehension import for_object, for_tuple, splat, splat
 from nexusform.language.conversion import convert, describe, unify
 from nexusform.language.evaluation import (
     CALL_UNITS,
-    Evaluation,
+    ExpressionRun,
     Handler,
     Scope,
     Trace,
@@ -100,7 +100,7 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
 
     After an error the value is unknown, of the open type unless the expression's own is plain.
     """
-    run = Evaluation(scope, _HANDLERS)
+    run = ExpressionRun(scope, _HANDLERS)
     try:
         return run.value(expression), run.diagnostics
     except MemoryError:
@@ -127,13 +127,13 @@ def traced(expression: Expression, scope: Scope) -> tuple[Trace, list[Diagnostic
 
 def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:
     """What the references of an expression stand for, to be shown beside it."""
-    return Evaluation(scope, _HANDLERS).notes(expression)
+    return ExpressionRun(scope, _HANDLERS).notes(expression)
 
 
 # --- literals ----------------------------------------------------------------------------------
 
 
-def _literal(node: Literal, run: Evaluation) -> Value:
+def _literal(node: Literal, run: ExpressionRun) -> Value:
     value = node.value
     if value.__class__ is bool:
         return TRUE if value else FALSE
@@ -151,30 +151,30 @@ def _number(number: Decimal | int) -> Value:
     return Value(NUMBER, number_from_decimal(number) if isinstance(number, Decimal) else normalised(number))
 
 
-def _string_literal(node: StringLiteral, _run: Evaluation) -> Value:
+def _string_literal(node: StringLiteral, _run: ExpressionRun) -> Value:
     return Value(STRING, node.value)
 
 
-def _template_wrap(node: TemplateWrap, run: Evaluation) -> Value:
+def _template_wrap(node: TemplateWrap, run: ExpressionRun) -> Value:
     return run.value(node.wrapped)
 
 
-def _parentheses(node: Parentheses, run: Evaluation) -> Value:
+def _parentheses(node: Parentheses, run: ExpressionRun) -> Value:
     return run.value(node.inner)
 
 
 # --- references --------------------------------------------------------------------------------
 
 
-def _traversal(node: Traversal, run: Evaluation) -> Value:
+def _traversal(node: Traversal, run: ExpressionRun) -> Value:
     return run.traverse(node)
 
 
-def _relative_traversal(node: RelativeTraversal, run: Evaluation) -> Value:
+def _relative_traversal(node: RelativeTraversal, run: ExpressionRun) -> Value:
     return run.follow(run.value(node.source), node.steps, node)
 
 
-def _index(node: Index, run: Evaluation) -> Value:
+def _index(node: Index, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     collection, key = run.value(node.collection), run.value(node.key)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
@@ -189,7 +189,7 @@ def _index(node: Index, run: Evaluation) -> Value:
 # --- operators ---------------------------------------------------------------------------------
 
 
-def _unary(node: Unary, run: Evaluation) -> Value:
+def _unary(node: Unary, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     operand = run.value(node.operand)
     required = operand_type(node.operator) or DYNAMIC
@@ -207,7 +207,7 @@ def _unary(node: Unary, run: Evaluation) -> Value:
 
 
 def _operand(
-    node: Binary, expression: Expression, side: str, run: Evaluation
+    node: Binary, expression: Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
     # The value as the operator takes it and the errors in it. That it is of the wrong type is told at once.
     value, problems = run.attempt(expression)
@@ -222,7 +222,7 @@ def _operand(
         return Value(required, UNKNOWN, value.marks), problems
 
 
-def _binary(node: Binary, run: Evaluation) -> Value:
+def _binary(node: Binary, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     left, left_problems = _operand(node, node.left, "left", run)
     right, right_problems = _operand(node, node.right, "right", run)
@@ -266,7 +266,7 @@ def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
 # --- conditionals ------------------------------------------------------------------------------
 
 
-def _conditional(node: Conditional, run: Evaluation) -> Value:
+def _conditional(node: Conditional, run: ExpressionRun) -> Value:
     then, then_problems = run.attempt(node.then)
     otherwise, otherwise_problems = run.attempt(node.otherwise)
     kind = _common_type(then, otherwise)
@@ -344,12 +344,12 @@ def _object_difference(then: ObjectType, otherwise: ObjectType) -> str:
 # --- constructors ------------------------------------------------------------------------------
 
 
-def _tuple_cons(node: TupleCons, run: Evaluation) -> Value:
+def _tuple_cons(node: TupleCons, run: ExpressionRun) -> Value:
     run.charge(len(node.items))
     return bounded(tuple_value([run.value(item) for item in node.items]))
 
 
-def _object_cons(node: ObjectCons, run: Evaluation) -> Value:
+def _object_cons(node: ObjectCons, run: ExpressionRun) -> Value:
     run.charge(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
@@ -367,7 +367,7 @@ def _object_cons(node: ObjectCons, run: Evaluation) -> Value:
     return bounded(object_value(items)).with_marks(marks)
 
 
-def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | None:
+def _key_text(key: ObjectKey, run: ExpressionRun, whole: ObjectCons) -> Value | None:
     # The name of an item as a string Value; None after a diagnostic.
     expression = key.expression
     if key.bare and isinstance(expression, Traversal) and not expression.steps:
@@ -399,7 +399,7 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
 # --- calls -------------------------------------------------------------------------------------
 
 
-def _call(node: Call, run: Evaluation) -> Value:
+def _call(node: Call, run: ExpressionRun) -> Value:
     # `core::` names the functions of the language, as distinct from those of a provider.
     function = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:
@@ -426,7 +426,7 @@ def _call(node: Call, run: Evaluation) -> Value:
     return _invoke(node, function, arguments, places, run).with_marks(marks)
 
 
-def _expanded(node: Call, function: Function, last: Value, run: Evaluation) -> Value | None:
+def _expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
@@ -438,7 +438,7 @@ def _expanded(node: Call, function: Function, last: Value, run: Evaluation) -> V
     return None
 
 
-def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> bool:
+def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
     expected = len(function.parameters)
     if count < expected:
         at_least = "at least " if function.variadic else ""
@@ -463,7 +463,7 @@ def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> 
 
 
 def _invoke(
-    node: Call, function: Function, arguments: list[Value], places: list[Expression], run: Evaluation
+    node: Call, function: Function, arguments: list[Value], places: list[Expression], run: ExpressionRun
 ) -> Value:
     try:
         converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
@@ -482,7 +482,7 @@ def _invoke(
     return result
 
 
-def _call_lazily(node: Call, function: Function, run: Evaluation) -> Value:
+def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
     thunks = [partial(run.attempt, e) for e in node.arguments]
     try:
         return function.body(*thunks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from nexusform.language.conversion import convert, describe
-from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
+from nexusform.language.evaluation import UNKNOWN_STRING, ExpressionRun
 from nexusform.language.numbers import number_text
 from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
 from nexusform.plain_data import ConversionProblem
@@ -13,12 +13,12 @@ from nexusform.value_types import BOOL, STRING
 from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, beginning, refinement_of
 
 
-def template(node: Template, run: Evaluation) -> Value:
+def template(node: Template, run: ExpressionRun) -> Value:
     """A template of several parts: always a string."""
     return joined_text(node.parts, run, node)
 
 
-def joined_text(parts: tuple[Expression, ...], run: Evaluation, whole: Expression) -> Value:
+def joined_text(parts: tuple[Expression, ...], run: ExpressionRun, whole: Expression) -> Value:
     """The parts as one string, unknown when one of them is."""
     pieces: list[str] = []
     marks = NO_MARKS
@@ -44,7 +44,7 @@ def joined_text(parts: tuple[Expression, ...], run: Evaluation, whole: Expressio
     return result
 
 
-def _text_of(value: Value, part: Expression, run: Evaluation, whole: Expression) -> str | None:
+def _text_of(value: Value, part: Expression, run: ExpressionRun, whole: Expression) -> str | None:
     # The text of an interpolated value; None when it is unknown or cannot be shown.
     raw = value.raw
     kind = raw.__class__
@@ -73,7 +73,7 @@ def _text_of(value: Value, part: Expression, run: Evaluation, whole: Expression)
     return None if converted is UNKNOWN else converted
 
 
-def template_if(node: TemplateIf, run: Evaluation) -> Value:
+def template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     """`%{ if }`: the text of one of the branches."""
     condition = condition_of(node.condition, run, node)
     if condition is None:
@@ -88,7 +88,7 @@ def template_if(node: TemplateIf, run: Evaluation) -> Value:
     return chosen.with_marks(marks)
 
 
-def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> Value | None:
+def condition_of(expression: Expression, run: ExpressionRun, whole: Expression) -> Value | None:
     """A condition as a bool, perhaps unknown; None after a diagnostic."""
     before = len(run.diagnostics)
     condition = run.value(expression)

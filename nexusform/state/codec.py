@@ -31,7 +31,7 @@ from nexusform.state.json_text import in_order
 from nexusform.state.object_codec import (
     INVALID,
     OBJECT_RULES,
-    Rule,
+    MemberRule,
     check_members,
     invalid,
     is_count,
@@ -53,35 +53,35 @@ from nexusform.value_types import Type, type_from_json, type_to_json
 FORMAT: Final = "nexusform"
 _SHOWN: Final = 20
 
-_DOCUMENT_RULES: Final[Mapping[str, Rule]] = {
-    "format": Rule(is_text, "a string", required=True),
-    "version": Rule(is_count, "a whole number", required=True),
-    "nexusform_version": Rule(is_text, "a string"),
-    "serial": Rule(is_count, "a whole number from 0", required=True),
-    "lineage": Rule(is_text, "a string", required=True),
-    "catalogue": Rule(is_text, "a string"),
-    "last_creation": Rule(is_count, "a whole number from 0"),
-    "outputs": Rule(is_object, "an object"),
-    "resources": Rule(is_list, "a list", required=True),
-    "applied_plans": Rule(is_texts, "a list of digests"),
-    "check_results": Rule(is_objects, "a list of objects"),
+_DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
+    "format": MemberRule(is_text, "a string", required=True),
+    "version": MemberRule(is_count, "a whole number", required=True),
+    "nexusform_version": MemberRule(is_text, "a string"),
+    "serial": MemberRule(is_count, "a whole number from 0", required=True),
+    "lineage": MemberRule(is_text, "a string", required=True),
+    "catalogue": MemberRule(is_text, "a string"),
+    "last_creation": MemberRule(is_count, "a whole number from 0"),
+    "outputs": MemberRule(is_object, "an object"),
+    "resources": MemberRule(is_list, "a list", required=True),
+    "applied_plans": MemberRule(is_texts, "a list of digests"),
+    "check_results": MemberRule(is_objects, "a list of objects"),
 }
-_RESOURCE_RULES: Final[Mapping[str, Rule]] = {
-    "module": Rule(is_text, "the address of a module instance"),
-    "mode": Rule(lambda value: value in ("managed", "data"), '"managed" or "data"', required=True),
-    "type": Rule(is_name, "the name of a resource type", required=True),
-    "name": Rule(is_name, "a resource's name", required=True),
-    "instances": Rule(is_list, "a list", required=True),
+_RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
+    "module": MemberRule(is_text, "the address of a module instance"),
+    "mode": MemberRule(lambda value: value in ("managed", "data"), '"managed" or "data"', required=True),
+    "type": MemberRule(is_name, "the name of a resource type", required=True),
+    "name": MemberRule(is_name, "a resource's name", required=True),
+    "instances": MemberRule(is_list, "a list", required=True),
 }
-_INSTANCE_RULES: Final[Mapping[str, Rule]] = {
+_INSTANCE_RULES: Final[Mapping[str, MemberRule]] = {
     **OBJECT_RULES,
-    "index_key": Rule(is_key, "a string or a whole number from 0"),
-    "deposed": Rule(is_filled, "the key of a deposed object"),
+    "index_key": MemberRule(is_key, "a string or a whole number from 0"),
+    "deposed": MemberRule(is_filled, "the key of a deposed object"),
 }
-_OUTPUT_RULES: Final[Mapping[str, Rule]] = {
-    "value": Rule(lambda _: True, "a value", required=True),
-    "type": Rule(lambda _: True, "a type", required=True),
-    "sensitive": Rule(is_flag, "true or false"),
+_OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
+    "value": MemberRule(lambda _: True, "a value", required=True),
+    "type": MemberRule(lambda _: True, "a type", required=True),
+    "sensitive": MemberRule(is_flag, "true or false"),
 }
 
 

@@ -16,7 +16,7 @@ INVALID: Final = "invalid-state-document"
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
-class Rule(Struct, frozen=True):
+class MemberRule(Struct, frozen=True):
     """What a member must be: the check, and the same in words."""
 
     holds: Callable[[Any], bool]
@@ -84,20 +84,20 @@ def is_filled(value: Any) -> bool:
     return value.__class__ is str and value != ""
 
 
-OBJECT_RULES: Final[Mapping[str, Rule]] = {
-    "attributes": Rule(is_object, "an object", required=True),
-    "creation": Rule(is_count, "a whole number from 0", required=True),
-    "sensitive_attributes": Rule(is_paths, "a list of paths (lists of names and positions)"),
-    "dependencies": Rule(is_texts, "a list of addresses"),
-    "status": Rule(lambda value: value == "tainted", '"tainted", or absent'),
-    "create_before_destroy": Rule(is_flag, "true or false"),
-    "provider": Rule(is_text, "a string"),
-    "schema_version": Rule(is_count, "a whole number from 0"),
-    "private": Rule(is_object, "an object"),
+OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
+    "attributes": MemberRule(is_object, "an object", required=True),
+    "creation": MemberRule(is_count, "a whole number from 0", required=True),
+    "sensitive_attributes": MemberRule(is_paths, "a list of paths (lists of names and positions)"),
+    "dependencies": MemberRule(is_texts, "a list of addresses"),
+    "status": MemberRule(lambda value: value == "tainted", '"tainted", or absent'),
+    "create_before_destroy": MemberRule(is_flag, "true or false"),
+    "provider": MemberRule(is_text, "a string"),
+    "schema_version": MemberRule(is_count, "a whole number from 0"),
+    "private": MemberRule(is_object, "an object"),
 }
 
 
-def check_members(entry: Any, rules: Mapping[str, Rule], path: Path, mistakes: list[Problem]) -> bool:
+def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, mistakes: list[Problem]) -> bool:
     """Whether `entry` is an object whose members obey the rules; what is wrong joins `mistakes`."""
     if entry.__class__ is not dict:
         mistakes.append(invalid(path, f"An object is expected here, not {kind_of(entry)}."))

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.evaluation import Evaluation
+from nexusform.language.evaluation import ExpressionRun
 from nexusform.language.evaluator import _HANDLERS, evaluate
 from nexusform.language.functions.registry import standard_functions
 from nexusform.language.parser import parse_expression
@@ -303,7 +303,7 @@ class _Part(NamedTuple):
     failed: bool
 
 
-class _Noting(Evaluation):
+class _Noting(ExpressionRun):
     """An evaluation that passes each value on beside those that it was made of."""
 
     __slots__ = ("parts",)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.reference_checks import Node, dependencies
+from nexusform.configuration.reference_checks import Declaration, dependencies
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.graph import cycles, ordered, reached
 from nexusform.ports import ResourceType
@@ -139,9 +139,9 @@ def _position(block: ResourceBlock) -> tuple[tuple[bytes, int], ...]:
 class _Reach:
     """Which resource blocks a node leads to without passing through another resource block."""
 
-    def __init__(self, graph: Mapping[Node, tuple[Node, ...]]) -> None:
+    def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
-        self._known: dict[Node, frozenset[ConfigAddress]] = {}
+        self._known: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def blocks(self, address: ConfigAddress, place: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
         blocks: set[ConfigAddress] = set()
@@ -149,7 +149,7 @@ class _Reach:
             blocks |= self._through(node)
         return tuple(sorted((block for block in blocks if block in place), key=place.__getitem__))
 
-    def _through(self, start: Node) -> frozenset[ConfigAddress]:
+    def _through(self, start: Declaration) -> frozenset[ConfigAddress]:
         """Depth first with an explicit stack: chains of locals may be long."""
         stack = [start]
         while stack:
@@ -171,19 +171,21 @@ class _Reach:
         return self._known[start]
 
 
-def node_of(address: ConfigAddress) -> Node:
+def node_of(address: ConfigAddress) -> Declaration:
     """The node of the dependency graph that stands for a block."""
     name = f"{address.type}.{address.name}"
-    return Node(address.module, "data" if address.mode == "data" else "resource", name)
+    return Declaration(address.module, "data" if address.mode == "data" else "resource", name)
 
 
-def address_of(node: Node) -> ConfigAddress:
+def address_of(node: Declaration) -> ConfigAddress:
     """The block that a node stands for."""
     kind, _, name = node.name.partition(".")
     return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
 
 
-def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
+def _cycle_errors(
+    graph: Mapping[Declaration, tuple[Declaration, ...]], configuration: Configuration
+) -> list[Diagnostic]:
     """An error per circle, at the block that stands first in the order of the graph."""
     position = {node: index for index, node in enumerate(graph)}
     closed = {}
@@ -204,7 +206,7 @@ def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configu
     return errors
 
 
-def describe(node: Node) -> str:
+def describe(node: Declaration) -> str:
     """A node as users write it."""
     path = "".join(f"module.{name}." for name in node.module)
     if node.kind == "resource":
@@ -213,7 +215,7 @@ def describe(node: Node) -> str:
     return f"{path}{prefix}.{node.name}"
 
 
-def _span_of(node: Node, configuration: Configuration) -> Any:
+def _span_of(node: Declaration, configuration: Configuration) -> Any:
     """Where the thing that a node stands for is declared; None when it is nowhere."""
     module = configuration.root
     for name in node.module:

@@ -21,7 +21,7 @@ from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.queues import Queues
 from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
-from nexusform.scheduling.racks.session import NOWHERE, Session
+from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, ranked_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
@@ -66,7 +66,7 @@ class RackScheduler:
         self._ledger = Ledger(Site(machines)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = Queues(self._ledger)
-        self._session: Session | None = None
+        self._session: PoolSession | None = None
 
     def copy(self, seed: int | None = None, split_seed: int | None = None) -> RackScheduler:
         """A scheduler in the same situation that goes its own way, with other seeds if some are given."""
@@ -287,13 +287,13 @@ class RackScheduler:
         for handle, record in self._ledger.vms():
             yield self._ledger.standing_vm(handle, record)
 
-    def _open_session(self, demand: Demand) -> Session | None:
+    def _open_session(self, demand: Demand) -> PoolSession | None:
         """None where a look at every machine is needed."""
         if demand.last_resort is not None:
             return None
         usage = self._ledger.live_usage(demand.vm.owner, demand.vm.pool)
         rules = opened.OpenRules(self._ledger, usage, demand, self.spread)
-        return Session(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
+        return PoolSession(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place by a look at every machine: its handle and its place; None when it fits nowhere."""

@@ -15,7 +15,7 @@ from nexusform.scheduling.racks.vms import Demand, RackSpread
 NOWHERE = -1
 
 
-class Session:
+class PoolSession:
     """Places VMs of one pool with one SKU and one set of terms.
 
     Nothing else may happen to the ledger between its opening and `close`.
