@@ -1,13 +1,12 @@
 """What stands on the hub in a plan: objects, what acts on placements, and the member clusters, as state
-remembers them and as they stand now; and which of the objects a placement selects and brings to clusters.
+remembers them and as they stand now; and what of it a placement brings to clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import product
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,21 +14,16 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.importers.fleet_model import (
-    ONLY_NAMESPACE,
-    WITH_RESOURCES,
-    WITH_SELECTED,
     FleetApproval,
     FleetBudget,
     FleetEviction,
     FleetMember,
     FleetOverride,
-    FleetPlacement,
     FleetRun,
     FleetStrategy,
     HubObjects,
-    ObjectSelector,
 )
-from nexusform.importers.kubernetes_manifests import Manifest, is_reserved, never_selected, unwrapped
+from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.contents import (
     Contents,
@@ -42,7 +36,8 @@ from nexusform.planning.fleet.contents import (
     write_contents,
 )
 from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, applicable, identity, refusals
-from nexusform.planning.fleet.placement import PlacementPlan, SelectorProblem
+from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.selecting import idle_selectors, selected, selector_problem
 from nexusform.planning.fleet.world import (
     UNSEEN,
     FleetMemberState,
@@ -60,7 +55,6 @@ from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
 from nexusform.scheduling.fleet.validation import sentence
 from nexusform.scheduling.fleet.watcher import Trigger
-from nexusform.scheduling.matching import matches
 
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -299,131 +293,6 @@ def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, No
             "such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
         )
     )
-
-
-_NAMESPACE: Final = ("", "Namespace")
-
-
-def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
-    """The objects of the hub that a placement selects, in the order of its selectors, each once."""
-    selectable = _selectable(hub)
-    selected: dict[tuple[str, str, str, str], Manifest] = {}
-    brings_all: dict[str, bool] = {}  # of namespaces that come with objects: whether with all of them
-    for selector in placement.selectors:
-        for manifest in selectable:
-            if not _chosen(selector, manifest, placement.namespace):
-                continue
-            selected.setdefault(_key(manifest), manifest)
-            if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != ONLY_NAMESPACE:
-                with_all = selector.scope != WITH_SELECTED
-                brings_all[manifest.name] = brings_all.get(manifest.name, False) or with_all
-    if not placement.namespace:
-        for manifest in _inside(selectable, brings_all, placement.selectors):
-            selected.setdefault(_key(manifest), manifest)
-    return tuple(selected.values())
-
-
-def _selectable(hub: Sequence[Manifest]) -> list[Manifest]:
-    """The objects of the hub that may be selected at all."""
-    service_objects = [manifest for manifest in hub if (manifest.group, manifest.kind) == ("", "Service")]
-    services = {(service.namespace, service.name) for service in service_objects}
-    return [manifest for manifest in hub if never_selected(manifest, services) is None]
-
-
-def idle_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
-    """The selectors of a placement, by number, that select none of the objects that it got."""
-    brought = {each.name for each in objects if (each.group, each.kind) == _NAMESPACE}
-    namespaces = {placement.namespace, *brought}
-
-    def selects_something(selector: ObjectSelector) -> bool:
-        pairs = product(objects, namespaces)
-        return any(_chosen(selector, manifest, namespace) for manifest, namespace in pairs)
-
-    selectors = enumerate(placement.selectors)
-    return [number for number, selector in selectors if not selects_something(selector)]
-
-
-def selector_problem(placement: FleetPlacement, hub: Sequence[Manifest]) -> SelectorProblem | None:
-    """What a hub stops at when it selects, selector by selector: a reserved namespace that is named, and an
-    object that is selected a second time.
-
-    Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
-    """
-    selectable = list({_key(manifest): manifest for manifest in _selectable(hub)}.values())
-    with_selected = (each.name for each in placement.selectors if each.scope == WITH_SELECTED)
-    inside = placement.namespace or next(with_selected, "")
-    seen: set[tuple[str, str, str, str]] = set()
-    for number, selector in enumerate(placement.selectors):
-        is_namespace = (selector.group, selector.kind) == _NAMESPACE and not placement.namespace
-        if is_namespace and selector.scope == WITH_RESOURCES and is_reserved(selector.name):
-            # The double R is KubeFleet's.
-            text = (
-                f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
-                "allowed to propagate"
-            )
-            return SelectorProblem(number, text, _RESERVED)
-        spaces = {placement.namespace, inside}
-        chosen = [m for m in selectable if any(_chosen(selector, m, space) for space in spaces)]
-        if is_namespace and selector.scope == WITH_RESOURCES:
-            names = {manifest.name for manifest in chosen}
-            chosen += [manifest for manifest in selectable if manifest.namespace in names]
-        for manifest in chosen:
-            if _key(manifest) in seen:
-                text = f"found duplicate resource {_as_printed(manifest)}"
-                return SelectorProblem(number, text, f"{manifest.title}: {_TWICE}")
-            seen.add(_key(manifest))
-    return None
-
-
-_RESERVED: Final = "default, kube-* and fleet-* belong to the cluster."
-_TWICE: Final = "an earlier selector selects it already; let only one of them do so."
-
-
-def _as_printed(manifest: Manifest) -> str:
-    """A resource identifier as Go prints it."""
-    return (
-        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
-        f"Namespace:{manifest.namespace} Envelope:<nil>}}"
-    )
-
-
-def _key(manifest: Manifest) -> tuple[str, str, str, str]:
-    return manifest.group, manifest.kind, manifest.namespace, manifest.name
-
-
-def _chosen(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Objects of the cluster for a cluster placement, those of its namespace for the other."""
-    if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
-        return False
-    if selector.name:
-        return manifest.name == selector.name
-    return selector.labels is None or matches(selector.labels, manifest.labels)
-
-
-def _inside(
-    selectable: Iterable[Manifest], namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
-) -> Iterator[Manifest]:
-    """What is in the selected namespaces: everything, or what other selectors name."""
-    for namespace, everything in namespaces.items():
-        for manifest in selectable:
-            if manifest.namespace != namespace:
-                continue
-            if everything or any(_chosen(selector, manifest, namespace) for selector in selectors):
-                yield manifest
-
-
-def write_selected(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
-    """The selected objects as an attribute."""
-    return [
-        {
-            "group": manifest.group,
-            "version": manifest.version,
-            "kind": manifest.kind,
-            "namespace": manifest.namespace,
-            "name": manifest.name,
-        }
-        for manifest in manifests
-    ]
 
 
 # --- what a placement brings -------------------------------------------------------------------

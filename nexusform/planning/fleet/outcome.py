@@ -24,13 +24,13 @@ from nexusform.planning.fleet.contents import (
     write_snapshot,
     write_statuses,
 )
-from nexusform.planning.fleet.hub import write_selected
 from nexusform.planning.fleet.overrides import Identity
 from nexusform.planning.fleet.ownership import ownership_warnings
 from nexusform.planning.fleet.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
 from nexusform.planning.fleet.risks import placement_risks
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import CHANGES, KEPT, removed_rows
+from nexusform.planning.fleet.selecting import write_selected
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange, Rollout

@@ -15,8 +15,8 @@ from nexusform.importers.fleet_model import (
 )
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.fleet.contents import availability_tracked, fingerprint
-from nexusform.planning.fleet.hub import selected
 from nexusform.planning.fleet.overrides import applicable, render
+from nexusform.planning.fleet.selecting import selected
 from nexusform.scheduling.matching import label_selector
 
 HUB = """
