@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class FileProblem(Exception):
-    """A file that cannot be read; the message is a sentence for the user, naming the path."""
+    """A file that cannot be read or made; the message is for the user."""
 
 
 class NoDirectory(FileProblem):

@@ -74,17 +74,29 @@ def open_project(place: Place) -> Opened:
 
         problems += further_problems(place, configuration, problems)
         return Opened(None, tuple(problems), sources)
-    project = Project(
+    values = {name: value for name, (value, _) in variables.items()}
+    project = project_with(place, configuration, values, sources, backend)
+    return Opened(project, tuple(problems), sources)
+
+
+def project_with(
+    place: Place,
+    configuration: Configuration,
+    variables: Mapping[str, Value],
+    sources: Mapping[str, SourceFile],
+    backend: StateBackend,
+) -> Project:
+    """The project of a configuration that was read, be it from a directory or from a saved plan."""
+    return Project(
         place=place,
         configuration=configuration,
-        variables={name: value for name, (value, _) in variables.items()},
+        variables=variables,
         sources=sources,
         registries=registries(),
         files=RealFiles(place.confinement),
         backend=backend,
         remote_states=RemoteStates(place, configuration.settings),
     )
-    return Opened(project, tuple(problems), sources)
 
 
 def open_backend(

@@ -36,10 +36,9 @@ from nexusform.values import Value
 from nexusform.words import first_of
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import Opened, Project, open_backend
-from nexusform.workflow.remote_states import RemoteStates
+from nexusform.workflow.project import Opened, open_backend, project_with
 from nexusform.workflow.run import PlanOptions, Run, base_request
-from nexusform.workflow.surroundings import RealFiles, commit_of, read_file, write_output
+from nexusform.workflow.surroundings import commit_of, read_file, write_output
 
 _LARGEST_KEY = 1 << 16  # bytes
 _RAISE: Final = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
@@ -57,7 +56,7 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
         document = plan_file.write(plan, snapshot, run.prior_document() or b"", signer)
-    except (BackendProblem, plan_file.TooMuch) as problem:
+    except (BackendProblem, FileProblem) as problem:
         return [error("the-plan-cannot-be-saved", str(problem))]
     if len(document) > project.place.largest_file():
         detail = f"It has {len(document)} bytes, more than any command would read. {_RAISE}"
@@ -139,16 +138,8 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
         problems += wrong
     if backend is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
-    project = Project(
-        place=place,
-        configuration=configuration,
-        variables=planned_variables(saved.plan),
-        sources=sources,
-        registries=registries(),
-        files=RealFiles(place.confinement),
-        backend=backend,
-        remote_states=RemoteStates(place, configuration.settings),
-    )
+    variables = planned_variables(saved.plan)
+    project = project_with(place, configuration, variables, sources, backend)
     return Opened(project, tuple(problems), sources)
 
 

@@ -27,6 +27,7 @@ from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved.record_codec import read_record, write_record
+from nexusform.ports import FileProblem
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
 from nexusform.values import UNKNOWN, Unknown
@@ -42,10 +43,6 @@ _SIGNATURE: Final = "signature.json"
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
-
-
-class TooMuch(Exception):
-    """A plan is larger than the format's 4 GiB. The message is for the user."""
 
 
 class SavedPlan(Struct, frozen=True):
@@ -85,7 +82,7 @@ def write(
     prior_state: bytes = b"",
     sign: Callable[[str], Mapping[str, str]] | None = None,
 ) -> bytes:
-    """The plan file. Raises TooMuch. `sign` makes a signature of a digest.
+    """The plan file. Raises FileProblem. `sign` makes a signature of a digest.
 
     The defaults of optional object attributes in the types of variables are not kept: values
     have them filled in already.
@@ -301,7 +298,7 @@ _DATE: Final = (1 << 5) | 1  # 1 January 1980, the first day there is
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """The archive of these members. Raises TooMuch when it is beyond the format's 4 GiB."""
+    """The archive of these members. Raises FileProblem when it is beyond the format's 4 GiB."""
     body: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -309,7 +306,9 @@ def pack(members: Mapping[str, bytes]) -> bytes:
         label = name.encode()
         check = (crc32(content), len(content), len(content))
         if offset + len(content) > LARGEST:
-            raise TooMuch("A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target.")
+            raise FileProblem(
+                "A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target."
+            )
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
         body += [head, label, content]
         directory.append(

@@ -12,6 +12,7 @@ from nexusform.rendering.export.azure_objects import (
     AzureObjects,
     Input,
     distinct,
+    meaning_of,
 )
 
 _SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -61,12 +62,10 @@ class _Writer:
         written: dict[str, Any] = {}
         for inputs in distinct(self.inputs).values():
             first = inputs[0]
-            entries = ", ".join(one.entry for one in inputs if one.entry)
-            meaning = f"{first.meaning[:-1]}: {entries}." if entries else first.meaning
             parameter: dict[str, Any] = {"type": "object" if first.entry else "string"}
             if first == LOCATION:
                 parameter["defaultValue"] = "[resourceGroup().location]"
-            written[first.camel] = {**parameter, "metadata": {"description": meaning}}
+            written[first.camel] = {**parameter, "metadata": {"description": meaning_of(inputs)}}
         return written
 
     def _text(self, one: Input) -> str:

@@ -16,6 +16,7 @@ from nexusform.rendering.export.azure_objects import (
     Do,
     Input,
     distinct,
+    meaning_of,
 )
 
 _WRITTEN: Final = (
@@ -95,9 +96,7 @@ class _Writer:
         for inputs in distinct(self.inputs).values():
             first = inputs[0]
             kind = "map(string)" if first.entry else "string"
-            entries = ", ".join(one.entry for one in inputs if one.entry)
-            meaning = f"{first.meaning[:-1]}: {entries}." if entries else first.meaning
-            yield first.snake, {"type": kind, "description": meaning}
+            yield first.snake, {"type": kind, "description": meaning_of(inputs)}
 
     def _parent(self, one: AzureObject) -> str:
         if one.type != POOL:

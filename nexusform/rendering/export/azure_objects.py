@@ -7,7 +7,7 @@ an environment variable of a script.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -366,3 +366,10 @@ def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
         if one not in held:
             held.append(one)
     return by_words
+
+
+def meaning_of(inputs: Sequence[Input]) -> str:
+    """What inputs of the same words are for; of the entries of a map with their names."""
+    meaning = inputs[0].meaning
+    entries = ", ".join(one.entry for one in inputs if one.entry)
+    return f"{meaning[:-1]}: {entries}." if entries else meaning
