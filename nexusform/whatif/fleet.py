@@ -306,15 +306,23 @@ def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping
     prior = prior_pods(world.states, world.registries, standing)
     pods = _Pods(clusters, prior, {**standing, **named}, facts=world.facts)
     pods.others = {seat.cluster.id: seat.others for seat in seats.values() if seat.cluster is not None}
-    direct: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
-    for address, instance in world.instances.items():
-        cluster_id = str((instance.before or {}).get("cluster_id") or "")
-        if instance.type.kind is Kind.MANIFEST and cluster_id:
-            body = str((instance.before or {}).get("yaml_body") or "")
-            direct.setdefault(cluster_id, []).append((str(address), objects_in(body)))
-    for cluster_id, objects in direct.items():
+    for cluster_id, objects in _objects_of_clusters(world.instances).items():
         pods.place_together(cluster_id, objects)
     return pods
+
+
+def _objects_of_clusters(
+    instances: Mapping[Address, Instance],
+) -> dict[str, list[tuple[str, tuple[Manifest, ...]]]]:
+    """By cluster id the manifests that go there without a placement: their address, and their objects."""
+    by_cluster: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
+    for address, instance in instances.items():
+        arguments = instance.before or {}
+        cluster_id = str(arguments.get("cluster_id") or "")
+        if instance.type.kind is Kind.MANIFEST and cluster_id:
+            objects = objects_in(str(arguments.get("yaml_body") or ""))
+            by_cluster.setdefault(cluster_id, []).append((str(address), objects))
+    return by_cluster
 
 
 def _members(

@@ -111,8 +111,8 @@ def find_fragmentation(
     loose = frozenset(site.scheduler.loose_machines())
     cells: dict[CellKind, list[_Cell]] = {kind: [] for kind in CellKind}
     for cell in _cells(site, machines):
-        kind = CellKind.UNKNOWN if cell.machine.name in loose and not cell.machine.refusal else None
-        cells[kind or _kind(cell, sku)].append(cell)
+        is_unknown = cell.machine.name in loose and not cell.machine.refusal
+        cells[CellKind.UNKNOWN if is_unknown else _kind(cell, sku)].append(cell)
     usable = _Usable(site.skus.values())
     known_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
     in_use = list(chain.from_iterable(cells[kind] for kind in known_kinds))

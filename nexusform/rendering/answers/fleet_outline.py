@@ -31,32 +31,38 @@ def fleet_outline(simulation: FleetSimulation, origin: str) -> Outline:
 
 
 def _verdict(simulation: FleetSimulation) -> str:
-    changed = [each for each in simulation.placements if each.gained or each.lost]
-    total = len(simulation.placements)
-    verb = form(len(changed), "changes", "change")
-    clauses = [f"{len(changed):,} of {counted(total, 'placement')} {verb}"]
-    if not total:
+    """How many placements change, then what is bad about it, clause by clause."""
+    placements = simulation.placements
+    if not placements:
         return "Nothing changes: there is no placement."
+    return f"{'; '.join([_how_many_change(placements), *_bad_news(simulation)])}."
+
+
+def _how_many_change(placements: Sequence[PlacementOutcome]) -> str:
+    changed = sum(bool(each.gained or each.lost) for each in placements)
     if not changed:
-        clauses = [f"No placement changes ({total} looked at)"]
-    short = [each.after.key for each in simulation.placements if each.before.fulfilled > each.after.fulfilled]
+        return f"No placement changes ({len(placements)} looked at)"
+    verb = form(changed, "changes", "change")
+    return f"{changed:,} of {counted(len(placements), 'placement')} {verb}"
+
+
+def _bad_news(simulation: FleetSimulation) -> Iterator[str]:
+    placements = simulation.placements
+    short = [each.after.key for each in placements if each.before.fulfilled and not each.after.fulfilled]
     if short:
-        clauses.append(f"{listed(short, 4)} {form(len(short), 'falls', 'fall')} short")
-    empty = [
-        each.after.key for each in simulation.placements if each.before.clusters > each.after.clusters == ()
-    ]
+        yield f"{listed(short, 4)} {form(len(short), 'falls', 'fall')} short"
+    empty = [each.after.key for each in placements if each.before.clusters and not each.after.clusters]
     if empty:
-        clauses.append(f"{listed(empty, 4)} {form(len(empty), 'is', 'are')} on no cluster any more")
-    for each in simulation.placements:
+        yield f"{listed(empty, 4)} {form(len(empty), 'is', 'are')} on no cluster any more"
+    for each in placements:
         if each.stopped is not None:
             at = f" at {each.stopped.cluster}" if each.stopped.cluster else ""
-            clauses.append(f"the scheduler stops{at} for {each.after.key}")
-    waiting = sum(len(each.pending) for each in simulation.placements)
+            yield f"the scheduler stops{at} for {each.after.key}"
+    waiting = sum(len(each.pending) for each in placements)
     if waiting:
-        clauses.append(f"{counted(waiting, 'pod')} {form(waiting, 'finds', 'find')} no node")
+        yield f"{counted(waiting, 'pod')} {form(waiting, 'finds', 'find')} no node"
     for key, cluster in simulation.staying:
-        clauses.append(f"{key} stays on {cluster}")
-    return "; ".join(clauses) + "."
+        yield f"{key} stays on {cluster}"
 
 
 def _facts(simulation: FleetSimulation) -> Iterator[str]:

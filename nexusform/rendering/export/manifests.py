@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
-from nexusform.schema import BlockSchema, NestedBlock, Nesting
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 
 _PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
@@ -61,16 +61,21 @@ def _documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any
         yield _yaml({"apiVersion": _PLACEMENT, "kind": _KINDS[type_name], "metadata": metadata, "spec": spec})
 
 
+def _says_something(name: str, attribute: Attribute, values: Mapping[str, Any]) -> bool:
+    """Whether an argument is more than its default."""
+    if name == "group":  # the API wants it said, the core group too
+        return True
+    value = values.get(name)
+    return value is not None and (attribute.required or value != attribute.default)
+
+
 def _body(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a body that say something."""
     outside = _OF_OBJECT if "id" in schema.attributes else ()
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        value = values.get(name)
-        says_something = value is not None and (attribute.required or value != attribute.default)
-        says_something |= name == "group"  # the API wants it said, the core group too
-        if says_something and attribute.configurable and name not in outside:
-            body[_camel(name)] = _value(name, value)
+        if attribute.configurable and name not in outside and _says_something(name, attribute, values):
+            body[_camel(name)] = _value(name, values.get(name))
     for name, block in schema.blocks.items():
         value = values.get(name)
         if value is not None and value != []:
