@@ -42,16 +42,21 @@ def ask_again(
     if not vms or not scheduler.is_drawn:
         return None
     runs = max(FEWEST_RUNS, min(MOST_RUNS, _MOST_PLACEMENTS // vms))
-    answers = [tuple(missing(scheduler.copy(split_seed=run))) for run in range(runs)]
-    by_pool = list(zip(*answers, strict=True))
-    fitting = tuple(sum(count == 0 for count in counts) for counts in by_pool)
+    # Of each draw, how many VMs of each pool are missing; and of each pool, in each draw.
+    by_draw = [tuple(missing(scheduler.copy(split_seed=run))) for run in range(runs)]
+    by_pool = list(zip(*by_draw, strict=True))
     draws = Draws(
-        len(scheduler.loose_machines()),
-        scheduler.split_seed,
-        sum(not any(answer) for answer in answers),
-        runs,
+        machines=len(scheduler.loose_machines()),
+        shown=scheduler.split_seed,
+        fitting=sum(not any(counts) for counts in by_draw),
+        runs=runs,
     )
-    return DrawnRoom(draws, _over(map(sum, answers)), tuple(map(_over, by_pool)), fitting)
+    return DrawnRoom(
+        draws=draws,
+        missing=_over(map(sum, by_draw)),
+        pools=tuple(map(_over, by_pool)),
+        fitting=tuple(counts.count(0) for counts in by_pool),
+    )
 
 
 def _over(counts: Iterable[int]) -> Interval:

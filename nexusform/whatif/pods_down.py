@@ -184,6 +184,7 @@ class _Fall(Struct, frozen=True):
 
 
 def _fall(pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str]) -> _Fall:
+    """Let the scheduler decide without these nodes."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in down)
     prediction = predict(replace(pods.cluster, nodes=nodes), standing, _controlled(pods))
     evicted = {

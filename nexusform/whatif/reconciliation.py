@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -102,13 +103,13 @@ def check_cluster(
     for vm in recorded:
         key = (vm.pool, vm.number)
         seen = now.get(key)
-        place = seen.placement if seen is not None else None
-        cause = ""
-        if place is None:
+        if seen is None:
             cause = HOMELESS if key in homeless and observed is not None else GONE
-        elif place.machine != vm.placement.machine:
-            cause = _cause(site, vm.placement.machine, reality)
-        checks.append(VmCheck((seen or vm).called, vm.placement, place, cause))
+            checks.append(VmCheck(vm.called, vm.placement, None, cause))
+            continue
+        stays = seen.placement.machine == vm.placement.machine
+        cause = "" if stays else _cause(site, vm.placement.machine, reality)
+        checks.append(VmCheck(seen.called, vm.placement, seen.placement, cause))
     return ClusterCheck(address, name, tuple(checks))
 
 
@@ -165,29 +166,29 @@ def _all_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
     yield from inventory.virtual_machines
 
 
+# A VM after what orders it: time, cluster, place of its pool, and a node's own time.
+_TimedVm: TypeAlias = tuple[tuple[str, str, int, str], RealVm]
+
+
 def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]:
     """The VMs in the order of their creation, as far as it is known. Plain VMs come with their time, nodes
     with their own where it is known, else with their cluster's.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
-    timed: list[tuple[tuple[str, str, int, str], RealVm]] = []
+    timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _nodes_in_time(cluster, skus)
-    for vm in inventory.virtual_machines:
-        if vm.placement is not None:
-            size = f"{vm.shape.cpu_cores} vCPU"
-            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
-            real = RealVm(vm.name, vm.name, "vm", sku, Terms(), _placement(vm.placement))
-            timed.append(((vm.created_at or "", vm.name, 0, ""), real))
+    timed += _plain_vms_in_time(inventory)
     timed.sort(key=lambda pair: pair[0])
     doubtful = _doubtful(inventory)
     shows_nodes = all(cluster.nodes_listed for cluster in inventory.clusters)
-    whole = shows_nodes and inventory.listed.issuperset(TENANTS)
+    shows_all = shows_nodes and inventory.listed.issuperset(TENANTS)
     since_gone = False
-    for key, group in groupby(timed, key=lambda pair: pair[0]):
+    for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         since_gone |= vms[0].cluster in gone
-        yield Batch(vms, _why_unjudged(key[0], doubtful, since_gone=since_gone) if whole else NOT_ALL)
+        unjudged = _why_unjudged(time, doubtful, since_gone=since_gone) if shows_all else NOT_ALL
+        yield Batch(vms, unjudged)
 
 
 def _why_unjudged(time: str, doubtful: tuple[str, str] | None, *, since_gone: bool) -> str:
@@ -216,10 +217,16 @@ def _doubtful(inventory: AzInventory) -> tuple[str, str] | None:
     return min(start for start, _ in spans), max(made for _, made in spans)
 
 
-def _nodes_in_time(
-    cluster: AzCluster, skus: Mapping[str, VmSku]
-) -> Iterator[tuple[tuple[str, str, int, str], RealVm]]:
-    """The nodes with what orders them: time, cluster, place of the pool, and the node's own time."""
+def _plain_vms_in_time(inventory: AzInventory) -> Iterator[_TimedVm]:
+    for vm in inventory.virtual_machines:
+        if vm.placement is not None:
+            size = f"{vm.shape.cpu_cores} vCPU"
+            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
+            real = RealVm(vm.name, vm.name, "vm", sku, Terms(), _placement(vm.placement))
+            yield (vm.created_at or "", vm.name, 0, ""), real
+
+
+def _nodes_in_time(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones

@@ -249,13 +249,17 @@ def snippet_of(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snipp
     if subject.start.byte > len(data):
         return None
     first, last = _line_range(subject, diagnostic.context, data, starts)
+    last_shown = min(last, first + MAX_LINES - 1)
     begin = starts[first]
-    shown = min(last, first + MAX_LINES - 1)
-    end = starts[shown + 1] - 1 if shown + 1 < len(starts) else len(data)
-    code = data[begin:end].decode(errors="replace").replace("\r", "")
-    low = min(max(subject.start.byte - begin, 0), end - begin)
-    high = min(max(subject.end.byte - begin, low), end - begin)
-    return Snippet(code, first + 1, low, high, last - shown)
+    end = starts[last_shown + 1] - 1 if last_shown + 1 < len(starts) else len(data)
+    highlight_start = min(max(subject.start.byte - begin, 0), end - begin)
+    return Snippet(
+        code=data[begin:end].decode(errors="replace").replace("\r", ""),
+        start_line=first + 1,
+        highlight_start=highlight_start,
+        highlight_end=min(max(subject.end.byte - begin, highlight_start), end - begin),
+        more=last - last_shown,
+    )
 
 
 def _line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
