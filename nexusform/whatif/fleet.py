@@ -26,6 +26,7 @@ from nexusform.planning.fleet.world import FleetMemberState, member_of, remember
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.pods.blocks import objects_in, prior_members, prior_pods
+from nexusform.planning.pods.observed import ObservedCluster
 from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.vms.nodes import NodeCluster, standing_clusters
 from nexusform.planning.vms.sites import Thing
@@ -158,9 +159,24 @@ def fleet_world(
 ) -> FleetWorld:
     """Read the fleet from what stands, and what runs on clusters from what was seen of them."""
     in_order = sorted(things, key=lambda thing: thing.creation)
+    states, instances = _as_prior(in_order, registries)
+    clusters = standing_clusters(in_order, registries, catalogue)
+    seen = dict(_seen(clusters, states, registries, sight))
+    clusters |= {cluster_id: each.cluster for cluster_id, each in seen.items()}
+    facts = {cluster_id: each.standing for cluster_id, each in seen.items()}
+    world = FleetWorld(instances, states, registries, Seats({}, {}), facts)
+    pods = _pods(world, clusters, {})
+    members = dict(_seats(instances.values(), clusters, pods, facts))
+    return replace(world, seats=Seats(members, clusters))
+
+
+def _as_prior(
+    things: Iterable[Thing], registries: Registries
+) -> tuple[dict[Address, InstanceState], dict[Address, Instance]]:
+    """What stands as planning has it before a plan; of what belongs to a fleet the instances, too."""
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
-    for thing in in_order:
+    for thing in things:
         kind = registries.resource_types.get(thing.address.type)
         if kind is None:
             continue
@@ -171,17 +187,21 @@ def fleet_world(
             instances[thing.address] = Instance(
                 thing.address, kind, standing, config=attributes, planned=attributes, creation=thing.creation
             )
-    clusters = standing_clusters(in_order, registries, catalogue)
+    return states, instances
+
+
+def _seen(
+    clusters: Mapping[str, NodeCluster],
+    states: Mapping[Address, InstanceState],
+    registries: Registries,
+    sight: Sight,
+) -> Iterator[tuple[str, ObservedCluster]]:
+    """The clusters that somebody looked at, by id."""
     own = _own_workloads(states, registries) if sight.clusters else {}
-    facts: dict[str, Sequence[StandingPod]] = {}
     for cluster_id in sight.clusters:
-        seen = sight.bound(cluster_id, clusters.get(cluster_id), own.get(cluster_id, ()))
-        if seen is not None:
-            clusters[cluster_id], facts[cluster_id] = seen.cluster, seen.standing
-    world = FleetWorld(instances, states, registries, Seats({}, {}), facts)
-    pods = _pods(world, clusters, {})
-    members = dict(_seats(instances.values(), clusters, pods, facts))
-    return replace(world, seats=Seats(members, clusters))
+        observed = sight.bound(cluster_id, clusters.get(cluster_id), own.get(cluster_id, ()))
+        if observed is not None:
+            yield cluster_id, observed
 
 
 def _own_workloads(states: Mapping[Address, InstanceState], registries: Registries) -> dict[str, set[str]]:
