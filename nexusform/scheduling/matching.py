@@ -184,35 +184,29 @@ def qualified_name_problems(name: str) -> tuple[str, ...]:
 
 def label_value_problems(value: str) -> tuple[str, ...]:
     """Why a text is no label value: empty, or up to 63 characters like a name."""
-    problems: list[str] = []
-    if len(value) > LONGEST_NAME:
-        problems.append(f"must be no more than {LONGEST_NAME} characters")
-    if value and not _NAME_PART.fullmatch(value):
-        problems.append(f"a valid label must be an empty string or {_NAME_RULE}")
-    return tuple(problems)
+    fits = not value or bool(_NAME_PART.fullmatch(value))
+    return _problems(value, LONGEST_NAME, fits, f"a valid label must be an empty string or {_NAME_RULE}")
 
 
 def dns_subdomain_problems(name: str) -> tuple[str, ...]:
     """Why a text is no lower-case DNS subdomain (RFC 1123), as names of most objects are."""
-    problems: list[str] = []
-    if len(name) > LONGEST_SUBDOMAIN:
-        problems.append(f"must be no more than {LONGEST_SUBDOMAIN} characters")
-    if not _DNS_SUBDOMAIN.fullmatch(name):
-        problems.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
-            " and must start and end with an alphanumeric character"
-        )
-    return tuple(problems)
+    rule = (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+        " and must start and end with an alphanumeric character"
+    )
+    return _problems(name, LONGEST_SUBDOMAIN, bool(_DNS_SUBDOMAIN.fullmatch(name)), rule)
 
 
 def dns_label_problems(name: str) -> tuple[str, ...]:
     """Why a text is no lower-case DNS label (RFC 1123), as namespaces are."""
-    problems: list[str] = []
-    if len(name) > LONGEST_NAME:
-        problems.append(f"must be no more than {LONGEST_NAME} characters")
-    if not _DNS_LABEL.fullmatch(name):
-        problems.append(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
-            " and must start and end with an alphanumeric character"
-        )
-    return tuple(problems)
+    rule = (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
+        " and must start and end with an alphanumeric character"
+    )
+    return _problems(name, LONGEST_NAME, bool(_DNS_LABEL.fullmatch(name)), rule)
+
+
+def _problems(text: str, longest: int, fits: bool, rule: str) -> tuple[str, ...]:
+    """What Kubernetes says of a text that is too long, and of one that does not fit its `rule`."""
+    too_long = [f"must be no more than {longest} characters"] if len(text) > longest else []
+    return (*too_long, *([] if fits else [rule]))

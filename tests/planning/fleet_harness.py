@@ -29,6 +29,26 @@ resource "fleet_hub_manifest" "web" {
   EOT
 }
 """
+# Two stages by the ring of members; the first ends with an approval.
+STAGES = """
+resource "fleet_cluster_staged_update_strategy" "s" {
+  stage {
+    name = "one"
+    label_selector {
+      match_labels = { ring = "4" }
+    }
+    after_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name = "two"
+    label_selector {
+      match_labels = { ring = "3" }
+    }
+  }
+}
+"""
 
 
 def member(name: str, labels: Mapping[str, str] | None = None, more: str = "") -> str:

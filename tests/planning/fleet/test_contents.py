@@ -9,32 +9,13 @@ from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.state.objects import State
-from tests.planning.fleet_harness import bindings, hub, member, pick_n, placement
+from tests.planning.fleet_harness import STAGES, bindings, hub, member, pick_n, placement
 from tests.planning.harness import RACKS, applied, attributes, good, is_empty, plan, state_of, warnings
 from tests.planning.pods.test_placement_pods import CLUSTERS, MEMBERS, web
 from tests.planning.pods.test_placement_pods import hub as objects
 
 P = "fleet_cluster_resource_placement.p"
 FLEET = "".join(member(n, {"ring": n[-1]}) for n in ("c3", "c4"))
-STAGES = """
-resource "fleet_cluster_staged_update_strategy" "s" {
-  stage {
-    name = "one"
-    label_selector {
-      match_labels = { ring = "4" }
-    }
-    after_stage_task {
-      type = "Approval"
-    }
-  }
-  stage {
-    name = "two"
-    label_selector {
-      match_labels = { ring = "3" }
-    }
-  }
-}
-"""
 EXTERNAL = """strategy {
     type = "External"
   }

@@ -5,7 +5,17 @@ from __future__ import annotations
 from nexusform.address import parse_address
 from nexusform.planning.plan import Mode
 from nexusform.state.objects import State
-from tests.planning.fleet_harness import binding_rows, bindings, hub, member, moves, pick_n, picks, placement
+from tests.planning.fleet_harness import (
+    STAGES,
+    binding_rows,
+    bindings,
+    hub,
+    member,
+    moves,
+    pick_n,
+    picks,
+    placement,
+)
 from tests.planning.harness import (
     actions,
     applied,
@@ -88,25 +98,6 @@ def colours(state: State, address: str = P) -> set[str]:
     return {body["data"]["colour"] for body in bodies if body["kind"] == "ConfigMap"}
 
 
-STAGES = """
-resource "fleet_cluster_staged_update_strategy" "s" {
-  stage {
-    name = "one"
-    label_selector {
-      match_labels = { ring = "4" }
-    }
-    after_stage_task {
-      type = "Approval"
-    }
-  }
-  stage {
-    name = "two"
-    label_selector {
-      match_labels = { ring = "3" }
-    }
-  }
-}
-"""
 EXTERNAL = """strategy {
     type = "External"
   }"""
