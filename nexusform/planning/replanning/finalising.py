@@ -25,6 +25,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
+from nexusform.ports import Registries
 from nexusform.schema import BlockSchema
 from nexusform.state import json_text
 from nexusform.state.objects import OutputState
@@ -59,23 +60,39 @@ def finalised(
     again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False)).plan
     if again.errored:
         return plan, [each for each in again.diagnostics if each.severity is Severity.ERROR]
-    known = {(change.address, change.deposed): change for change in again.changes}
     problems: list[Diagnostic] = []
+    changes = _final_changes(plan, again, request.registries, problems)
+    steps = tuple(_step(step, changes[step.change]) for step in plan.steps)
+    outputs = _final_outputs(plan, again, problems)
+    return replace(plan, changes=changes, steps=steps, planned_outputs=outputs), problems
+
+
+def _final_changes(
+    plan: Plan, again: Plan, registries: Registries, problems: list[Diagnostic]
+) -> tuple[Change, ...]:
+    """The changes, with what was unknown as it came out when planned `again`."""
+    finals = {(change.address, change.deposed): change for change in again.changes}
     changes: list[Change] = []
     for change in plan.changes:
-        final = known.get((change.address, change.deposed))
-        schema = request.registries.schemas["managed"].get(change.address.type)
+        final = finals.get((change.address, change.deposed))
+        schema = registries.schemas["managed"].get(change.address.type)
         differing = list(_differing_arguments(change, final, schema))
         problems += differing
-        fills = final is not None and not differing and has_unknown(change.after)
-        changes.append(replace(change, after=final.after) if fills and final is not None else change)
-    steps = tuple(_step(step, changes[step.change]) for step in plan.steps)
+        if final is not None and not differing and has_unknown(change.after):
+            changes.append(replace(change, after=final.after))
+        else:
+            changes.append(change)
+    return tuple(changes)
+
+
+def _final_outputs(plan: Plan, again: Plan, problems: list[Diagnostic]) -> dict[str, OutputState]:
+    """The outputs, with what was unknown as it came out when planned `again`."""
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
-        final_output = again.planned_outputs.get(name, output)
-        problems += inconsistent_output(name, output, final_output, plan.refined_outputs.get(name, ()))
-        outputs[name] = final_output if has_unknown(output.value) else output
-    return replace(plan, changes=tuple(changes), steps=steps, planned_outputs=outputs), problems
+        final = again.planned_outputs.get(name, output)
+        problems += inconsistent_output(name, output, final, plan.refined_outputs.get(name, ()))
+        outputs[name] = final if has_unknown(output.value) else output
+    return outputs
 
 
 def _step(step: Step, change: Change) -> Step:

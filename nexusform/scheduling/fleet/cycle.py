@@ -284,14 +284,19 @@ def _downscale(holdings: Holdings, number: int, surplus: int) -> _Outcome:
         holdings.release(position, Cause.POLICY)
     scheduled = _listed(holdings, holdings.scheduled)
     bound = _listed(holdings, holdings.bound)
-    if surplus:
-        of_scheduled = min(surplus, len(scheduled))
-        scheduled = scheduled if of_scheduled == len(scheduled) else _worst_first(scheduled)
-        of_bound = surplus - of_scheduled
-        bound = _worst_first(bound) if of_bound else bound
-        for binding in (*scheduled[:of_scheduled], *bound[:of_bound]):
-            holdings.release(holdings.roster.position[binding.cluster], Cause.DOWNSCALE)
-        scheduled, bound = scheduled[of_scheduled:], bound[of_bound:]
+    leaving: tuple[Binding, ...] = ()
+    # A group of which only a part leaves is told in the order in which it is given up.
+    if 0 < surplus < len(scheduled):
+        ranked = _worst_first(scheduled)
+        leaving, scheduled = ranked[:surplus], ranked[surplus:]
+    elif surplus == len(scheduled):
+        leaving, scheduled = scheduled, ()
+    elif surplus:
+        ranked = _worst_first(bound)
+        of_bound = surplus - len(scheduled)
+        leaving, scheduled, bound = (*scheduled, *ranked[:of_bound]), (), ranked[of_bound:]
+    for binding in leaving:
+        holdings.release(holdings.roster.position[binding.cluster], Cause.DOWNSCALE)
     return _Outcome(_status(number, (*scheduled, *bound), ()))
 
 
