@@ -34,14 +34,27 @@ class Ledger:
                 for name, amount in _charge(account.quota, pod).items():
                     account.used[name] = account.used.get(name, 0) + amount
 
+    def release(self, pod: PodSpec) -> None:
+        """A pod that was booked exists no more."""
+        for account in self._accounts:
+            if _speaks_of(account.quota, pod):
+                for name, amount in _charge(account.quota, pod).items():
+                    account.used[name] = account.used.get(name, 0) - amount
+
     def admit(self, pod: PodSpec) -> str:
         """Book one more pod; why it is not made, "" when it is."""
+        refused = self.refusal(pod)
+        if not refused:
+            self.book(pod)
+        return refused
+
+    def refusal(self, pod: PodSpec) -> str:
+        """Why one more pod would not be made, "" when it would."""
         for account in self._accounts:
             if _speaks_of(account.quota, pod):
                 refused = _refusal(account, pod)
                 if refused:
                     return refused
-        self.book(pod)
         return ""
 
 

@@ -84,6 +84,7 @@ class Predictor:
         expected = [self._belonging(budget) for budget in cluster.budgets]
         lost = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
         self.session = Session(cluster, here, seed, look, expected, lost)
+        self.ledger = Ledger(cluster.quotas)
         self.works: dict[str, Work] = {}
         # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
         self.strangers: dict[str, Work] = {}
@@ -196,10 +197,9 @@ class Predictor:
 
     def _admit(self, works: list[Work]) -> None:
         """Leave out new pods that are not made. Controllers make theirs in the order of creation."""
-        quotas = self.session.cluster.quotas
-        if not quotas and not any(work.workload.forbidden for work in works):
+        ledger = self.ledger
+        if not self.session.cluster.quotas and not any(work.workload.forbidden for work in works):
             return
-        ledger = Ledger(quotas)
         for pod in self.bystanders:
             ledger.book(pod.spec)
         for work in works:
@@ -273,8 +273,11 @@ class Predictor:
         workload = work.workload
         before = {pod.number: pod.node for pod in work.outdated}
         state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
-        replace_pods(self.session, workload, state)
+        state.unmade = work.not_made
+        replace_pods(self.session, workload, state, self.ledger)
         work.outdated, work.stuck = state.remaining, state.stuck
+        if state.unmade:
+            work.not_made, work.refused = state.unmade, state.refused or work.refused
         kept = {pod.number for pod in state.remaining}
         # In a rollout that hangs, old and new pods stand side by side: the new ones take other numbers.
         taken = kept | {pod.number for pod in work.keeps} | set(state.made)

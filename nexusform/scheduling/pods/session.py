@@ -235,6 +235,15 @@ class Session:
             self._failures[id(run.group)] = (self.board.version, verdict)
         return verdict
 
+    def hindrance(self, spec: PodSpec, number: int) -> str:
+        """Why no node takes one more pod of a spec as things stand; "" where one does, or may by evicting."""
+        run = self.run_for(spec, number)
+        may_evict = spec.preempts and spec.priority > self._lowest
+        if spec.gates or spec.node_name or may_evict or run.choose() is not None:
+            return ""
+        answers = [run.refusal(node) for node in range(len(self._names))]
+        return message([each for each in answers if each is not None], len(self._names)).rstrip(".")
+
     def _preempt(self, run: Run, pod: StandingPod, refusals: Mapping[int, Refusal]) -> Verdict | None:
         """Evict less important pods for one that no node takes, where that helps."""
         if not pod.spec.preempts or pod.spec.priority <= self._lowest:

@@ -16,6 +16,7 @@ from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
+from nexusform.scheduling.pods.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.scheduling.pods.run import Statics
 from nexusform.scheduling.pods.session import message, missing
 from nexusform.scheduling.pods.workloads import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
@@ -52,7 +53,6 @@ RISKS: Final = (
 )
 # Of several labels that tell machines apart, the one to propose.
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
-_TEMPLATE_KEY: Final = "pod-template-hash"
 _MOST_NAMES: Final = 5
 
 
@@ -85,6 +85,7 @@ class _Scene(Struct, frozen=True):
     workload: Workload
     forecast: WorkloadForecast
     outcomes: tuple[PodOutcome, ...]
+    next_rollout: NextRollout
     running: tuple[PodOutcome, ...] = ()
 
     def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
@@ -103,12 +104,15 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
     by_workload: dict[str, list[PodOutcome]] = {}
     for outcome in prediction.outcomes:
         by_workload.setdefault(outcome.workload, []).append(outcome)
+    next_rollout = NextRollout(cluster, prediction.standing())
     warnings: list[PodWarning] = []
     for key, forecast in prediction.forecasts.items():
         nodes = tuple(cluster.nodes[at] for at in statics.of(forecast.workload.pod).points)
         outcomes = tuple(by_workload.get(key, ()))
         running = tuple(outcome for outcome in outcomes if outcome.node)
-        scene = _Scene(cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, running)
+        scene = _Scene(
+            cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, next_rollout, running
+        )
         for rule in _RULES:
             warnings += rule(scene)
     return tuple(warnings)
@@ -336,10 +340,25 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
             f"the next change of its template will hang: its {workload.replicas} replicas take every value "
             f"of {term.topology_key} ({domains}), a new pod must not join an old one, and maxUnavailable "
             f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop "
-            f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{_TEMPLATE_KEY}] to the term."
+            f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
         )
         yield scene.warn(DEADLOCK, detail, topology_key=term.topology_key)
         return
+    yield from _no_surge(scene)
+
+
+def _no_surge(scene: _Scene) -> Iterator[PodWarning]:
+    workload = scene.workload
+    if len(scene.running) < workload.replicas or scene.forecast.stuck:
+        return
+    why = scene.next_rollout.hindrance(workload)
+    if why:
+        detail = (
+            f"the next change of its template will hang: a new pod must run before an old one may stop, as "
+            f"maxUnavailable ({workload.unavailable_written} of {workload.replicas}) rounds down to 0, and "
+            f"there is no room for one more: {why}. Set maxUnavailable: 1, or make room."
+        )
+        yield scene.warn(DEADLOCK, detail)
 
 
 def _domains(scene: _Scene, key: str) -> int | None:
@@ -349,7 +368,7 @@ def _domains(scene: _Scene, key: str) -> int | None:
 
 
 def _meets_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
-    old = {**dict(workload.pod.labels), _TEMPLATE_KEY: "another"}
+    old = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     return selector is not None and matches(selector, old)
 
 
@@ -361,6 +380,11 @@ def _stuck(scene: _Scene) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in waiting)
         detail = f"its new pods ({_few(names)}) cannot be placed beside the old ones: {waiting[0].reason}"
         yield scene.warn(STUCK, detail, pods=names)
+    elif scene.forecast.not_made:
+        count = scene.forecast.not_made
+        pods = f"{count} new {form(count, 'pod')}"
+        detail = f"{pods} would not be made beside the old ones: {scene.forecast.refused}."
+        yield scene.warn(STUCK, detail)
 
 
 def _pending(scene: _Scene) -> Iterator[PodWarning]:
@@ -404,7 +428,7 @@ def _gated(scene: _Scene) -> Iterator[PodWarning]:
 
 def _not_made(scene: _Scene) -> Iterator[PodWarning]:
     count, replicas = scene.forecast.not_made, scene.forecast.replicas
-    if count:
+    if count and not scene.forecast.stuck:
         asked = count + replicas if scene.workload.kind == "DaemonSet" else replicas
         detail = f"{count} of {asked} pods would not be made: {scene.forecast.refused}."
         yield scene.warn(NOT_MADE, detail)

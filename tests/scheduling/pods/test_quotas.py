@@ -22,6 +22,7 @@ from nexusform.scheduling.pods.workloads import (
     QuotaScope,
     Requests,
     StandingPod,
+    Strategy,
     Workload,
 )
 
@@ -134,3 +135,64 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     assert warning.kind == warnings.NOWHERE
     assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
     assert not warnings_of(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
+
+
+# --- rollouts -------------------------------------------------------------------------------------------
+
+
+def rolled(
+    most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any
+) -> Prediction:
+    """Two pods of an older template, where so many may be in their namespace."""
+    work = replace(web(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
+    old = replace(work.pod, template="1")
+    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    return foretold([quota(("pods", most))], work, standing=standing)
+
+
+def new_ones(prediction: Prediction) -> list[str]:
+    return [o.name for o in prediction.outcomes if o.node and o.spec and o.spec.template == "2"]
+
+
+def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
+    hung = rolled(2, max_surge=1, max_unavailable=0)
+    assert new_ones(hung) == []
+    (forecast,) = hung.forecasts.values()
+    assert (forecast.running, forecast.stuck, forecast.not_made) == (2, True, 1)
+    (warning,) = warnings_of(Cluster("k", NODES), hung)
+    assert warning.kind == warnings.STUCK
+    assert warning.detail == (
+        "Deployment default/web: 1 new pod would not be made beside the old ones: exceeded quota: "
+        "compute, requested: pods=1, used: pods=2, limited: pods=2."
+    )
+    # The next prediction finds the same.
+    again = foretold([quota(("pods", 2))], forecast.workload, standing=hung.standing())
+    assert [o.action for o in again.outcomes] == ["keep", "keep"]
+    assert again.forecasts[forecast.workload.key].stuck
+
+
+@pytest.mark.parametrize(
+    ("most", "more"),
+    [
+        (3, {"max_surge": 1, "max_unavailable": 0}),
+        (2, {"max_surge": 1, "max_unavailable": 1}),
+        (2, {"strategy": Strategy.RECREATE}),
+        (2, {"kind": "StatefulSet"}),
+    ],
+)
+def test_a_rollout_with_room_in_its_quota_gets_through(most: int, more: dict[str, Any]) -> None:
+    through = rolled(most, **more)
+    assert sorted(new_ones(through)) == ["web-0", "web-1"]
+    assert not next(iter(through.forecasts.values())).stuck
+
+
+def test_a_set_whose_new_pods_ask_for_too_much_stops_at_the_first() -> None:
+    work = replace(web(replicas=2, cpu=900, template="2"), kind="StatefulSet")
+    old = replace(web(cpu=500).pod, template="1")
+    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    limit = quota(("requests.cpu", 1000))
+    first = foretold([limit], work, standing=standing)
+    assert [(o.name, o.action) for o in first.outcomes] == [("web-0", "keep"), ("web-1", "remove")]
+    assert next(iter(first.forecasts.values())).not_made == 1
+    again = foretold([limit], work, standing=first.standing())
+    assert [(o.name, o.action) for o in again.outcomes] == [("web-0", "keep")]

@@ -13,6 +13,7 @@ from nexusform.scheduling.pods.workloads import (
     Node,
     PodSpec,
     PodTerm,
+    Quota,
     Requests,
     SpreadConstraint,
     Strategy,
@@ -176,6 +177,31 @@ def test_a_rollout_that_will_hang() -> None:
     own_template = Requirement("pod-template-hash", "In", ("1",))
     term = PodTerm(BARE, replace(OWN, match_expressions=(own_template,)), ("default",))
     assert kinds(nodes, replace(stiff, pod=replace(stiff.pod, anti_affinity=(term,)))) == []
+
+
+def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
+    nodes = [node("w1", "m1", "r1"), node("w2", "m2", "r2")]
+    full = replace(web(max_unavailable=0), pod=PodSpec(requests=Requests(3000), template="1"))
+    (warning,) = warnings_about(nodes, full)
+    assert warning.kind == warnings.DEADLOCK
+    assert warning.detail == (
+        "Deployment default/web: the next change of its template will hang: a new pod must run before an old "
+        "one may stop, as maxUnavailable (25% of 2) rounds down to 0, and there is no room for one more: "
+        "0/2 nodes are available: 2 Insufficient cpu. Set maxUnavailable: 1, or make room."
+    )
+    assert kinds(nodes, replace(full, max_unavailable=1)) == []
+    assert kinds([*nodes, node("w3", "m3", "r3")], full) == []
+    # What it would evict makes room, and what stays Pending is told as that.
+    low = replace(web(1), name="low", pod=PodSpec(requests=Requests(1000)))
+    one = replace(full, replicas=1)
+    assert kinds([nodes[0]], one, low) == [warnings.DEADLOCK]
+    assert kinds([nodes[0]], replace(one, pod=replace(one.pod, priority=7)), low) == []
+    assert kinds([nodes[0]], full) == [warnings.PENDING]
+    quota = Quota("default", "compute", (("pods", 2),))
+    roomy = replace(full, pod=replace(full.pod, requests=Requests(100)))
+    cluster = Cluster("k", tuple(nodes), quotas=(quota,))
+    (warning,) = warnings_of(cluster, predict(cluster, (), [roomy]))
+    assert "exceeded quota: compute, requested: pods=1, used: pods=2, limited: pods=2" in warning.detail
 
 
 def test_pods_that_evict_others_say_whom() -> None:
