@@ -77,6 +77,7 @@ _WHAT: Final[Mapping[tuple[str, str], str]] = {
     ("cilium.io", _ANY): _NOTHING,
     ("crd.projectcalico.org", _ANY): _NOTHING,
     ("projectcalico.org", _ANY): _NOTHING,
+    ("traefik.containo.us", _ANY): _NOTHING,
     ("traefik.io", _ANY): _NOTHING,
 }
 

@@ -258,10 +258,26 @@ def _requests(spec: Fields, fallback: Mapping[str, int]) -> Requests:
     """
     said = bool(fallback)  # the same manifest is read twice: note what is wrong once
     total = _total(spec, lambda container: {**fallback, **_amounts(container.at("resources"), said)})
-    total |= _amounts(spec.at("resources"), said)
+    total |= _of_the_whole(spec, said)
     _add(total, _quantities(spec.at("overhead"), said))
     others = tuple(sorted((name, amount) for name, amount in total.items() if name not in _SCORED and amount))
     return Requests(total.get("cpu", 0), total.get("memory", 0), others)
+
+
+def _of_the_whole(spec: Fields, said: bool) -> Amounts:
+    """What stands for the whole pod instead of for its containers. Where it has a limit alone, what containers
+    ask for together is its request.
+    """
+    resources = spec.at("resources")
+    if not resources.data:
+        return {}
+    together = _total(spec, lambda container: _amounts(container.at("resources"), said=True))
+    own = {name: together[name] for name in _SCORED if name in together}
+    return {
+        **_quantities(resources.at("limits"), said),
+        **own,
+        **_quantities(resources.at("requests"), said),
+    }
 
 
 def _total(spec: Fields, own_of: Callable[[Fields], Amounts]) -> Amounts:

@@ -101,10 +101,14 @@ def read_volumes(
     needs: list[VolumeNeed | None] = []
     claims: list[Claim | None] = []
     exclusive: list[str] = []
+    own: set[str] = set()
     for template in templates:
-        name = f"{template.at('metadata').text('name')}-{pod}"
-        claims.append(_own_claim(f"{namespace}/{name}", template.at("spec"), storage))
+        name = template.at("metadata").text("name")
+        own.add(name)
+        claims.append(_own_claim(f"{namespace}/{name}-{pod}", template.at("spec"), storage))
     for volume in spec.each("volumes"):
+        if volume.text("name") in own:
+            continue  # the claim that each pod has for itself takes its place
         if "ephemeral" in volume:
             claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec")
             claims.append(_own_claim(f"{namespace}/{pod}-{volume.text('name')}", claim, storage))

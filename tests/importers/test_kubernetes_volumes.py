@@ -232,6 +232,13 @@ def test_every_pod_of_a_set_takes_a_volume_of_its_own() -> None:
     assert foretold(stateful(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].certain
 
 
+def test_a_template_stands_in_for_a_volume_of_its_name() -> None:
+    made = stateful(1, **OF_LOCAL)
+    named = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    made["spec"]["template"]["spec"]["volumes"] = [named]
+    assert places(made, LOCAL, volume("a", "n3", **OF_LOCAL)) == ["n3"]
+
+
 def test_pods_that_share_a_claim_follow_its_volume() -> None:
     volumes = [volume(f"pv{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)]
     assert len(set(places(web(3), claim(**OF_LOCAL), LOCAL, *volumes))) == 1

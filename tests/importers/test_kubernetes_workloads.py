@@ -112,6 +112,9 @@ def test_other_resources_and_pod_level_requests() -> None:
     gpu = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     assert pod({"containers": [gpu]}).requests.others == (("nvidia.com/gpu", 2),)
     assert pod({"containers": [asks("1")], "resources": {"requests": {"cpu": "3"}}}).requests.cpu == 3000
+    # A limit of the whole pod is its request only where no container asks for anything.
+    limit = {"resources": {"limits": {"cpu": "4", "memory": "2Gi"}}}
+    assert pod({"containers": [asks("1"), asks("500m")], **limit}).requests == Requests(1500, 2 * GIB)
 
 
 def test_a_malformed_amount_is_said_once() -> None:
