@@ -265,8 +265,8 @@ def _requests(spec: Fields, fallback: Mapping[str, int]) -> Requests:
 
 
 def _of_the_whole(spec: Fields, said: bool) -> Amounts:
-    """What stands for the whole pod instead of for its containers. Where it has a limit alone, what containers
-    ask for together is its request.
+    """What stands for the whole pod instead of for its containers. Where it has a limit alone, what
+    containers ask for together is its request.
     """
     resources = spec.at("resources")
     if not resources.data:

@@ -107,7 +107,11 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
     """
     registries = blocks.request.registries
     members = prior_members(blocks.prior.instances, registries)
-    standing = prior_pods(blocks.prior.instances, registries, members)
+    left_out = {str(each) for each in blocks.prior.instances if not blocks.selection.has(each)}
+    standing = [
+        replace(each, left_out=each.address in left_out)
+        for each in prior_pods(blocks.prior.instances, registries, members)
+    ]
     objects = list(objects)
     clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
     facts = {}

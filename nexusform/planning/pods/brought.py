@@ -6,7 +6,7 @@ their place; what a plan shows of a pod is the whole of its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from nexusform.planning.pods.rows import PodNote, pod_values, read_note, read_po
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.warnings import PodWarning
+from nexusform.scheduling.pods.warnings import PREEMPTS, PodWarning
 from nexusform.scheduling.pods.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
 
 OVERRIDE_CHANGED: Final = "override_changed"
@@ -34,13 +34,15 @@ _GOES_ON: Final = ("", forecast.NEW, forecast.PREEMPTED)
 
 class PriorPods(Struct, frozen=True):
     """What state holds of the pods that one object brought to one cluster. `manifests` are what they
-    were made from, as far as state tells.
+    were made from, as far as state tells. An object that is `left_out` of the plan keeps its pods as they
+    are.
     """
 
     address: str
     cluster_id: str
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
     manifests: tuple[Manifest, ...] = ()
+    left_out: bool = False
 
     def standing(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodNote, StandingPod]]:
         """The pods as they stand, with what is remembered of each. `specs` are those of workloads (keys)."""
@@ -52,7 +54,8 @@ class PriorPods(Struct, frozen=True):
                 refused = note.reason or "" if over else ""
                 made = _as_made(spec, note)
                 number = pod_number(key, name)
-                yield note, StandingPod(key, number, note.node, made, 0, refused, note.volumes)
+                pod = StandingPod(key, number, note.node, made, 0, refused, note.volumes, self.left_out)
+                yield note, pod
 
 
 def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:
@@ -190,6 +193,13 @@ class Brought(Struct):
         elif outcome.trigger == forecast.TEMPLATE_CHANGED and self.overridden:
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         by_number[outcome.number] = outcome
+
+    def warn(self, warnings: Sequence[PodWarning]) -> None:
+        """What is risky by this look. Who is evicted, only the look tells that evicted them."""
+        told = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
+        takers = {pod.workload for pod in self.everything() if pod.node and pod.victims} - told
+        earlier = [each for each in self.warnings if each.kind == PREEMPTS and each.workload in takers]
+        self.warnings = (*warnings, *earlier)
 
     def show(self, cluster: NodeCluster) -> None:
         """The value of the object that brings the pods, in place: others hold it already."""

@@ -263,7 +263,7 @@ class PodPhase:
             brought.scene = brought.scene or scene
             own = brought.keys()
             brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
-            brought.warnings = tuple(warning for warning in warnings if warning.workload in own)
+            brought.warn([warning for warning in warnings if warning.workload in own])
             brought.show(cluster)
         for outcome in prediction.displaced:
             self._displace(outcome, cluster.id)

@@ -133,7 +133,8 @@ class _Trial:
     def candidate(self, node: int) -> _Candidate | None:
         """The victims of a node, None where there are none or where they would not be enough."""
         priority = self._run.group.spec.priority
-        lower = [pod for pod in self._residents[node].values() if pod.spec.priority < priority]
+        residents = self._residents[node].values()
+        lower = [pod for pod in residents if pod.spec.priority < priority and not pod.stays]
         if not lower:
             return None
         board = self._run.board

@@ -91,7 +91,7 @@ class Session:
         self._failures: dict[int, tuple[int, Verdict]] = {}
         self._cells: dict[int, Cells] = {}
         self._residents: list[dict[Identity, StandingPod]] = [{} for _ in cluster.nodes]
-        self._lowest = _ABOVE_ALL  # no pod here has a lower priority
+        self._lowest = _ABOVE_ALL  # no pod here that may be evicted has a lower priority
         for pod in here:
             at = self.board.index.get(pod.node)
             if at is None:
@@ -113,7 +113,8 @@ class Session:
 
     def _settle(self, pod: StandingPod, at: int) -> None:
         self._residents[at][_identity(pod)] = pod
-        self._lowest = min(self._lowest, pod.spec.priority)
+        if not pod.stays:
+            self._lowest = min(self._lowest, pod.spec.priority)
 
     def run_of(self, spec: PodSpec, needs: tuple[VolumeNeed, ...] = ()) -> Run:
         """The rules' view of a spec as the board stands now; `needs` are what a pod's own claims ask."""

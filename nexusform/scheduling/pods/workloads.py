@@ -272,7 +272,8 @@ class StandingPod(Struct, frozen=True):
 
     `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
     equal ages by number. `refused`: why kubelet has refused it for good, "" where it runs or waits.
-    `volumes`: claims of it that have a volume, each with its name, as far as that is remembered.
+    `volumes`: claims of it that have a volume, each with its name, as far as that is remembered. One that
+    `stays` is not evicted for anybody.
     """
 
     workload: str
@@ -282,6 +283,7 @@ class StandingPod(Struct, frozen=True):
     age: int = 0
     refused: str = ""
     volumes: Pairs = ()
+    stays: bool = False
 
     @property
     def name(self) -> str:

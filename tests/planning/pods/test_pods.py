@@ -652,6 +652,32 @@ def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters()
         assert told(site + manifest("m", deployment("web", 1, namespace=given))) == set()
 
 
+def test_pods_of_objects_that_the_plan_leaves_out_are_not_evicted() -> None:
+    low = manifest("low", deployment("low", 1, cpu="3"))
+    high = manifest("high", deployment("high", 1, cpu="3", spec={"priority": 9}))
+    text = RACKS + workers(1) + low + high
+    state = applied(good(plan(RACKS + workers(1) + low)))
+    for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
+        part = good(plan(text, state, **options))
+        assert pods(part) == {"high-0": ("place", "new")}
+        meanwhile = applied(part)
+        # Else both would stand where there is room for one.
+        assert standing(meanwhile, "high")["high-0"]["node"] is None
+        assert pods(good(plan(text, meanwhile))) == {
+            "high-0": ("place", "new"),
+            "low-0": ("move", "preempted"),
+        }
+
+
+def test_who_is_evicted_is_told_though_pods_are_looked_at_again() -> None:
+    low = deployment("low", 1, cpu="3")
+    high = deployment("high", 2, cpu="3", spec={"priority": 9})
+    state = applied(good(plan(RACKS + workers(1) + manifest("low", low))))
+    # One of them waits, and so all are looked at again.
+    result = good(plan(RACKS + workers(1) + manifest("low", low) + manifest("high", high), state))
+    assert {"pods_preempted", "pods_pending"} <= {each.id for each in warnings(result)}
+
+
 def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
     """A line of the default plan has little room: what matters comes first in it."""
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
