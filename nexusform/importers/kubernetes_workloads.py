@@ -60,6 +60,9 @@ def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ())
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
             workloads.append(reader.read(_modern(manifest, reader.findings), controller))
+        elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
+            job = Fields(manifest, reader.findings, manifest.body).at("spec").at("jobTemplate")
+            _restarts(job.at("spec").at("template").at("spec"), _ENDING)
     reader.findings += not_forecast(manifests, known=_CONTROLLERS.keys())
     return WorkloadReading(tuple(workloads), tuple(reader.findings))
 

@@ -426,6 +426,15 @@ def test_what_kubernetes_refuses_or_would_misread(broken: dict[str, Any], words:
     assert words in said(broken)
 
 
+def test_jobs_of_a_cron_job_end_like_others() -> None:
+    spec = job()["spec"]
+    cron = {**job(), "kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": spec}}}
+    assert [each.severity.value for each in read(cron).findings] == ["warning"]  # its pods are left out
+    del spec["template"]["spec"]["restartPolicy"]
+    words = "CronJob default/j: spec.jobTemplate.spec.template.spec.restartPolicy must be set to OnFailure"
+    assert any(each.detail.startswith(words) for each in read(cron).findings)
+
+
 # --- other kinds and versions ---------------------------------------------------------------------------
 
 
