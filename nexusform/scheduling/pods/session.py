@@ -240,7 +240,9 @@ class Session:
         """Why no node takes one more pod of a spec as things stand; "" where one does, or may by evicting."""
         run = self.run_for(spec, number)
         may_evict = spec.preempts and spec.priority > self._lowest
-        if spec.gates or spec.node_name or may_evict or run.choose() is not None:
+        if spec.gates or spec.node_name or may_evict:
+            return ""
+        if any(run.refusal(node) is None for node in run.facts.points):
             return ""
         answers = [run.refusal(node) for node in range(len(self._names))]
         return message([each for each in answers if each is not None], len(self._names)).rstrip(".")
