@@ -104,6 +104,11 @@ class Problem(Struct, frozen=True):
         place = ", ".join(part for part in (self.file, self.where) if part)
         return f"{place}: {self.detail}"
 
+    @property
+    def located_detail(self) -> str:
+        """The detail; of what is wrong with a file after the place in it."""
+        return f"{self}" if self.file else self.detail
+
 
 def diagnostic(
     severity: Severity,
@@ -121,6 +126,11 @@ def diagnostic(
     """
     summary = SUMMARIES[kind]
     return Diagnostic(severity, headline or summary, detail, subject, id=kind, **more)
+
+
+def diagnostic_of(problem: Problem) -> Diagnostic:
+    """A problem as a diagnostic where no line of the configuration stands for it."""
+    return diagnostic(problem.severity, problem.id, problem.located_detail)
 
 
 def error(kind: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:

@@ -164,8 +164,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
 
 
 def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
-    detail = f"{finding}" if finding.file else finding.detail
-    return Problem(argument if finding.file else finding.path, finding.id, detail, finding.severity)
+    path = argument if finding.file else finding.path
+    return Problem(path, finding.id, finding.located_detail, finding.severity)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:

@@ -16,7 +16,7 @@ from nexusform.applying.events import StepEvent
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import NO_NAMES
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors, warning
 from nexusform.importers.az_adoption import (
     AdoptedObject,
     AdoptedSite,
@@ -91,12 +91,12 @@ def _adopted(source: Source, state: State) -> tuple[tuple[AdoptedSite, ...], lis
         sites, problems = source.read()
     except ProviderProblem as problem:
         return (), [error("reading-what-stands-failed", str(problem))]
-    diagnostics = [_told(problem) for problem in problems]
+    diagnostics = [diagnostic_of(problem) for problem in problems]
     if has_errors(diagnostics):
         return (), diagnostics
     named = named_as_known(sites, _attributes(state, source.provider))
     adopted = adopt_sites(named, known_nodes(_attributes(state)))
-    diagnostics += [_told(finding) for site in adopted for finding in site.findings]
+    diagnostics += [diagnostic_of(finding) for site in adopted for finding in site.findings]
     return adopted, diagnostics
 
 
@@ -105,11 +105,6 @@ def _attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]
     for instance in state.instances.values():
         if instance.current is not None and provider in {"", instance.current.provider}:
             yield instance.current.attributes
-
-
-def _told(problem: Problem) -> Diagnostic:
-    text = f"{problem}" if problem.file else problem.detail
-    return diagnostic(problem.severity, problem.id, text)
 
 
 def plan_adoption(source: Source, state: State) -> Adoption:
@@ -222,16 +217,11 @@ def _text(
     objects: Mapping[Address, AdoptedObject], addresses: Mapping[Reference, Address], source: Source
 ) -> str:
     types = registries().resource_types
-    blocks = [
-        generated_block(
-            address,
-            types[address.type].schema,
-            one.attributes,
-            {path: reference_to(addresses[whose]) for path, whose in one.refers.items()},
-            source.provider,
-        )
-        for address, one in objects.items()
-    ]
+    blocks: list[str] = []
+    for address, one in objects.items():
+        references = {path: reference_to(addresses[whose]) for path, whose in one.refers.items()}
+        schema = types[address.type].schema
+        blocks.append(generated_block(address, schema, one.attributes, references, source.provider))
     return _HEADING.format(source=source.name) + "\n".join([*_provider_block(source), *blocks])
 
 

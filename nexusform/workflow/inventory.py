@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic, diagnostic
+from nexusform.diagnostics import Diagnostic, diagnostic_of
 from nexusform.providers.azure_export import read_export
 from nexusform.regular_files import Confinement
 from nexusform.whatif.capture import SiteCapture, capture
@@ -20,8 +20,4 @@ class InventoryCheck(Struct, frozen=True):
 def check_inventory(directory: str, confinement: Confinement) -> InventoryCheck:
     """Read a directory and say what it holds."""
     sites, findings = read_export(directory, {}, confinement.of_operator(directory))
-    told = tuple(
-        diagnostic(finding.severity, finding.id, f"{finding}" if finding.file else finding.detail)
-        for finding in findings
-    )
-    return InventoryCheck(tuple(map(capture, sites)), told)
+    return InventoryCheck(tuple(map(capture, sites)), tuple(map(diagnostic_of, findings)))

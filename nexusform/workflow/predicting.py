@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic_of, error, has_errors
 from nexusform.importers.arm import id_key
 from nexusform.importers.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
 from nexusform.importers.az_changes import AzChange, ChangedItems, NewPool
@@ -116,7 +116,7 @@ def _changes(
     except Refused as refused:
         return (), refused.diagnostics
     changes, findings = read(path, content)
-    return changes, [_told(finding) for finding in findings]
+    return changes, [diagnostic_of(finding) for finding in findings]
 
 
 def arm_reader(parameters: Sequence[str], confinement: Confinement) -> Read:
@@ -161,11 +161,6 @@ def _bicep(path: str, confinement: Confinement) -> bytes:
     return built.stdout
 
 
-def _told(problem: Problem) -> Diagnostic:
-    text = f"{problem}" if problem.file else problem.detail
-    return diagnostic(problem.severity, problem.id, text)
-
-
 def _prediction(
     place: Place,
     inventory: str,
@@ -175,10 +170,10 @@ def _prediction(
 ) -> Prediction:
     export = read_files(inventory, place.confinement.of_operator(inventory))
     if export.problems:
-        return Prediction(None, diagnostics=(*problems, *map(_told, export.problems)))
+        return Prediction(None, diagnostics=(*problems, *map(diagnostic_of, export.problems)))
     standing, findings = read_sites(export.documents)
     sites, changed, more = read_changed_sites(export.documents, changes)
-    problems += [_told(finding) for finding in dict.fromkeys([*findings, *more])]
+    problems += [diagnostic_of(finding) for finding in dict.fromkeys([*findings, *more])]
     if has_errors(problems):
         return Prediction(None, diagnostics=tuple(problems))
     world = _world(standing, sites, changed, scheduler)

@@ -14,7 +14,7 @@ from nexusform.applying.outcomes import Whereabouts, path_text
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Plan
@@ -302,11 +302,10 @@ def _ask(
 
 def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
     """What providers say of what they read."""
-    return [
-        diagnostic(remark.severity, remark.id, f"{remark}" if remark.file else remark.detail)
-        for provider in providers.values()
-        for remark in provider.remarks()
-    ]
+    diagnostics: list[Diagnostic] = []
+    for provider in providers.values():
+        diagnostics += map(diagnostic_of, provider.remarks())
+    return diagnostics
 
 
 def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
+from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
 from nexusform.importers.az_model import AzSite
 from nexusform.importers.az_sites import named_as_known
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
@@ -68,7 +68,7 @@ def reconcile(
     """Compare, judge the separation rules on what is, and write what was observed into the state."""
     confinement = place.confinement.of_operator(directory)
     sites, findings = read_export(directory, {}, confinement)
-    problems = [_told(problem) for problem in findings if problem.severity is Severity.ERROR]
+    problems = [diagnostic_of(problem) for problem in findings if problem.severity is Severity.ERROR]
     if problems:
         return Reconciled(diagnostics=tuple(problems))
     opened = open_project(place)
@@ -83,10 +83,6 @@ def reconcile(
             )
     more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
     return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
-
-
-def _told(problem: Any) -> Diagnostic:
-    return diagnostic(problem.severity, problem.id, f"{problem}" if problem.file else problem.detail)
 
 
 class _Reconciling:
@@ -174,12 +170,11 @@ class _Reconciling:
 
     def _replays(self, checks: Sequence[ClusterCheck]) -> Iterator[Replay]:
         for site in self.sites:
-            gone = {
-                check.name.rpartition("/")[2]: lost
-                for check in checks
-                if check.name.startswith(f"{site.name}/")
-                and (lost := sum(vm.observed is None for vm in check.vms))
-            }
+            gone: dict[str, int] = {}
+            for check in checks:
+                lost = sum(vm.observed is None for vm in check.vms)
+                if lost and check.name.startswith(f"{site.name}/"):
+                    gone[check.name.rpartition("/")[2]] = lost
             yield from replay_site(site, gone, tuple(RackSpread))
 
     def _rules(
