@@ -207,11 +207,8 @@ class _Adoption:
         plane = by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((n.vm_sku_name for n in plane if n.vm_sku_name), None)
         pools = self._pools(cluster)
-        missing = [
-            sku
-            for sku in (plane_sku, *(pool["vm_sku_name"] for pool in pools.values()))
-            if sku not in self.skus
-        ]
+        skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
+        missing = [sku for sku in skus if sku not in self.skus]
         if missing or plane_sku is None:
             self._leave_out(cluster, missing)
             return None

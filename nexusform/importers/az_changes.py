@@ -129,16 +129,17 @@ def lay_over(items: AzItems, changes: Sequence[AzChange], findings: list[Problem
     return laid.result()
 
 
+def _by_id_key(items: Iterable[Item]) -> dict[str, Item]:
+    return {id_key(str(item.value("id") or item.value("name"))): item for item in items}
+
+
 class _Laying:
     """The bodies of a site while changes are laid over them, by kind and id key."""
 
     def __init__(self, items: AzItems, findings: list[Problem]) -> None:
         self.items = items
         self.findings = findings
-        self.bodies: dict[str, dict[str, Item]] = {
-            kind: {id_key(str(item.value("id") or item.value("name"))): item for item in items.of(kind)}
-            for kind in TYPE_OF_KIND
-        }
+        self.bodies = {kind: _by_id_key(items.of(kind)) for kind in TYPE_OF_KIND}
         self.locations = _locations(items)
         self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_skus_in_use(self.bodies))
         self.pools: list[NewPool] = []

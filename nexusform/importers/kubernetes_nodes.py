@@ -149,13 +149,14 @@ def _node_as_needed(body: _Object) -> _Object:
     }
 
 
+def _containers_as_needed(containers: Any) -> list[_Object]:
+    return [_kept(container, _CONTAINER) for container in _mappings(containers)]
+
+
 def _pod_as_needed(body: _Object) -> _Object:
     metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller")]
-    containers = {
-        of: [_kept(container, _CONTAINER) for container in _mappings(spec.get(of))]
-        for of in ("containers", "initContainers")
-    }
+    containers = {name: _containers_as_needed(spec.get(name)) for name in ("containers", "initContainers")}
     return {
         "labels": _mapping(metadata.get("labels")),
         "owner": _kept(owners[0], ("kind", "name")) if owners else {},

@@ -388,12 +388,12 @@ class _References:
 
     @cached_property
     def _blocks(self) -> dict[Block, Mapping[str, Any]]:
-        return {
-            (path, str(resource.get("address"))): resource
-            for path, module in self._modules.items()
-            for resource in module["resources"]
-            if isinstance(resource, Mapping)
-        }
+        blocks: dict[Block, Mapping[str, Any]] = {}
+        for path, module in self._modules.items():
+            for resource in module["resources"]:
+                if isinstance(resource, Mapping):
+                    blocks[path, str(resource.get("address"))] = resource
+        return blocks
 
     def blocks(self, block: Block, argument: str) -> set[Block]:
         """The blocks that an argument of a block refers to."""

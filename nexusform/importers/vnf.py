@@ -175,8 +175,12 @@ def _covers(rule: Rule, other: Rule) -> bool:
 
 def _most_vms(descriptor: Vnf) -> dict[str, int]:
     """How many VMs each VDU has at its largest, whichever instantiation level it starts from."""
-    sizes = [largest(descriptor, name) for name in ("", *(level.name for level in descriptor.levels))]
-    return {vdu.name: max(size.numbers[vdu.name] for size in sizes) for vdu in descriptor.vdus}
+    levels = ["", *(level.name for level in descriptor.levels)]
+    most: dict[str, int] = {}
+    for level in levels:
+        for vdu, number in largest(descriptor, level).numbers.items():
+            most[vdu] = max(most.get(vdu, 0), number)
+    return most
 
 
 def _disagree(rule: Rule, other: Rule, most: Mapping[str, int]) -> bool:

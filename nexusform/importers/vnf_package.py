@@ -283,19 +283,17 @@ def _vnfd(document: _Definitions | None, definitions: Sequence[_Definitions]) ->
     if document is None:
         return None
     own = {kind for kind in _kinds(document) if not kind.startswith("tosca.")}
-    texts = [document.text]
-    for other in definitions:
-        declared = [_part(other.says, section) for section in _TYPES]
-        names = {
-            name
-            for types in declared
-            if isinstance(types, dict)
-            for name, body in types.items()
-            if _part(body, "derived_from") != _VNF_TYPE
-        }
-        if other is not document and names & own:
-            texts.append(other.text)
-    return "\n---\n".join(texts)
+    others = [other for other in definitions if other is not document]
+    needed = [other.text for other in others if not own.isdisjoint(_declared_types(other))]
+    return "\n---\n".join([document.text, *needed])
+
+
+def _declared_types(document: _Definitions) -> Iterator[str]:
+    """The names of the types that a document declares, but for VNFs themselves."""
+    for section in _TYPES:
+        types = _part(document.says, section)
+        if isinstance(types, dict):
+            yield from (name for name, body in types.items() if _part(body, "derived_from") != _VNF_TYPE)
 
 
 # --- HOT files ---------------------------------------------------------------------------------

@@ -423,12 +423,10 @@ def _note(
     site = key.id.partition("/")[0]
     machines = [attributes["name"]] if key.type == _MACHINE else attributes.get("machines") or ()
     written = {block["name"] for block in attributes.get("occupied") or ()}
-    rows = [
-        list(row)
-        for machine in machines
-        for name, row in sorted(held.get((site, machine), {}).items())
-        if name not in written
-    ]
+    rows: list[list[Any]] = []
+    for machine in machines:
+        on_machine = held.get((site, machine), {})
+        rows += [list(row) for name, row in sorted(on_machine.items()) if name not in written]
     return {UNMANAGED: rows or None}
 
 

@@ -12,6 +12,7 @@ from nexusform.planning.plan import (
     PlacementTable,
     Plan,
     PredictionScore,
+    Rollout,
     RolloutStep,
     SeparationVerdict,
     SeparationViolation,
@@ -87,15 +88,16 @@ def table_document(table: PlacementTable) -> dict[str, Any]:
 
 def rollout_documents(plan: Plan) -> list[dict[str, Any]]:
     """The top-level `rollouts` of a plan's JSON: how placements get their resources, step by step."""
-    return [
-        {
-            "address": str(rollout.address),
-            "cause": rollout.cause,
-            "resource_snapshot": rollout.resource_snapshot,
-            "steps": [_step_document(step) for step in rollout.steps],
-        }
-        for rollout in plan.rollouts
-    ]
+    return [_rollout_document(rollout) for rollout in plan.rollouts]
+
+
+def _rollout_document(rollout: Rollout) -> dict[str, Any]:
+    return {
+        "address": str(rollout.address),
+        "cause": rollout.cause,
+        "resource_snapshot": rollout.resource_snapshot,
+        "steps": [_step_document(step) for step in rollout.steps],
+    }
 
 
 def _step_document(step: RolloutStep) -> dict[str, Any]:
