@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.cli.arguments import choice, text, texts
-from nexusform.cli.reports import parse_reports, to_stdout, write_report, write_to_stdout
+from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
 from nexusform.rendering.answers.outline import Outline
 

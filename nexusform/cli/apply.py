@@ -18,7 +18,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.plan import Showing, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.reports import plan_reports
+from nexusform.cli.report_flag import plan_reports
 from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors

@@ -275,7 +275,7 @@ def _values(flag: Flag, typed: str, front: str, directory: str) -> Iterator[Cand
 
 
 def _reports(typed: str, front: str) -> Iterator[Candidate]:
-    from nexusform.cli.reports import FORMATS
+    from nexusform.cli.report_flag import FORMATS
 
     name, colon, path = typed.partition(":")
     if colon:

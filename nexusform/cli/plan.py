@@ -11,7 +11,7 @@ from nexusform.cli.arguments import group, number, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.reports import ReportFlag, Subject, plan_reports, to_stdout, write_reports
+from nexusform.cli.report_flag import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.guard_rails import Limit, breaches, limits_of

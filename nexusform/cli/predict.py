@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.plan import CHANGES, Showing, limits_in, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.reports import plan_reports, to_stdout
+from nexusform.cli.report_flag import plan_reports, to_stdout
 from nexusform.cli.voice import Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.guard_rails import Limit, breaches

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import choice, group, text
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.cli.reports import write_to_stdout
+from nexusform.cli.report_flag import write_to_stdout
 from nexusform.diagnostics import has_errors
 
 COMMANDS: Final[dict[str, Entry]] = {

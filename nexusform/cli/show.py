@@ -13,7 +13,7 @@ from nexusform.cli.arguments import choice, group, number, positionals, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.reports import (
+from nexusform.cli.report_flag import (
     MAX_BYTES,
     ReportFlag,
     Subject,

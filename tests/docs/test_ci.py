@@ -17,7 +17,7 @@ import yaml
 
 from nexusform.cli.commands import Command, Flag
 from nexusform.cli.main import ROOT
-from nexusform.cli.reports import FORMATS
+from nexusform.cli.report_flag import FORMATS
 from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
 
 CI = Path(__file__).parents[2] / "docs" / "ci"

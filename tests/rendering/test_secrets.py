@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.reports import FORMATS
+from nexusform.cli.report_flag import FORMATS
 from tests.rendering.real_plans import SMALL, nexusform
 
 SECRET = "hunter2-of-the-lab"

@@ -10,7 +10,7 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run
-from nexusform.cli.reports import FORMATS
+from nexusform.cli.report_flag import FORMATS
 
 CANARY = "CANARY"
 NUMBER = "987654321987"
