@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.cli.flags import place_of
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.screen import no_log_commands
+from nexusform.cli.screen import no_log_commands, no_log_commands_in_markup
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
@@ -96,9 +96,10 @@ def _html(subject: Subject) -> bytes:
 
 def _sarif(subject: Subject) -> bytes:
     from nexusform.rendering.json.json_document import json_bytes
+    from nexusform.rendering.notation.json_values import spelled_out
     from nexusform.rendering.pull_request.sarif import sarif_document
 
-    return json_bytes(sarif_document(subject.plan), pretty=True)
+    return json_bytes(spelled_out(sarif_document(subject.plan)), pretty=True)
 
 
 def _junit(subject: Subject) -> bytes:
@@ -141,6 +142,7 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
 
 
 _FOR_PEOPLE: Final = frozenset({"text", "markdown"})
+_MARKUP: Final = frozenset({"html", "svg", "junit"})
 
 
 class ReportFlag(Struct, frozen=True):
@@ -210,6 +212,8 @@ def write_to_stdout(document: bytes, format_name: str) -> None:
     """A document after what was printed before; in text for people is nothing that a CI system would obey."""
     if format_name in _FOR_PEOPLE:
         document = no_log_commands(document.decode()).encode()
+    elif format_name in _MARKUP:
+        document = no_log_commands_in_markup(document.decode()).encode()
     sys.stdout.flush()
     sys.stdout.buffer.write(document)
     sys.stdout.buffer.flush()

@@ -111,6 +111,13 @@ def no_log_commands(text: str) -> str:
     return _COMMAND.sub("# #", _LINE_COMMAND.sub(r"\1: ", text))
 
 
+def no_log_commands_in_markup(text: str) -> str:
+    """The same for HTML and XML, where a character written by its number means the same."""
+    if "::" not in text and "##" not in text:
+        return text
+    return _COMMAND.sub("#&#35;", _LINE_COMMAND.sub(r"\1&#58;", text))
+
+
 def wants_colour(environment: Mapping[str, str], *, terminal: bool) -> bool:
     """NO_COLOR turns colour off, CLICOLOR_FORCE on; otherwise a terminal has it."""
     if environment.get("NO_COLOR"):

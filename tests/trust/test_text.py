@@ -73,6 +73,61 @@ def test_nothing_unseen_reaches_a_report(nf: Callable[..., Told], name: str) -> 
         json.loads(report)
 
 
+NAMES = r"""
+locals {
+  unseen = ["a\u202eb", "c\u200bd", "e\u2028f", "g\ufffeh", "i\u001bj", "k\U000e0041l"]
+  names  = concat(local.unseen, ["##vso[x]", "\n::set-env"])
+}
+resource "nexus_site" "s" {
+  for_each = toset(local.names)
+  name     = "s${index(local.names, each.key)}"
+}
+output "names" {
+  value = { for name in local.names : name => name }
+}
+"""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_unseen_stands_in_a_name_of_a_report(nf: Callable[..., Told], name: str) -> None:
+    Path("main.nf.hcl").write_text(NAMES)
+    code, text = nf("plan", f"-report={name}:report")
+    assert code == 0, text
+    report = Path("report").read_text()
+    assert not UNSEEN.search(report)
+    scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', report, re.DOTALL)
+    documents = [report] if name == "sarif" else scripts
+    assert not [found for each in documents for found in UNSEEN.findall(str(json.loads(each)))]
+    assert len(scripts) == (name == "html")
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join
+)
+def test_json_says_the_same_and_shows_nothing_unseen(nf: Callable[..., Told], words: tuple[str, ...]) -> None:
+    Path("main.nf.hcl").write_text(NAMES)
+    assert nf("apply", "-auto-approve")[0] == 0
+    code, text = nf(*words)
+    assert code == 0
+    assert not UNSEEN.search(text)
+    assert "##vso[" not in text
+    if words[0] == "output":
+        names = json.loads(text)["names"]["value"]
+        assert "##vso[x]" in names
+        assert all(key == value for key, value in names.items())
+        assert {character for key in names for character in UNSEEN.findall(key)}
+
+
+@pytest.mark.parametrize("name", ["html", "svg", "junit", "sarif", "csv"])
+def test_no_line_of_a_report_on_stdout_is_obeyed(nf: Callable[..., Told], name: str) -> None:
+    Path("main.nf.hcl").write_text(CHECK % r"\n::set-env name=a::b\n##[command]x ##vso[task.x]" + NAMES)
+    code, text = nf("plan", f"-report={name}:-")
+    assert code == 0
+    assert not re.search(r"(?m)^\s*::\w|##\[|##vso\[", text)
+    if name == "junit":
+        ET.fromstring(text[text.index("<?xml") :])
+
+
 def test_a_comment_mentions_nobody_and_shows_entities_as_written(nf: Callable[..., Told]) -> None:
     nf("plan", "-report=markdown:report")
     report = Path("report").read_text()

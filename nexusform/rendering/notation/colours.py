@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 _CODES = {
     "bold": "1",
@@ -28,7 +29,8 @@ _NOT_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
 _NARROWEST = 20  # columns that text is wrapped to
-_CONTROL = re.compile(f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]")
+UNSEEN: Final = f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]"  # a pattern
+_CONTROL = re.compile(UNSEEN)
 
 
 class Painter:

@@ -4,10 +4,12 @@ are written piece by piece, so that none stands in memory as a whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from nexusform.plain_data import Path
+from nexusform.rendering.notation.colours import UNSEEN, harmless
 from nexusform.rendering.notation.hcl_text import trie
 from nexusform.state import json_text
 from nexusform.value_types import (
@@ -21,6 +23,8 @@ from nexusform.value_types import (
 )
 from nexusform.values import UNKNOWN
 
+# What is written by its number: what nobody sees, and what makes a command of a line of a log.
+_NUMBERED: Final = re.compile(rf"{UNSEEN}|(?<=#)#(?=\[|vso\[)")
 REDACTED: Final = "(sensitive value)"
 
 
@@ -187,5 +191,29 @@ def _enclosed(
 
 
 def encoded(value: Any, *, pretty: bool = False) -> bytes:
-    """One value as JSON. Numbers of any size and lone surrogates are written too."""
-    return json_text.dumps(value, indent=pretty)
+    r"""One value as JSON. Numbers of any size and lone surrogates are written too.
+
+    What nobody sees, or a CI system would obey where it stands in a log, is written by its number, which
+    means the same: `\u202e`, `#\u0023[`.
+    """
+    data = json_text.dumps(value, indent=pretty)
+    if data.isascii() and b"##" not in data:
+        return data
+    text = _NUMBERED.sub(_by_number, data.decode())
+    return text.encode()
+
+
+def spelled_out(document: Any) -> Any:
+    """A plain document for people to read: unseen characters of its texts are written as text."""
+    if isinstance(document, str):
+        return harmless(document)
+    if isinstance(document, Mapping):
+        return {harmless(name): spelled_out(part) for name, part in document.items()}
+    if isinstance(document, list | tuple):
+        return [spelled_out(part) for part in document]
+    return document
+
+
+def _by_number(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))

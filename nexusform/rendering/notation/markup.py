@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.plain_data import is_fraction
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.notation.json_values import encoded
+from nexusform.rendering.notation.json_values import encoded, spelled_out
 
 
 class Markup(str):
@@ -89,8 +89,10 @@ def breakable(text: str) -> Markup:
 def data_script(identifier: str, document: Any) -> Markup:
     """A document as JSON inside a page, unable to end its script element."""
     text = encoded(document).decode("utf-8", errors="replace")
+    if "\\u" in text:  # what the elements of the page spell out, too
+        text = encoded(spelled_out(document)).decode("utf-8", errors="replace")
     # Inside JSON a "<" stands in strings only, where the escape means the same.
-    text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    text = text.replace("<", "\\u003c")
     return Markup(f'<script type="application/json" id="{escaped(identifier)}">{text}</script>')
 
 

@@ -48,7 +48,8 @@ def escaped(text: str) -> str:
 
 
 def fenced(body: str, language: str = "") -> str:
-    """A block of code."""
+    """A block of code, in which everything can be seen."""
+    body = harmless(body)
     fence = "`" * max(3, 1 + _longest_run(body))
     return f"{fence}{language}\n{body}\n{fence}"
 
