@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from nexusform.ports import BackendProblem, LockInfo
 
+_LONGEST_ID: Final = 128
 # Member in JSON -> field. The first seven are what Terraform writes too.
 _TEXT_MEMBERS: Final = {
     "ID": "id",
@@ -41,14 +42,20 @@ def to_json(info: LockInfo, **more: str) -> bytes:
 def from_json(data: bytes) -> LockInfo:
     """The lock that the JSON tells of; absent members are empty.
 
-    One that does not say who holds it gets an ID from its content, so that it can be named and broken.
+    One that does not say who holds it, or by an ID that nobody could type, gets an ID from its content, so
+    that it can be named and broken.
     """
     members = _members(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if not texts["id"] or not all(isinstance(text, str) for text in texts.values()):
+    if not all(isinstance(text, str) for text in texts.values()) or not _can_be_typed(texts["id"]):
         return _unreadable(data)
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
+
+
+def _can_be_typed(lock_id: str) -> bool:
+    """Whether a command may name the lock so."""
+    return 0 < len(lock_id) <= _LONGEST_ID and lock_id.isprintable() and not lock_id.startswith("-")
 
 
 def _unreadable(data: bytes) -> LockInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import uuid
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -331,7 +332,7 @@ def import_one(
     if address in state.instances:
         detail = (
             f"The state holds an object at {address} already. Import to another address, or let go of that "
-            f"one first with `nexusform state rm {address}`."
+            f"one first with `nexusform state rm {shlex.quote(str(address))}`."
         )
         return [error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)

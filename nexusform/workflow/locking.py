@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 import socket
 import uuid
 from collections.abc import Callable, Mapping
@@ -164,7 +165,7 @@ def describe_holder(holder: LockInfo) -> str:
 
 def _held(holder: LockInfo | None, timeout: float) -> Diagnostic:
     who = f"\n\nLock Info:\n{describe_holder(holder)}" if holder else ""
-    way_out = f"nexusform force-unlock {holder.id}" if holder else "nexusform force-unlock ID"
+    way_out = f"nexusform force-unlock {shlex.quote(holder.id)}" if holder else "nexusform force-unlock ID"
     waited = f" after waiting {timeout:g} s" if timeout else ""
     return error(
         "error-acquiring-the-state-lock",

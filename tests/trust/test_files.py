@@ -10,6 +10,7 @@ import io
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -342,7 +343,11 @@ def test_files_named_by_the_operator_may_not_be_endless_either(tree: Tree) -> No
 # --- locks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("garbage", ["", "not JSON", "{}", '{"ID": 7}', "link", "fifo"])
+UNTYPABLE = ("a\x1b[31m", "-force", "x" * 500, "a\nb", "\u202e")
+NOT_TYPED = [json.dumps({"ID": name, "Who": "x"}) for name in UNTYPABLE]
+
+
+@pytest.mark.parametrize("garbage", ["", "not JSON", "{}", '{"ID": 7}', "link", "fifo", *NOT_TYPED])
 def test_a_garbage_lock_is_broken_by_the_command_that_its_message_names(tree: Tree, garbage: str) -> None:
     path = tree.root / "state" / "nexusform.nfstate.lock.info"
     path.parent.mkdir()
@@ -360,6 +365,21 @@ def test_a_garbage_lock_is_broken_by_the_command_that_its_message_names(tree: Tr
     code, text = tree.run("plan")
     assert code == 0, text
     assert tree.victim.read_text() == PRECIOUS
+
+
+@pytest.mark.parametrize("name", ["$(touch ../victim2)", "`touch x`", "a b; touch x", "it's", "1f0e-22"])
+def test_the_command_that_breaks_a_lock_may_be_pasted_into_a_shell(tree: Tree, name: str) -> None:
+    path = tree.root / "state" / "nexusform.nfstate.lock.info"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"ID": name, "Who": "x"}))
+    code, text = tree.run("plan")
+    assert code == 1
+    command = unboxed(text).split("break its lock with `nexusform ")[1].split("`. Lock Info")[0]
+    assert shlex.split(command) == ["force-unlock", name]
+    code, text = tree.run("force-unlock", "-force", name)
+    assert code == 0, text
+    code, text = tree.run("plan")
+    assert code == 0, text
 
 
 def test_planning_without_a_lock_is_told(tree: Tree) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -427,6 +428,6 @@ def _drifted(
         "With the members as this plan leaves them, a placement made anew would "
         f"{' and '.join(verbs)}. Nothing is moved "
         f"for that: {KEPT[placement.written.kind]}. "
-        f"`nexusform explain {placement.address}` shows every cluster's verdict."
+        f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
     )
     yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)
