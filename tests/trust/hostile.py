@@ -83,6 +83,29 @@ def remote_state(path: str, _files: Files) -> str:
     return f'data "nexusform_remote_state" "r" {{\n  {settings}}}\n{shown}'
 
 
+def export(path: str, _files: Files) -> str:
+    provider = f'provider "azure_export" {{\n  directory = {quoted(path)}\n}}\n'
+    return provider + 'resource "nexus_site" "s" {\n  provider = azure_export\n}\n'
+
+
+def read_by(block: str, argument: str, *, as_list: bool = False) -> Use:
+    """A data source of what `kubectl` printed."""
+
+    def use(path: str, _files: Files) -> str:
+        value = f"[{quoted(path)}]" if as_list else quoted(path)
+        shown = f'output "o" {{\n  value = data.{block}.d\n}}\n'
+        return f'data "{block}" "d" {{\n  {argument} = {value}\n}}\n{shown}'
+
+    return use
+
+
+def package(path: str, _files: Files) -> str:
+    return (
+        'resource "nexus_site" "s" {}\n'
+        f'resource "tacker_vnf" "v" {{\n  site_id = nexus_site.s.id\n  csar = {quoted(path)}\n}}\n'
+    )
+
+
 def template(path: str, files: Files) -> str:
     files["t.tftpl"] = "${file(p)}"
     return f'output "o" {{\n  value = templatefile("t.tftpl", {{ p = {quoted(path)} }})\n}}\n'
@@ -175,6 +198,12 @@ USES: list[Use] = [
     computed_reality,
     inventory,
     inventory_file,
+    export,
+    read_by("kubernetes_manifests", "directory"),
+    read_by("kubernetes_manifests", "files", as_list=True),
+    read_by("kubernetes_nodes", "files", as_list=True),
+    read_by("fleet_hub_export", "directory"),
+    package,
     template,
     remote_state,
     local_backend,
@@ -220,6 +249,11 @@ COMMANDS = [
     ["advise"],
     ["get"],
     ["state", "pull"],
+    ["graph"],
+    ["show", "link"],
+    ["inventory", "check", "folder"],
+    ["import", "-from=folder", "-generate-config-out=taken.nf.hcl"],
+    ["predict", "-arm-template=link", "-inventory=folder"],
 ]
 REPORTS = ["r.json", "r.md", "r.html", "p"]
 
