@@ -12,10 +12,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
+from nexusform.importers.kubernetes_checks import CHECKS
 from nexusform.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
+from nexusform.importers.kubernetes_metadata import metadata_problems
+from nexusform.importers.kubernetes_rules import FORMS, OF_KEYS, FieldRule, field_rules, name_problem
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, YamlDocument, problem_at
+from nexusform.scheduling.matching import dns_label_problems
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 _MOST_KNOWN: Final = 12
@@ -59,7 +63,9 @@ def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Probl
     if name is None:
         return
     reader = _Reader(manifest, corrections)
-    yield from reader.value(Node.of(YamlDocument(manifest.body, manifest.place)), name, "")
+    root = Node.of(YamlDocument(manifest.body, manifest.place))
+    yield from reader.value(root, name, "")
+    yield from reader.head(root.at("metadata"))
 
 
 class _Reader:
@@ -78,7 +84,7 @@ class _Reader:
         elif holds[0] == "{":
             yield from self._mapping(node, holds[1:], path)
         elif holds in self._types:
-            yield from self._object(node, self._types[holds], path)
+            yield from self._object(node, holds, path)
         else:
             yield from self._scalar(node, holds, path)
 
@@ -96,18 +102,85 @@ class _Reader:
         for key, below in node.fields():
             yield from self.value(below, holds, f"{path}.{key}")
 
-    def _object(self, node: Node, fields: Mapping[str, str], path: str) -> Iterator[Problem]:
+    def head(self, metadata: Node) -> Iterator[Problem]:
+        """The object's own names and labels."""
+        kind, name = self._manifest.kind, self._manifest.name
+        wrong = name_problem(kind, name)
+        if wrong:
+            yield self._refuse(metadata.at("name"), f'metadata.name is "{name}": {wrong}.')
+        namespace = self._manifest.namespace
+        for problem in dns_label_problems(namespace) if namespace else ():
+            yield self._refuse(metadata.at("namespace"), f'metadata.namespace is "{namespace}": {problem}.')
+        for node, _, detail in metadata_problems(metadata):
+            yield self._refuse(node, detail)
+
+    def _object(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         if not isinstance(node.data, dict):
             yield self._refuse(node, f"{path or 'the object'} must be a mapping.")
             return
+        problems = [*self._fields(node, holds, path)]
+        yield from problems
+        check = CHECKS.get(holds)
+        # Of what is misread nothing follows.
+        if check is not None and not problems:
+            for below, end, detail in check(node):
+                yield self._refuse(below, f"{path}{end} {detail}")
+
+    def _fields(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        fields, rules = self._types[holds], field_rules().get(holds, {})
+        written: set[str] = set()
         for key, below in node.fields():
             inner = f"{path}.{key}" if path else key
-            if key in fields:
-                yield from self.value(below, fields[key], inner)
+            if key not in fields:
+                known = f" Known here: {', '.join(fields)}." if len(fields) <= _MOST_KNOWN else ""
+                near = did_you_mean(key, fields) or known
+                # What is misspelt is there: nothing else is to be said because of it.
+                written.add(nearest(key, fields) or "")
+                yield self._refuse(below, f'unknown field "{inner}".{near}')
                 continue
-            known = f" Known here: {', '.join(fields)}." if len(fields) <= _MOST_KNOWN else ""
-            near = did_you_mean(key, fields) or known
-            yield self._refuse(below, f'unknown field "{inner}".{near}')
+            problems = [*self.value(below, fields[key], inner)]
+            yield from problems
+            if problems or below.data not in (None, "", [], {}):
+                written.add(key)
+            if key in rules and not problems and below.data is not None:
+                yield from self._ruled(below, rules[key], inner)
+        for key, rule in rules.items():
+            if rule.required and key not in written:
+                yield self._refuse(
+                    node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing."
+                )
+
+    def _ruled(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
+        """A value beside what the table asks of it; of a list or mapping every item."""
+        if isinstance(node.data, list):
+            for number, item in enumerate(node.items()):
+                yield from self._ruled(item, rule, f"{path}[{number}]")
+        elif isinstance(node.data, dict):
+            keys = FORMS.get(OF_KEYS.get(rule.form, ""))
+            for key, below in node.fields():
+                wrong = keys(key) if keys is not None else ""
+                if wrong:
+                    yield self._refuse(below, f'{path}: key "{key}": {wrong}.')
+                elif rule.form not in ("", "datakey"):
+                    yield from self._ruled(below, rule, f"{path}.{key}")
+        elif rule.choices or rule.least is not None or rule.form:
+            yield from self._scalar_rule(node, rule, path)
+
+    def _scalar_rule(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
+        data = node.data
+        if data == "" or (data == ELISION and self._corrections.allowed):
+            return
+        if rule.choices and data not in rule.choices:
+            near = did_you_mean(data, rule.choices) if isinstance(data, str) else ""
+            listed = ", ".join(rule.choices)
+            yield self._refuse(node, f'{path} is "{data}"; it must be one of {listed}.{near}')
+        elif rule.least is not None and rule.most is not None and not rule.least <= data <= rule.most:
+            yield self._refuse(node, f"{path} must be {rule.least} to {rule.most}, not {data}.")
+        elif rule.form and data is not None:
+            wrong = FORMS[rule.form](data)
+            shown = "" if self._manifest.kind == "Secret" else f' is "{data}"'
+            if wrong:
+                yield self._refuse(node, f"{path}{shown}: {wrong}.")
 
     def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         is_right, wanted = _SCALARS[holds]

@@ -37,16 +37,32 @@ def pod(**spec: Any) -> str:
     return object_of("v1", "Pod", spec={"containers": [{"name": "web", "image": "web:1"}], **spec})
 
 
+def container(**of: Any) -> str:
+    return pod(containers=[{"name": "web", "image": "web:1", **of}])
+
+
 def deployment(**spec: Any) -> str:
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}
+    return workload("Deployment", **spec)
+
+
+def workload(kind: str, **spec: Any) -> str:
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    }
     selector = {"matchLabels": {"app": "web"}}
-    return object_of("apps/v1", "Deployment", spec={"selector": selector, "template": template, **spec})
+    return object_of("apps/v1", kind, spec={"selector": selector, "template": template, **spec})
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "web", "image": "web:1"}]}
+    return {"template": {"spec": pod}, **spec}
 
 
 def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
     (problem,) = found(deployment(replicsa=3))
     assert problem.detail == 'Deployment web/x: unknown field "spec.replicsa". Did you mean "replicas"?'
-    assert problem.line == 17
+    assert problem.line == 18
     assert problem.severity is Severity.ERROR
 
 
@@ -67,20 +83,23 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         (pod(nodeSelector={"ssd": True}), 'spec.nodeSelector.ssd must be a text; write "true", with quotes.'),
         (pod(hostNetwok=True), 'unknown field "spec.hostNetwok". Did you mean "hostNetwork"?'),
         (
-            pod(containers=[{"name": "w", "env": [{"name": "P", "value": 8080}]}]),
+            pod(containers=[{"name": "w", "image": "w", "env": [{"name": "P", "value": 8080}]}]),
             'spec.containers[0].env[0].value must be a text; write "8080", with quotes.',
         ),
         (
-            pod(containers=[{"name": "w", "resources": {"requests": {"cpu": "1GB"}}}]),
+            pod(containers=[{"name": "w", "image": "w", "resources": {"requests": {"cpu": "1GB"}}}]),
             'spec.containers[0].resources.requests.cpu must be a quantity such as 500m or 2Gi, not "1GB".',
         ),
         (object_of("v1", "ConfigMap", data={"a": 1}), 'data.a must be a text; write "1", with quotes.'),
         (object_of("v1", "ConfigMap", spec={}), 'unknown field "spec". Known here: apiVersion, binaryData'),
         (object_of("v1", "Service", spec={"ports": [{"prot": 80}]}), 'Did you mean "port"?'),
-        (object_of("batch/v1", "CronJob", spec={"schedul": "* * * * *"}), 'Did you mean "schedule"?'),
-        (object_of("apps/v1", "StatefulSet", spec={"servicName": "x"}), 'Did you mean "serviceName"?'),
-        (object_of("apps/v1", "DaemonSet", spec={"updateStrateg": {}}), 'Did you mean "updateStrategy"?'),
-        (object_of("batch/v1", "Job", spec={"completion": 3}), 'Did you mean "completions"?'),
+        (
+            object_of("batch/v1", "CronJob", spec={"schedul": "* * * * *", "jobTemplate": {"spec": job()}}),
+            'Did you mean "schedule"?',
+        ),
+        (workload("StatefulSet", servicName="x"), 'Did you mean "serviceName"?'),
+        (workload("DaemonSet", updateStrateg={}), 'Did you mean "updateStrategy"?'),
+        (object_of("batch/v1", "Job", spec=job(completion=3)), 'Did you mean "completions"?'),
         (object_of("networking.k8s.io/v1", "NetworkPolicy", spec={"ingres": []}), 'Did you mean "ingress"?'),
         (
             object_of("policy/v1", "PodDisruptionBudget", spec={"minAvailabl": 1}),
@@ -99,14 +118,12 @@ def test_what_kubectl_refuses_is_refused(text: str, says: str) -> None:
         pod(
             priority=None, volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}]
         ),
-        pod(
-            containers=[{"name": "w", "resources": {"requests": {"cpu": 2, "memory": "1Gi", "x.io/y": "1"}}}]
-        ),
-        pod(containers=[{"name": "w", "livenessProbe": {"httpGet": {"port": "http", "path": "/"}}}]),
-        object_of("v1", "Service", spec={"ports": [{"port": 80, "targetPort": "http"}, {"port": 81}]}),
+        container(resources={"requests": {"cpu": 2, "memory": "1Gi", "x.io/y": "1"}}),
+        container(livenessProbe={"httpGet": {"port": "http", "path": "/"}}),
+        object_of("v1", "Service", spec={"ports": [{"port": 80, "targetPort": "http"}]}),
         object_of("example.com/v1", "Widget", spec={"replicsa": 3}),
         object_of("extensions/v1beta1", "Deployment", spec={"replicsa": 3}),
-        object_of("v1", "Pod", spec={"containers": []}, status={"anything": [1]}),
+        pod() + "status: {anything: [1]}",
         object_of("apiextensions.k8s.io/v1", "CustomResourceDefinition", spec={"x-any": 1}),
     ],
 )

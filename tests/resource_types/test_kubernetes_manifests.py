@@ -210,10 +210,10 @@ kind: Deployment
 metadata: {name: web, namespace: web}
 spec:
   replicsa: 3
-  selector: {matchLabels: {a: b}}
+  selector: {matchLabels: {app: web}}
   template:
-    metadata: {labels: {a: b}}
-    spec: {containers: [{name: c}]}
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
 """
 
 

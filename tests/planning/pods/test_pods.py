@@ -444,7 +444,7 @@ def test_an_autoscaler_is_told() -> None:
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": "h", "namespace": "default"},
-            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 1},
         }
     )
     result = good(plan(RACKS + workers(1) + manifest("m", deployment("web", 1), scaler)))
@@ -580,7 +580,7 @@ def test_a_pod_that_kubelet_refuses_is_failed_and_stays_so() -> None:
 
 def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
     amounts = {"cpu": "4", "memory": "1Gi"}
-    containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    containers = [{"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}]
     text = deployment("pinned", 1, spec={"containers": containers})
     declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
     for more, expected in (("", "Scheduled"), (declared, "Failed")):
@@ -590,7 +590,7 @@ def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
 
 def test_what_a_pool_declares_can_be_asked_for_and_what_nobody_has_is_named() -> None:
     wants = {"requests": {"intel.com/sriov": 2}, "limits": {"intel.com/sriov": 2}}
-    text = deployment("web", 2, spec={"containers": [{"name": "c", "resources": wants}]})
+    text = deployment("web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]})
     without = state_of(RACKS + workers(1) + manifest("m", text))
     assert standing(without)["web-0"]["state"] == "Pending"
     assert standing(without)["web-0"]["reason"].endswith("No node has the resource intel.com/sriov.")
