@@ -88,6 +88,7 @@ def _selects_its_template(spec: Node) -> Iterator[Wrong]:
     pairs = {key: value.data for key, value in labels.fields()}
     own = {key: value.data for key, value in spec.at("template", "metadata", "labels").fields()}
     plain = all(isinstance(value, str) for value in (*pairs.values(), *own.values()))
+    plain = plain and not any([*_requirement(each)] for each in expressions.items())
     if plain and not matches(label_selector(pairs, needed), own):
         yield selector, ".selector", "does not match the labels of the template."
 
@@ -103,7 +104,7 @@ def _deployment(spec: Node) -> Iterator[Wrong]:
 def _job(spec: Node) -> Iterator[Wrong]:
     pod = spec.at("template", "spec")
     policy = pod.at("restartPolicy")
-    if policy.text in ("", "Always") and isinstance(pod.data, dict):
+    if isinstance(pod.data, dict) and (policy.absent or policy.data in ("", "Always")):
         yield (
             policy,
             ".template.spec.restartPolicy",
@@ -248,8 +249,11 @@ def _service(spec: Node) -> Iterator[Wrong]:
     yield from _labels(spec, "selector")
 
 
+_OF_RESOURCES: Final = ("apiGroups", "resources", "resourceNames")
+
+
 def _rule(rule: Node) -> Iterator[Wrong]:
-    resources = _written(rule, "apiGroups", "resources", "resourceNames")
+    resources = _written(rule, *_OF_RESOURCES)
     if rule.at("nonResourceURLs").data:
         if resources:
             yield rule.at("nonResourceURLs"), ".nonResourceURLs", f"cannot stand beside {resources[0]}."
@@ -261,8 +265,8 @@ def _rule(rule: Node) -> Iterator[Wrong]:
 
 def _role(role: Node) -> Iterator[Wrong]:
     for rule, path in _listed(role, "rules"):
-        if rule.at("nonResourceURLs").data:
-            place = rule.at("nonResourceURLs")
+        place = rule.at("nonResourceURLs")
+        if place.data and not _written(rule, *_OF_RESOURCES):
             yield place, f"{path[1:]}.nonResourceURLs", "is for a ClusterRole only."
 
 

@@ -73,6 +73,7 @@ class _Reader:
         self._manifest = manifest
         self._corrections = corrections
         self._types = _schemas().types
+        self._misspelt = 0  # keys so far that there are not
 
     def value(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         """A value beside what its field holds; null counts as absent."""
@@ -118,11 +119,11 @@ class _Reader:
         if not isinstance(node.data, dict):
             yield self._refuse(node, f"{path or 'the object'} must be a mapping.")
             return
-        problems = [*self._fields(node, holds, path)]
-        yield from problems
+        before = self._misspelt
+        yield from self._fields(node, holds, path)
         check = CHECKS.get(holds)
-        # Of what is misread nothing follows.
-        if check is not None and not problems:
+        # Of what is misspelt below nothing follows.
+        if check is not None and self._misspelt == before:
             for below, end, detail in check(node):
                 yield self._refuse(below, f"{path}{end} {detail}")
 
@@ -136,6 +137,7 @@ class _Reader:
                 near = did_you_mean(key, fields) or known
                 # What is misspelt is there: nothing else is to be said because of it.
                 written.add(nearest(key, fields) or "")
+                self._misspelt += 1
                 yield self._refuse(below, f'unknown field "{inner}".{near}')
                 continue
             problems = [*self.value(below, fields[key], inner)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -66,25 +66,28 @@ def _read(body: str, *, lenient: bool) -> ManifestReading:
 
 
 @lru_cache(maxsize=256)
-def _beside_schemas(body: str, *, lenient: bool) -> tuple[Problem, ...]:
-    from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any manifest
-
-    corrections = CorrectionList("yaml_body", allowed=lenient)
-    problems = [
-        each for m in _read(body, lenient=lenient).manifests for each in schema_problems(m, corrections)
-    ]
-    return (*problems, *corrections.problems)
-
-
-@lru_cache(maxsize=256)
-def _beside_controllers(body: str, *, lenient: bool) -> tuple[Problem, ...]:
-    """What the API server refuses of workloads, wherever their pods go. What other objects have a part in is
-    looked at where they meet.
+def _refused(body: str, *, lenient: bool) -> tuple[Problem, ...]:
+    """What the API server refuses: of an object beside its schema, and of workloads that are right beside it
+    what their controllers need, wherever their pods go. What other objects have a part in is looked at where
+    they meet.
     """
+    from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any manifest
     from nexusform.importers.kubernetes_workloads import workloads_of
 
-    findings = workloads_of(_read(body, lenient=lenient).manifests).findings
-    return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+    corrections = CorrectionList("yaml_body", allowed=lenient)
+    problems: list[Problem] = []
+    right: list[Manifest] = []
+    others: list[Manifest] = []
+    for manifest in _read(body, lenient=lenient).manifests:
+        wrong = [*schema_problems(manifest, corrections)]
+        problems += wrong
+        (others if _errors(wrong) else right).append(manifest)
+    problems += corrections.problems
+    return (*problems, *_errors(workloads_of(right, others).findings))
+
+
+def _errors(findings: Iterable[Problem]) -> list[Problem]:
+    return [each for each in findings if each.severity is Severity.ERROR]
 
 
 def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
@@ -126,10 +129,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     body, lenient = attributes.get("yaml_body"), attributes.get("lenient") is True
     findings = list(reading.findings)
     if isinstance(body, str):
-        findings += _beside_schemas(body, lenient=lenient)
-        known = {(finding.line, finding.column) for finding in findings}
-        of_controllers = _beside_controllers(body, lenient=lenient)
-        findings += [each for each in of_controllers if (each.line, each.column) not in known]
+        findings += _refused(body, lenient=lenient)
     for manifest in reading.manifests:
         findings += _not_for_the_hub(manifest)
     problems = line_problems(findings, "yaml_body")

@@ -299,7 +299,7 @@ metadata: {name: once, namespace: db}
 spec:
   parallelism: "2"
   template:
-    spec: {containers: [{name: c}]}
+    spec: {containers: [{name: c, image: c}]}
 """
     text = f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<-Y\n{job}Y\n}}\n'
     details = [each.detail for each in errors(plan(text))]
