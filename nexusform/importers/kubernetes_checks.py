@@ -87,9 +87,9 @@ def _selects_its_template(spec: Node) -> Iterator[Wrong]:
     ]
     pairs = {key: value.data for key, value in labels.fields()}
     own = {key: value.data for key, value in spec.at("template", "metadata", "labels").fields()}
-    plain = all(isinstance(value, str) for value in (*pairs.values(), *own.values()))
-    plain = plain and not any([*_requirement(each)] for each in expressions.items())
-    if plain and not matches(label_selector(pairs, needed), own):
+    texts = all(isinstance(value, str) for value in (*pairs.values(), *own.values()))
+    valid = not any([*_requirement(each)] for each in expressions.items())
+    if texts and valid and not matches(label_selector(pairs, needed), own):
         yield selector, ".selector", "does not match the labels of the template."
 
 
