@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct
@@ -269,9 +269,39 @@ def _values(flag: Flag, typed: str, front: str, directory: str) -> Iterator[Cand
         yield from _matching(_addresses(directory, ()), typed, front)
     elif flag.metavar == "SKU":
         yield from _matching(_skus(), typed, front)
+    elif (flag.metavar or "").startswith("MEMBER"):
+        yield from _members(str(flag.name), typed, front, directory)
     elif flag.metavar == "NxSKU,...":
         before, times, sku = typed.rpartition("x")
         yield from _matching(_skus(), sku, f"{front}{before}{times}") if times else ()
+
+
+def _members(flag: str, typed: str, front: str, directory: str) -> Iterator[Candidate]:
+    """The members of the fleet; behind "MEMBER:" what that has of the flag's kind, behind "MEMBER=" whom
+    it may be like.
+    """
+    members = {str(each.get("name")): each for each in _attributes(directory, "fleet_member_cluster")}
+    between = {"leave": "", "drain": "", "join": "="}.get(flag, ":")
+    name, separator, value = typed.partition(between) if between else (typed, "", "")
+    if separator == "=":
+        clusters = [str(each.get("id")) for each in _attributes(directory, "nexus_kubernetes_cluster")]
+        yield from _matching(sorted({*members, *clusters}), value, f"{front}{name}=")
+    elif separator:
+        yield from _matching(_of_a_member(flag, members.get(name, {})), value, f"{front}{name}:")
+    elif flag != "join":
+        yield from _matching([f"{each}{between}" for each in sorted(members)], typed, front)
+
+
+def _of_a_member(flag: str, member: Mapping[str, Any]) -> list[str]:
+    """Keys of its labels and properties to be set, of its taints to be taken away, or every health."""
+    if flag == "health":
+        from nexusform.scheduling.fleet.bindings import Health
+
+        return [str(health) for health in Health]
+    if flag == "taint":
+        return [f"{taint.get('key')}-" for taint in member.get("taint") or ()]
+    kind = {"label": "labels", "property": "properties"}[flag]
+    return sorted(f"{key}=" for key in member.get(kind) or ())
 
 
 def _reports(typed: str, front: str) -> Iterator[Candidate]:
@@ -315,6 +345,13 @@ def _instances(directory: str) -> tuple[Configuration | None, Mapping[Address, I
     place, configuration = _configuration(directory)
     state = read_state(place).state if _is_near(place, configuration) else None
     return configuration, state.instances if state is not None else {}
+
+
+def _attributes(directory: str, kind: str) -> list[Mapping[str, Any]]:
+    """The objects of a type that stand in state."""
+    instances = _instances(directory)[1].items()
+    standing = [instance.current for address, instance in instances if address.type == kind]
+    return [each.attributes for each in standing if each is not None]
 
 
 def _addresses(directory: str, _taken: Sequence[str]) -> list[str]:

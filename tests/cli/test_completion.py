@@ -107,6 +107,44 @@ def test_workspaces_and_skus() -> None:
     ]
 
 
+FLEET = """
+resource "fleet_member_cluster" "all" {
+  for_each   = toset(["west-1", "west-2", "east"])
+  name       = each.key
+  labels     = { ring = "a", region = "b" }
+  properties = { "kubernetes-fleet.io/node-count" = "3" }
+
+  taint {
+    key = "old"
+  }
+}
+"""
+
+
+@pytest.mark.usefixtures("site")
+def test_members_of_the_fleet(site: Path) -> None:
+    (site / "fleet.nf.hcl").write_text(FLEET)
+    assert run(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert found("simulate", "fleet", "-leave=") == ["-leave=east", "-leave=west-1", "-leave=west-2"]
+    assert found("simulate", "fleet", "-drain", "w") == ["west-1", "west-2"]
+    assert found("simulate", "fleet", "-join=") == []
+    assert found("simulate", "fleet", "-join=new=w") == ["-join=new=west-1", "-join=new=west-2"]
+    assert found("simulate", "fleet", "-join=new=l") == ["-join=new=lab/web"]
+    assert found("simulate", "fleet", "-label=e") == ["-label=east:"]
+    assert found("simulate", "fleet", "-label=east:r") == ["-label=east:region=", "-label=east:ring="]
+    assert found("simulate", "fleet", "-taint=east:") == ["-taint=east:old-"]
+    assert found("simulate", "fleet", "-property=east:k") == [
+        "-property=east:kubernetes-fleet.io/node-count="
+    ]
+    assert found("simulate", "fleet", "-health=east:No") == [
+        "-health=east:NotJoined",
+        "-health=east:NoHeartbeat",
+        "-health=east:NoAgent",
+        "-health=east:NoHealth",
+    ]
+    assert found("simulate", "fleet", "-health=nobody:H") == ["-health=nobody:Healthy"]
+
+
 def test_nothing_is_read_from_afar(site: Path) -> None:
     (site / "main.nf.hcl").write_text(SITE + 'nexusform {\n  backend "http" {}\n}\n')
     assert found("explain", "nexus_r") == ["nexus_rack.rack"]
