@@ -212,6 +212,8 @@ class _Adoption:
         if missing or plane_sku is None:
             self._leave_out(cluster, missing)
             return None
+        for second in cluster.seconds:
+            self._occupy(second.name, second.placement, second.shape)
         plane_count = cluster.control_plane_count or max(len(plane), 1)
         nodes = self._nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
@@ -261,7 +263,7 @@ class _Adoption:
             "not-adopted",
             f'the cluster "{cluster.name}" is not adopted: {why}. Its nodes count as occupied.',
         )
-        for node in cluster.nodes:
+        for node in (*cluster.nodes, *cluster.seconds):
             self._occupy(node.name, node.placement, node.shape)
 
     def _nodes(

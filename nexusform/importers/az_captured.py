@@ -116,9 +116,9 @@ def _missing_pools(clusters: Sequence[AzCluster]) -> str:
     of = form(len(clusters), "it was", "they were")
     return (
         f"The agent pools of {counted(len(clusters), 'cluster')} were not captured ({names}). Their mode, "
-        f"zones, labels and taints are those that {of} made with, and where only nodes tell of a pool they "
-        "are not known (mode User, no labels): an import would write them so, and a later plan would "
-        "re-place the VMs of pools that have others. Capture them, cluster by cluster: "
+        f"zones, labels and taints are those that {of} made with, and where only nodes tell of a pool those "
+        "of its nodes: an import would write them so, and a later plan would re-place the VMs of pools that "
+        "have others. Capture them, cluster by cluster: "
         f"{pool_command(clusters[0])}"
     )
 

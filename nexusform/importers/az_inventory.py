@@ -186,10 +186,17 @@ def _exported_at(
 
 
 def _with_nodes(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
-    by_cluster: dict[str, list[AzNode]] = {}
+    by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
     for node in nodes:
-        by_cluster.setdefault(node.cluster, []).append(node)
-    filled = [replace(c, nodes=tuple(by_cluster.get(c.name, ()))) for c in clusters]
+        by_cluster.setdefault((node.cluster, node.is_second), []).append(node)
+    filled = [
+        replace(
+            cluster,
+            nodes=tuple(by_cluster.get((cluster.name, False), ())),
+            seconds=tuple(by_cluster.get((cluster.name, True), ())),
+        )
+        for cluster in clusters
+    ]
     return tuple(sorted(filled, key=lambda cluster: cluster.name))
 
 

@@ -64,7 +64,8 @@ class AzShape(Struct, frozen=True):
 class AzNode(Struct, frozen=True):
     """A node of an NKS cluster; `placement` None while it is not scheduled.
 
-    `shape` is the larger of the node's own figures and those of its SKU.
+    `shape` is the larger of the node's own figures and those of its SKU. `is_second`: a further record of a
+    node that stands elsewhere as well: nothing but room that is taken.
     """
 
     name: str
@@ -76,6 +77,7 @@ class AzNode(Struct, frozen=True):
     placement: AzPlacement | None
     detailed_status: str | None = None
     created_at: str | None = None
+    is_second: bool = False
 
 
 class AzHint(Struct, frozen=True):
@@ -129,7 +131,7 @@ class AzPool(Struct, frozen=True):
 class AzCluster(Struct, frozen=True):
     """An NKS cluster with its pools in order of creation and its nodes by name. Without `pools_listed` its
     agent pools were not captured: they are those that it was made with, and those that nodes name. Without
-    `nodes_listed` nothing says which nodes it has.
+    `nodes_listed` nothing says which nodes it has. `seconds` are further records of nodes.
     """
 
     name: str
@@ -143,6 +145,7 @@ class AzCluster(Struct, frozen=True):
     created_at: str | None = None
     pools_listed: bool = True
     nodes_listed: bool = True
+    seconds: tuple[AzNode, ...] = ()
 
 
 class AzInventory(Struct, frozen=True):

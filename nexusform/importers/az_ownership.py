@@ -85,7 +85,7 @@ def unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[Unm
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:
             continue
-        for node in cluster.nodes:
+        for node in (*cluster.nodes, *cluster.seconds):
             if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
                 yield UnmanagedVm(node.name, node.placement.machine, node.shape, cluster.name)
     for vm in site.inventory.virtual_machines:

@@ -5,8 +5,7 @@ Where they stand is a machine's ARM id here; az_cells.py turns it into a placeme
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Final
 
@@ -21,12 +20,15 @@ from nexusform.importers.az_model import (
     AzNode,
     AzPool,
     AzShape,
-    AzTaint,
     AzVirtualMachine,
 )
 from nexusform.importers.az_pools import (
     ClusterNodes,
+    DerivedPool,
     ReadNode,
+    pools_with_nodes,
+    read_labels,
+    read_taint,
     say_derived_pools,
     say_unlisted_pools,
     shows_workers,
@@ -95,9 +97,7 @@ def _pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
         vm_sku_name=sku,
         mode=item.text("mode") or "User",
         availability_zones=tuple(sorted(set(item.texts("availabilityZones")))),
-        labels=tuple(
-            sorted((part.needed_text("key") or "", part.text("value") or "") for part in item.items("labels"))
-        ),
+        labels=tuple(sorted(read_labels(item))),
         taints=tuple(read_taint(part) for part in item.items("taints")),
         max_surge=upgrade.text("maxSurge") if upgrade else None,
         max_unavailable=upgrade.text("maxUnavailable") if upgrade else None,
@@ -113,12 +113,6 @@ def _hugepages(options: Item) -> tuple[int, str]:
         options.report("hugepagesSize", SHAPE, f'"{size}" is no size of pages: "2M" or "1G".')
         return 0, ""
     return count, size
-
-
-def read_taint(item: Item) -> AzTaint:
-    """A taint: {"key": "k", "value": "v:NoSchedule"}."""
-    value, _, effect = (item.text("value") or "").rpartition(":")
-    return AzTaint(item.needed_text("key") or "", value, effect)
 
 
 class PoolLists(Struct, frozen=True):
@@ -165,10 +159,12 @@ def read_clusters(
     skus = sizes_beyond(readings, catalogue)
     known = {**catalogue, **{sku.name: sku for sku in skus}}
     nodes: list[ListedVm] = []
+    derived: list[DerivedPool] = []
     for number, reading in enumerate(readings):
-        of_cluster = [_node(node, reading.cluster.name, known) for node in reading.nodes]
-        nodes += of_cluster
-        pools_after = _pools_with_nodes(reading, [one.vm for one in of_cluster])
+        name = reading.cluster.name
+        nodes += [_node(node, name, known) for node in reading.nodes]
+        nodes += [_node(node, name, known, is_second=True) for node in reading.seconds]
+        pools_after = pools_with_nodes(reading, derived)
         whole = reading.cluster.pools_listed or not pools_after
         clusters[number] = replace(
             clusters[number],
@@ -176,7 +172,7 @@ def read_clusters(
             pools_listed=whole,
             nodes_listed=_tells_nodes(reading.item, reading.cluster),
         )
-    say_derived_pools(readings)
+    say_derived_pools(readings, derived)
     say_unlisted_pools(lists)
     return clusters, nodes, skus
 
@@ -210,27 +206,10 @@ def _initial_pools(cluster: Item) -> Iterator[AzPool]:
             yield _pool(item, pool, "", count, sku)
 
 
-def _pools_with_nodes(
-    reading: ClusterNodes, nodes: Sequence[AzNode | AzVirtualMachine]
-) -> tuple[AzPool, ...]:
-    """The cluster's pools, and after them those that only nodes tell of, with as many VMs as there are. So
-    have those that were not captured: what a cluster was made with says nothing of later counts.
-    """
-    counts = Counter(node.pool for node in nodes if isinstance(node, AzNode))
-    pools = {pool.name: pool for pool in reading.cluster.pools}
-    if not reading.cluster.pools_listed:
-        pools = {name: replace(pool, count=counts[name] or pool.count) for name, pool in pools.items()}
-    for node in nodes:
-        if isinstance(node, AzNode) and node.pool != CONTROL_PLANE and node.pool not in pools:
-            sku = node.vm_sku_name or ""
-            pools[node.pool] = AzPool(node.pool, "", counts[node.pool], sku, "User")
-    return tuple(pools.values())
-
-
-def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku]) -> ListedVm:
+def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku], *, is_second: bool = False) -> ListedVm:
     item = node.item
     vm = AzNode(
-        name=node.name,
+        name=f"{node.name} (stands twice)" if is_second else node.name,
         cluster=cluster,
         pool=node.pool,
         role="ControlPlane" if node.pool == CONTROL_PLANE else "Worker",
@@ -239,6 +218,7 @@ def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku]) -> ListedVm:
         placement=None,
         detailed_status=item.text("detailedStatus"),
         created_at=item.text("createdAt") or created_at(item),
+        is_second=is_second,
     )
     return ListedVm(vm, item.text("bareMetalMachineId") or "", item)
 

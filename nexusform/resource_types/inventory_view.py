@@ -158,6 +158,7 @@ def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list
     """
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
+        vms += cluster.seconds
         if cluster.name not in managed:
             vms += [node for node in cluster.nodes if f"{node.cluster}/{node.pool}" not in managed]
     vms += [vm for vm in inventory.virtual_machines if vm.name not in managed]

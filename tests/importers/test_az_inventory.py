@@ -90,7 +90,8 @@ def read(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
 def without_captures(answer: Read) -> Read:
     """The answer without what is said of kinds that these small exports lack."""
     inventory, findings = answer
-    return inventory, tuple(f for f in findings if f.id not in {NOT_CAPTURED, "missing-file"})
+    lacking = {NOT_CAPTURED, "missing-file", "derived-at-reading"}
+    return inventory, tuple(f for f in findings if f.id not in lacking)
 
 
 def as_rest(items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -192,20 +192,95 @@ def test_agent_pools_beside_an_empty_list_of_clusters(
     assert "has been deleted" in out
 
 
-def test_a_node_that_stands_twice_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_stands_twice_holds_its_room_on_both_machines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for body in cluster_body():
         worker = next(node for node in body["nodes"] if node["role"] == "Worker")
         other = next(node for node in body["nodes"] if node["role"] == "ControlPlane")
+        assert other["bareMetalMachineId"] != worker["bareMetalMachineId"]
         other["name"] = worker["name"]
         body["nodes"].append(dict(worker))
     out = imported(capsys)
-    assert out.count(f'a node "{worker["name"]}" of {CLUSTER} stands further up already') == 2
+    assert out.count(f'a node "{worker["name"]}" of {CLUSTER} stands further up already') == 1
+    assert "the room on 1 other machine counts as taken" in out
     assert "4 VMs adopted" in out
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, "Duplicate node" in out or "stands further up already" in out) == (2, True), out
     assert "4 VMs" in out, out
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "4 kept" in out) == (0, True, True), out
+    rows = [
+        row["name"]
+        for resource in json.loads(STATE.read_text())["resources"]
+        if resource["type"] == "nexus_bare_metal_machine"
+        for row in resource["instances"][0]["attributes"]["occupied"]
+    ]
+    assert rows == [f"{worker['name']} (stands twice)"]
+
+
+def test_a_node_that_stands_twice_on_one_machine_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for body in cluster_body():
+        worker = next(node for node in body["nodes"] if node["role"] == "Worker")
+        body["nodes"] += [dict(worker), {**worker, "bareMetalMachineId": None}]
+    out = imported(capsys)
+    assert "stands further up already: it is read once." in out
+    assert "5 VMs adopted" in out
+
+
+def pools_in_state() -> dict[str, Any]:
+    resources = json.loads(STATE.read_text())["resources"]
+    (cluster,) = [one for one in resources if one["type"] == "nexus_kubernetes_cluster"]
+    return cluster["instances"][0]["attributes"]["agent_pool"]
+
+
+def test_pools_that_only_nodes_tell_are_as_their_nodes_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for body in cluster_body():
+        body["initialAgentPoolConfigurations"] = []
+        for node in body["nodes"]:
+            if "agentpool2" in str(node.get("agentPoolId")):
+                node["labels"] = [
+                    {"key": "kubernetes.azure.com/mode", "value": "system"},
+                    {"key": "tier", "value": "gold"},
+                ]
+                node["taints"] = [{"key": "CriticalAddonsOnly", "value": "true:NoSchedule"}]
+    out = imported(capsys)
+    assert out.count("only nodes tell of 2 agent pools") == 1
+    assert "(its nodes' label says so), User for the others" in out
+    pools = pools_in_state()
+    assert {name: pool["mode"] for name, pool in pools.items()} == {
+        "agentpool1": "User",
+        "agentpool2": "System",
+    }
+    assert pools["agentpool2"]["labels"] == {"tier": "gold"}
+    assert [taint["effect"] for taint in pools["agentpool2"]["taint"]] == ["NoSchedule"]
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True), out
+
+
+def test_one_pool_that_only_nodes_tell_is_a_system_pool(capsys: pytest.CaptureFixture[str]) -> None:
+    for body in cluster_body():
+        body["initialAgentPoolConfigurations"] = []
+    out = imported(capsys)
+    assert "the mode as System for" in out
+    assert "(a cluster has one at least), User for the others" in out
+    assert {name: pool["mode"] for name, pool in pools_in_state().items()} == {
+        "agentpool1": "System",
+        "agentpool2": "User",
+    }
+
+
+def test_a_pool_that_the_list_lacks_is_as_its_cluster_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    write_pools("agentpool1")
+    for body in cluster_body():
+        for node in body["nodes"]:  # an id in other letters is the same id
+            node["agentPoolId"] = node.get("agentPoolId") and node["agentPoolId"].upper()
+    out = imported(capsys)
+    assert "agentpool2): taken as not captured" in out
+    assert {name: pool["mode"] for name, pool in pools_in_state().items()} == {
+        "agentpool1": "System",
+        "agentpool2": "System",
+    }
 
 
 MACHINES = Path("export/bare_metal_machines.json")
