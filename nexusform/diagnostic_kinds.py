@@ -59,6 +59,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "damaged-journal": "Damaged journal",
     "damaged-plan-file": "Damaged plan file",
     "data-source-depends-on-an-unknown-value": "Data source depends on an unknown value",
+    "deferred-in-the-plan": "Deferred in the plan",
     "delete-strategy-has-no-effect": "Delete strategy has no effect",
     "dependency-on-what-is-gone": "Dependency on what is gone",
     "deployment-not-read": "Deployment not read",

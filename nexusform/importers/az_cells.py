@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,7 +14,8 @@ from nexusform.importers.az_workloads import ListedVm
 from nexusform.scheduling.racks.vms import MachineSku
 from nexusform.words import counted, first_of, form
 
-_MOST_NAMED = 5
+WITHOUT_A_MACHINE: Final = "vms-without-a-machine"
+_MOST_NAMED: Final = 5
 
 
 def place(
@@ -82,7 +84,7 @@ def _report_homeless(vms: Sequence[ListedVm]) -> None:
     names = first_of([one.vm.name for one in vms], _MOST_NAMED)
     vms[0].item.report(
         "bareMetalMachineId",
-        "vms-without-a-machine",
+        WITHOUT_A_MACHINE,
         f"{counted(len(vms), 'VM')} of the export {form(len(vms), 'is', 'are')} on no machine: {names}. The "
         "room that they take, or will take, is not counted.",
         Severity.WARNING,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import newest_change, parse_time, time_text
 from nexusform.importers.az_captured import missing_ground, not_captured
-from nexusform.importers.az_cells import place
+from nexusform.importers.az_cells import WITHOUT_A_MACHINE, place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
 from nexusform.importers.az_machines import (
@@ -105,11 +105,14 @@ def _say_missing(
 def read_changed_sites(
     documents: Documents, changes: Sequence[AzChange]
 ) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
-    """The sites of an export as changes by another tool leave them, and what is wrong with either."""
+    """The sites of an export as changes by another tool leave them, and what is wrong with either. That VMs
+    wait for a machine is nothing to say of those that come.
+    """
     findings: list[Problem] = []
     items, reading = _read(documents, None, None, findings)
     changed = lay_over(items, changes, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(changed.items).items())]
+    findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _limited(findings)
 
 

@@ -23,7 +23,7 @@ from nexusform.importers.arm import SHAPE, id_key, kind_of
 from nexusform.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
 from nexusform.importers.az_documents import parse_json
 from nexusform.plain_data import Path
-from nexusform.words import first_of
+from nexusform.words import counted, first_of, form
 
 _UPDATE: Final = "azapi_update_resource"  # what it makes and removes is a change of what stands
 _TYPES: Final = frozenset({"azapi_resource", _UPDATE})
@@ -33,6 +33,7 @@ _UPDATES: Final = {
     AzAction.REMOVE: AzAction.KEEP,
 }
 _NOT_A_PLAN: Final = "not-a-terraform-plan"
+_MOST_NAMED: Final = 4
 _SHOW: Final = "Write it with `terraform show -json PLANFILE > plan.json`."
 _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("create",): AzAction.MAKE,
@@ -40,6 +41,9 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("delete",): AzAction.REMOVE,
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
+    # What stood is forgotten, and stands on beside the new one.
+    ("create", "forget"): AzAction.MAKE,
+    ("forget", "create"): AzAction.MAKE,
 }
 _UNTOUCHED: Final = frozenset({("no-op",), ("read",), ("forget",)})
 _TOP: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
@@ -112,8 +116,28 @@ class _Reading:
             self._entry(number, one) for number, one in enumerate(document.get("resource_changes", []))
         ]
         self.entries = [entry for entry in entries if entry is not None]
+        self._say_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
             self._say("", "unfinished-terraform-plan", "Terraform could not finish this plan.", warns=True)
+
+    def _say_deferred(self, deferred: Any) -> None:
+        """Say which resources this plan leaves to a later one: nothing of them can be foretold."""
+        listed = deferred if isinstance(deferred, list) else []
+        changes = [one.get("resource_change") for one in listed if isinstance(one, Mapping)]
+        of_interest = [one for one in changes if isinstance(one, Mapping) and one.get("type") in _TYPES]
+        entries = [entry for one in of_interest if not _malformed(one) and (entry := _entry_of(one))]
+        unread = [one for one in of_interest if _malformed(one)]
+        addresses = [entry.address for entry in entries if entry.action is not AzAction.KEEP]
+        addresses += [str(one.get("address")) for one in unread]
+        if addresses:
+            them = form(len(addresses), "it", "them")
+            self._say(
+                "",
+                "deferred-in-the-plan",
+                f"Terraform defers {counted(len(addresses), 'resource')} to a later plan "
+                f"({first_of(addresses, _MOST_NAMED)}): what becomes of {them} is not foretold here.",
+                warns=True,
+            )
 
     def changes(self) -> tuple[AzChange, ...]:
         """The changes, each after those that it needs."""
@@ -313,14 +337,16 @@ def _entry_of(one: Mapping[str, Any]) -> _Entry | None:
     modules = tuple(_STEP.findall(one.get("module_address") or ""))
     names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
     block = (names, f"{one['type']}.{one.get('name')}")
-    return _Entry(one["address"], kind, block, modules, json.dumps(one.get("index")), action, change)
+    deposed = one.get("deposed")  # of an earlier create-before-destroy: it stands beside the current one
+    address = f"{one['address']} (deposed {deposed})" if deposed else one["address"]
+    return _Entry(address, kind, block, modules, json.dumps(one.get("index")), action, change)
 
 
 def _known_id(entry: _Entry) -> str:
-    """The ARM id where the plan knows it."""
+    """The ARM id where the plan knows it. What is made may come beside another one that stood there."""
     before, values = entry.change.get("before"), entry.values
     for known in (
-        (before or {}).get("id") if isinstance(before, Mapping) else None,
+        before.get("id") if isinstance(before, Mapping) and entry.action is not AzAction.MAKE else None,
         values.get("resource_id"),
     ):
         if isinstance(known, str) and known:

@@ -104,6 +104,74 @@ def refers_to(address: str, argument: str, *names: str) -> dict[str, Any]:
     return {"address": address, "expressions": {argument: {"references": list(names)}}}
 
 
+# --- what Terraform calls what it does ----------------------------------------------------------
+
+VM_BODY = {"cpuCores": 4, "memorySizeGB": 16}
+
+
+def in_a_line(text: str) -> str:
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("actions", [["create", "forget"], ["forget", "create"]])
+def test_what_is_forgotten_for_a_new_one_stands_beside_it(
+    actions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = change("vm", "azapi_resource.jump", actions, VM_BODY, name="jump2", parent_id=TENANT)
+    old = {**entry["change"]["after"], "name": "jumpbox01"}
+    old["id"] = f"{TENANT}/providers/Microsoft.NetworkCloud/virtualMachines/jumpbox01"
+    entry["change"]["before"] = old
+    write(entry)
+    (row,) = rows(capsys)
+    assert (row["trigger"], row["from"]) == ("new", None)
+    code, out, err = predict(capsys, "-details")
+    assert (code, "1 to place, 0 to move, 0 to remove" in out) == (0, True), out
+    assert "on no machine" not in in_a_line(out + err), "what comes has none in the export"
+
+
+@pytest.mark.parametrize("actions", [["forget"], ["no-op"], ["read"]])
+def test_what_is_not_touched_stands(actions: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    entry = pool("edge", 9, actions, id=f"{CORE}/agentPools/edge")
+    if actions == ["forget"]:
+        entry["change"]["after"] = None
+    write(entry)
+    assert rows(capsys) == []
+
+
+def test_a_deposed_object_goes_beside_the_one_of_its_address(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["new", "old"]
+    made, gone = (
+        change("vm", "azapi_resource.jump", actions, VM_BODY, name=name, parent_id=TENANT)
+        for name, actions in zip(names, (["create"], ["delete"]), strict=True)
+    )
+    write(made, {**gone, "deposed": "1a2b3c4d"})
+    code, out, _ = predict(capsys, "-details")
+    assert (code, "1 to place" in out) == (0, True), out
+    assert 'the inventory has no "old" to remove' in in_a_line(out)
+
+
+def test_a_moved_address_is_the_object_of_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    pool_id = f"{CORE}/agentPools/agentpool1"
+    grown = pool("agentpool1", 5, ["update"], id=pool_id)
+    write({**grown, "address": "azapi_resource.after", "name": "after", "previous_address": grown["address"]})
+    assert {row["trigger"] for row in rows(capsys)} == {"scale_out"}
+
+
+def test_what_is_deferred_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    later = pool("workers", 4, ["create"], unknown={"parent_id": True})
+    document = {
+        "format_version": "1.2",
+        "planned_values": {},
+        "resource_changes": [],
+        "deferred_changes": [{"reason": "instance_count_unknown", "resource_change": later}],
+        "complete": False,
+    }
+    Path("plan.json").write_text(json.dumps(document))
+    code, out, _ = predict(capsys, "-details")
+    assert code == 0
+    assert "Terraform defers 1 resource to a later plan (azapi_resource.workers)" in in_a_line(out)
+
+
 # --- what comes --------------------------------------------------------------------------------
 
 
