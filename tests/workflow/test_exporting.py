@@ -26,6 +26,14 @@ WITH_CLUSTERS = {
     "end-to-end": "",
     "separation": "",
     "three-sites": "sites/london",
+    "real-nodes": "",
+    "terraform-plan": "",
+}
+# Examples with VMs of which no export is compared, and why.
+NOT_COMPARED = {
+    "brownfield": "a running site: nothing comes before it is changed (below)",
+    "every-type": "a VM SKU of its own and a hint on a cluster, which Azure does not know",
+    "hardware-aware": "only VNFs, which their VNF manager makes",
 }
 HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_Compute_DellR760"}
 
@@ -109,9 +117,9 @@ def terraform_plan(configuration: Mapping[str, Any], location: str, group: str =
         "vm_image": "registry.example/vm:1",
         "cloud_services_network_id": f"{GROUP}/providers/Microsoft.NetworkCloud/cloudServicesNetworks/c",
     }
-    assert set(configuration["variable"]) <= {*values, "cni_network_ids"}
+    assert set(configuration.get("variable", {})) <= {*values, "cni_network_ids"}
     changes, resources = [], []
-    blocks = configuration["resource"]["azapi_resource"]
+    blocks = configuration["resource"].get("azapi_resource", {})
     for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
         after = {name: evaluated(part, values) for name, part in block.items() if name != "depends_on"}
         change = {"actions": ["create"], "before": None, "after": after, "after_unknown": {"id": True}}
@@ -198,6 +206,28 @@ def test_the_prediction_of_an_export_is_the_plan(
     predicted = json.loads(Path("predicted.json").read_text())
     assert placements(predicted) == placements(document)
     assert len(placements(document)) > 0
+
+
+def test_every_example_with_vms_is_compared() -> None:
+    makers = ("nexus_kubernetes_cluster", "nexus_virtual_machine", "tacker_vnf")
+    made = re.compile(rf'^resource "(?:{"|".join(makers)})"|^data "tacker_vnf"', re.MULTILINE)
+    texts = [(path, path.read_text()) for path in EXAMPLES.rglob("*.nf.hcl")]
+    examples = {path.relative_to(EXAMPLES).parts[0] for path, text in texts if made.search(text)}
+    assert examples | {"brownfield"} == WITH_CLUSTERS.keys() | NOT_COMPARED.keys()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_vm_sku_that_azure_lacks_is_named(
+    plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An export with a VM SKU of one's own is one that Azure would refuse."""
+    write_inventory(json.loads((plans["quickstart"] / "p.json").read_text()))
+    template = exported(plans["quickstart"], "arm", capsys)
+    sku = re.search(r'"vmSkuName": "(\w+)"', template)
+    assert sku is not None
+    Path("main.json").write_text(template.replace(sku[1], "edge"))
+    assert run(["predict", "-arm-template=main.json", "-inventory=export", "-tie-breaks=0"]) == 1
+    assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 # --- what stands, and what goes ------------------------------------------------------------------
@@ -433,23 +463,81 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("form", ["azapi", "arm"])
 @pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
+@pytest.mark.usefixtures("at_the_site")
 def test_the_prediction_of_several_changes_is_the_plan(
-    file: str,
-    form: str,
-    running: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    file: str, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is new comes before or after what stands and grows, as its file stands before or after."""
+    Path(file).write_text(FRESH)
+    expected, predicted = both_at_the_site(form, capsys)
+    assert len(expected) == 2 + 9 + 2
+    assert predicted == expected
+
+
+CORE_SMF = re.compile(r'resource "nexus_kubernetes_cluster" "core-smf" \{.*?\n\}\n', re.DOTALL)
+SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
+# What is changed in the text of the site, and how many VMs of it come, move or go.
+CHANGES = {
+    "scale-in and scale-out": ((r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"), (SMF, r"\1 21")),
+    "a pool made anew": (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),),
+    "another version": (
+        (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.31.1"'),
+    ),
+    "a larger control plane": ((r'(name += "lab"[^{]*\{\n    count +=) 3', r"\1 5"),),
+}
+
+
+@pytest.mark.parametrize("form", ["azapi", "arm"])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.usefixtures("at_the_site")
+def test_the_prediction_of_what_changes_a_running_site_is_the_plan(
+    change: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Path("site.nf.hcl")
+    for pattern, by in CHANGES[change]:
+        changed = re.sub(pattern, by, site.read_text())
+        assert changed != site.read_text(), pattern
+        site.write_text(changed)
+    expected, predicted = both_at_the_site(form, capsys)
+    assert expected
+    assert predicted == expected
+
+
+@pytest.mark.parametrize("form", ["azapi", "arm"])
+@pytest.mark.usefixtures("at_the_site")
+def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An export says what is to be removed first: it is predicted on the site as it is then."""
+    site = Path("site.nf.hcl")
+    site.write_text(CORE_SMF.sub("", site.read_text()) + FRESH)
+    shutil.copytree("export", "after")
+    clusters = Path("after/kubernetes_clusters.json")
+    left = [one for one in json.loads(clusters.read_text()) if one["name"] != "core-smf"]
+    clusters.write_text(json.dumps(left))
+    for file in Path("after").glob("*.core-smf.json"):
+        file.unlink()
+    expected, predicted = both_at_the_site(form, capsys, "after")
+    gone = {name for name in expected if name.startswith("core-smf-")}
+    assert len(gone) > 20
+    assert all(expected[name] is None for name in gone)
+    assert predicted == {name: place for name, place in expected.items() if name not in gone}
+
+
+@pytest.fixture
+def at_the_site(running: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(running, tmp_path / "site")
     monkeypatch.chdir(tmp_path / "site")
-    Path(file).write_text(FRESH)
+
+
+def both_at_the_site(
+    form: str, capsys: pytest.CaptureFixture[str], inventory: str = "export"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The placements of a plan, and those that its export is predicted to come to."""
     assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
     written = json.loads(exported(Path(), form, capsys))
     if form == "azapi":
-        clusters = json.loads(Path("export/kubernetes_clusters.json").read_text())
-        (first, *_) = clusters
+        (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
         group = first["id"].partition("/providers/")[0]
         location = first["extendedLocation"]["name"]
         Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
@@ -457,11 +545,10 @@ def test_the_prediction_of_several_changes_is_the_plan(
     else:
         Path("main.json").write_text(json.dumps(written))
         flags = ["-arm-template=main.json"]
-    arguments = ["-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
+    arguments = [f"-inventory={inventory}", "-tie-breaks=0", "-report=json:predicted.json"]
     assert run(["predict", *flags, *arguments]) == 0, capsys.readouterr().err
-    expected = placements(json.loads(Path("p.json").read_text()))
-    assert len(expected) == 2 + 9 + 2
-    assert placements(json.loads(Path("predicted.json").read_text())) == expected
+    planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
+    return placements(planned), placements(predicted)
 
 
 def write_clusters(document: Mapping[str, Any]) -> None:
