@@ -483,7 +483,7 @@ CHANGES = {
     "another version": (
         (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.31.1"'),
     ),
-    "a larger control plane": ((r'(name += "lab"[^{]*\{\n    count +=) 3', r"\1 5"),),
+    "a larger control plane": ((r'(name += "core-amf"[^{]*\{\n    count +=) 3', r"\1 5"),),
 }
 
 
