@@ -185,25 +185,10 @@ def _objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[M
 
 def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str, Any]:
     """The contents as members of a note, for the bindings as they stand."""
-    bodies: dict[str, Any] = {}
-    digests: dict[int, str] = {}
-    lists: dict[int, list[str]] = {}
-
-    def keep(manifests: Sequence[Manifest]) -> list[str]:
-        kept = lists.get(id(manifests))
-        if kept is not None:
-            return kept
-        kept = lists[id(manifests)] = []
-        for manifest in manifests:
-            digest = digests.get(id(manifest))
-            if digest is None:
-                digest = digests[id(manifest)] = body_hash(manifest)
-                bodies[digest] = manifest.body
-            kept.append(digest)
-        return kept
-
+    bodies = _Bodies()
     snapshots = [
-        {"index": each.index, "hash": each.hash, "objects": keep(each.objects)} for each in contents.snapshots
+        {"index": each.index, "hash": each.hash, "objects": bodies.keep(each.objects)}
+        for each in contents.snapshots
     ]
     listed = {each["index"]: each["objects"] for each in snapshots}
     content: dict[str, Any] = {}
@@ -211,7 +196,7 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
         rendered = contents.on_cluster.get(binding.cluster)
         if rendered is None:
             continue
-        objects = keep(rendered.manifests)
+        objects = bodies.keep(rendered.manifests)
         if rendered.digest or rendered.failure or objects != listed.get(binding.resource_snapshot):
             content[binding.cluster] = {
                 "objects": objects,
@@ -220,7 +205,29 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
             }
             if rendered.refused:
                 content[binding.cluster]["refused"] = [list(each) for each in rendered.refused]
-    return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.items()))}
+    return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
+
+
+class _Bodies:
+    # The bodies of objects, each once. Many clusters share lists and manifests: each is looked at once.
+    def __init__(self) -> None:
+        self.by_digest: dict[str, Any] = {}
+        self._digests: dict[int, str] = {}  # by the identity of a manifest
+        self._lists: dict[int, list[str]] = {}  # by that of a list
+
+    def keep(self, manifests: Sequence[Manifest]) -> list[str]:
+        """The digests of these objects, whose bodies are kept."""
+        digests = self._lists.get(id(manifests))
+        if digests is None:
+            digests = self._lists[id(manifests)] = [self._keep_one(manifest) for manifest in manifests]
+        return digests
+
+    def _keep_one(self, manifest: Manifest) -> str:
+        digest = self._digests.get(id(manifest))
+        if digest is None:
+            digest = self._digests[id(manifest)] = body_hash(manifest)
+            self.by_digest[digest] = manifest.body
+        return digest
 
 
 def objects_on_clusters(

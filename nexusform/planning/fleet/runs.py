@@ -6,6 +6,7 @@ A run waits for approvals across plans; what it fixed when it began is kept in i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, convert, json
@@ -237,19 +238,16 @@ def _overrides_of(
     placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
     """The overrides that a run takes along, and which of them its clusters get."""
-    taken: dict[int, FleetOverride] = {}
-    per_cluster: dict[str, list[int]] = {}
-    for cluster in (name for stage in plan.stages for name in stage.clusters):
+    overrides_of: dict[str, Sequence[FleetOverride]] = {}
+    for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
         own = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
-        taken |= {id(override): override for override in own}
         if own:
-            per_cluster[cluster] = [id(override) for override in own]
-    in_order = [id(override) for override in placement.overrides if id(override) in taken]
-    position = {identity: at for at, identity in enumerate(in_order)}
-    return (
-        tuple(taken[identity] for identity in in_order),
-        {cluster: tuple(position[each] for each in own) for cluster, own in per_cluster.items()},
-    )
+            overrides_of[cluster] = own
+    used = {id(override) for override in chain.from_iterable(overrides_of.values())}
+    taken = tuple(override for override in placement.overrides if id(override) in used)
+    position = {id(override): at for at, override in enumerate(taken)}
+    numbers = {cluster: tuple(position[id(each)] for each in own) for cluster, own in overrides_of.items()}
+    return taken, numbers
 
 
 def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:

@@ -242,26 +242,26 @@ def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> t
     for position, member in enumerate(roster.members):
         refusals = _refusals(ask, holdings, position)
         affinity, spread = scores.get(position, (None, None))
-        number, margin = places.get(member.name, (None, None))
-        batch, held = replay.batch_of(member.name), bool(at_first >> position & 1)
+        rank, margin = places.get(member.name, (None, None))
+        batch = replay.batch_of(member.name)
+        held = bool(at_first >> position & 1)
         binding = replay.after.get(member.name) if held or batch else None
         if binding is not None:
             affinity, spread = binding.affinity_score, binding.topology_spread_score
-        reported = _reported(member.name, binding, refusals, affinity, spread)
         rows.append(
             ClusterExplanation(
-                member.name,
-                holdings.by_cluster.get(member.name),
-                batch is not None,
-                refusals,
-                reported,
-                affinity,
-                spread,
-                _preferences(ask, roster, position),
-                number,
-                margin,
-                held,
-                batch,
+                cluster=member.name,
+                binding=holdings.by_cluster.get(member.name),
+                picked=batch is not None,
+                refusals=refusals,
+                reported=_reported(member.name, binding, refusals, affinity, spread),
+                affinity_score=affinity,
+                topology_spread_score=spread,
+                preferences=_preferences(ask, roster, position),
+                rank=rank,
+                margin=margin,
+                held=held,
+                batch=batch,
             )
         )
     return tuple(rows)
