@@ -359,9 +359,10 @@ class PlacementPlan(Struct):
 def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:
     """A placement before its first round; `shown` is what a hub shows of it."""
     stays = instance.prior is not None and not instance.replaced
-    attributes = {**(instance.before if stays and instance.before is not None else {}), **shown}
-    stands = attributes and instance.type.fleet is not None
-    before = instance.type.fleet(attributes) if stands and instance.type.fleet is not None else None
+    remembered = instance.before if stays and instance.before is not None else {}
+    attributes = {**remembered, **shown}
+    read = instance.type.fleet
+    before = read(attributes) if attributes and read is not None else None
     bindings = read_bindings(attributes)
     last_snapshot = read_snapshot(attributes)
     snapshot = next_snapshot(last_snapshot, written.policy)

@@ -31,27 +31,35 @@ class _Described(Struct, frozen=True):
 
 def hand_on(blocks: Blocks) -> None:
     """Note at every machine that comes who was seen on the one whose slot it takes."""
-    leaving = [one for one in blocks.instances.values() if (one.going or one.replaced) and _seen_on(one)]
+    instances = blocks.instances.values()
+    leaving = [each for each in instances if (each.going or each.replaced) and _seen_on(each)]
     if not leaving:
         return
-    types, prior = blocks.request.registries.resource_types, blocks.prior
-    standing = ((address, prior.object(address)) for address in prior.instances)
-    before = inventory_of(((address, it.attributes) for address, it in standing if it is not None), types)
-    slots = {(one.site_id, one.name): one.slot for one in _described(before)}
-    successors = {one.slot: one for one in _described(blocks.inventory)}
-    by_address = {str(one.address): one for one in blocks.instances.values()}
-    came: dict[str, list[Occupied]] = {}
+    slot_of = {(machine.site_id, machine.name): machine.slot for machine in _described(_standing(blocks))}
+    coming = {machine.slot: machine for machine in _described(blocks.inventory)}
+    handed_on: dict[str, list[Occupied]] = {}  # by what describes the machine that comes
     for instance in leaving:
-        for site_id, seen in _seen_on(instance):
-            successor = successors.get(slots.get((site_id, seen.machine), ("", 0)))
+        for site_id, occupied in _seen_on(instance):
+            slot = slot_of.get((site_id, occupied.machine))
+            successor = coming.get(slot) if slot is not None else None
             if successor is not None:
-                came.setdefault(successor.address, []).append(replace(seen, machine=successor.name))
-                blocks.inventory.unmanaged.setdefault(site_id, []).append(came[successor.address][-1])
-    for address, occupied in came.items():
+                renamed = replace(occupied, machine=successor.name)
+                handed_on.setdefault(successor.address, []).append(renamed)
+                blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
+    by_address = {str(instance.address): instance for instance in instances}
+    for address, seen in handed_on.items():
         successor_instance = by_address[address]
         # Under the old names it is what stood before.
-        seen_before = [seen for _, seen in _seen_on(successor_instance)]
-        successor_instance.private = note_of(dict.fromkeys([*seen_before, *occupied]))
+        seen_before = [occupied for _, occupied in _seen_on(successor_instance)]
+        successor_instance.private = note_of(dict.fromkeys([*seen_before, *seen]))
+
+
+def _standing(blocks: Blocks) -> Inventory:
+    """The racks and machines that stand before the plan."""
+    prior = blocks.prior
+    objects = ((address, prior.object(address)) for address in prior.instances)
+    attributes = ((address, current.attributes) for address, current in objects if current is not None)
+    return inventory_of(attributes, blocks.request.registries.resource_types)
 
 
 def _seen_on(instance: Instance) -> list[tuple[str, Occupied]]:

@@ -166,28 +166,30 @@ class _Walk:
             if attributes is not None and not cluster.broken:
                 self.world.after.clusters[cluster.type.identify(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
-        most = self.blocks.request.limits.vms
         for vms in self._of(instances):
-            demand, problems = demand_of(vms, self.world)
-            self._demanded += sum(len(pool.numbers) for pool in demand.pools) if demand is not None else 0
-            if self._demanded > most:
-                raise beyond("VMs", "vms", most)
-            self.diagnostics += problems
+            demand = self._demand(vms)
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))
             else:
                 self._consider(vms, demand, evaluation)
-        replaced = {
-            cluster.type.identify(cluster.config)
-            for cluster in clusters
-            if cluster.replaced and cluster.config
-        }
+        replaced = {each.type.identify(each.config) for each in clusters if each.replaced and each.config}
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced and instance.prior is not None and instance.block is not None:
                 instance.forced = "replace_by_triggers"
             self._consider(vms, demand, evaluation)
         self.diagnostics += last_system_pools(self._of(instances))
+
+    def _demand(self, vms: VmObject) -> VmDemand | None:
+        """What an instance asks for. Raises Refused when all together ask for more VMs than may be."""
+        demand, problems = demand_of(vms, self.world)
+        if demand is not None:
+            self._demanded += sum(len(pool.numbers) for pool in demand.pools)
+        most = self.blocks.request.limits.vms
+        if self._demanded > most:
+            raise beyond("VMs", "vms", most)
+        self.diagnostics += problems
+        return demand
 
     def _consider(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
         """Decide which VMs of an instance stay, leave, come, or come again."""
