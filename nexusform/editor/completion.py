@@ -129,12 +129,14 @@ def _references(module: ModuleText, attribute: Attribute | None, typed: str) -> 
             for name, detail in _below(module, head)
         )
         return
-    wanted = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
-    symbols = sorted(_referable(module), key=lambda symbol: symbol.type not in wanted)
+    referred_types = (
+        attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
+    )
+    symbols = sorted(_referable(module), key=lambda symbol: symbol.type not in referred_types)
     for symbol in symbols:
         insert = (
             f"{symbol.reference}.id"
-            if symbol.type in wanted and symbol.kind == "resource"
+            if symbol.type in referred_types and symbol.kind == "resource"
             else symbol.reference
         )
         yield Suggestion(insert, "reference", insert, length, symbol.kind)

@@ -39,11 +39,11 @@ _SEVERITIES = {
 
 
 class Editor(Struct):
-    """What the server knows of the editor: its open texts, what was told of each directory, and plans."""
+    """What the server knows of the editor: its open texts, the marked files of directories, and plans."""
 
     server: LanguageServer
     unsaved: dict[str, str] = field(default_factory=dict)
-    told: dict[str, set[str]] = field(default_factory=dict)
+    marked: dict[str, set[str]] = field(default_factory=dict)
     landings: dict[str, Landing] = field(default_factory=dict)
 
     def module(self, path: str) -> ModuleText:
@@ -61,11 +61,11 @@ class Editor(Struct):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
             by_file.setdefault(file, []).append(_diagnostic(diagnostic, source))
-        for file in {*by_file, *self.told.get(directory, set()), path}:
+        for file in {*by_file, *self.marked.get(directory, set()), path}:
             self.server.text_document_publish_diagnostics(
                 lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", by_file.get(file, []))
             )
-        self.told[directory] = set(by_file)
+        self.marked[directory] = set(by_file)
 
     def plan(self, path: str) -> None:
         """Make a plan of the saved files of a module, for hints."""

@@ -315,10 +315,10 @@ class Predictor:
             # It was placed by this very prediction, and is placed again.
             work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
             return
-        stood = next((each for each in (work.keeps, work.outdated) if pod in each), None)
-        if stood is None:
+        standing = next((pods for pods in (work.keeps, work.outdated) if pod in pods), None)
+        if standing is None:
             return  # a rollout has replaced it
-        stood.remove(pod)
+        standing.remove(pod)
         self._ask_again(work, eviction)
 
     def _displace(self, eviction: Eviction) -> None:
