@@ -34,9 +34,14 @@ class Screen:
     @property
     def width(self) -> int:
         """Columns to fill."""
+        return self.known_width or PLAIN_WIDTH
+
+    @property
+    def known_width(self) -> int:
+        """Columns of the terminal, 0 where text goes elsewhere: what others search is not broken there."""
         if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
             return max(shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, 40)
-        return PLAIN_WIDTH
+        return 0
 
     @property
     def in_automation(self) -> bool:

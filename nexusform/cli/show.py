@@ -156,7 +156,7 @@ def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
-    placements = _placements_text(shown, arguments, screen.width)
+    placements = _placements_text(shown, arguments, screen.known_width)
     if placements:
         return placements
     state = shown.state

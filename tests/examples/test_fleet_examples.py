@@ -85,7 +85,8 @@ def test_the_fleet_of_the_documents(here: Path) -> None:
     }
     assert NO_CHANGES in done(here, "plan")
     shown = done(here, "show", "-status-version=2023", "fleet_cluster_resource_placement.document")
-    assert "found all the clusters needed as specified by the scheduling policy" in shown
+    message = "found all the clusters needed as specified by the scheduling policy"
+    assert message in " ".join(shown.split())
     explained = done(here, "explain", "fleet_cluster_resource_placement.cheapest", "jumpingcat")
     assert "+  colour: jumpingcat" in explained
     scores = done(here, "explain", "fleet_cluster_resource_placement.cheapest")

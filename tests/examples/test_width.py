@@ -143,7 +143,7 @@ def copied(name: str, where: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
 
 @pytest.mark.parametrize("name", WALKS)
