@@ -5,7 +5,7 @@ would have to change for it to stand elsewhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -32,21 +32,19 @@ def render_explanation(
     certainty: Certainty | None = None,
     tie_breaks: int = 0,
     *,
-    rack_machines: Collection[str] = (),
     every: bool = False,
     colour: bool = False,
 ) -> str:
     """The five steps for one VM, with a newline at the end.
 
-    `name` is the VM's as shown; `rack_machines` are the names of all machines of the chosen rack
-    (default: those whose names start with the rack's). `every` lists each refused machine of the
-    site rather than those of the chosen rack and a count.
+    `name` is the VM's as shown. `every` lists each refused machine of the site rather than those of the
+    chosen rack and a count.
     """
     paint = Painter(colour)
     lines = [_title(name, explanation, paint), *_filters(explanation)]
     if explanation.placement is not None:
         lines += _rack(explanation)
-        lines += _machine(explanation, rack_machines, every=every)
+        lines += _machine(explanation, every=every)
         lines.append(_cells(explanation, explanation.placement))
     if every or explanation.placement is None:
         lines += _refusals(explanation, every=every)
@@ -119,26 +117,21 @@ def _next_best(second: Ranked) -> str:
     return f"{_INDENT}next best: {harmless(f'{second.name} ({_figures(second.keys)})')}"
 
 
-def _machine(explanation: Explanation, rack_machines: Collection[str], *, every: bool) -> list[str]:
+def _machine(explanation: Explanation, *, every: bool) -> list[str]:
     """Step 4: the machine, what came second, and who was refused."""
     tied = explanation.tied_machines
     lines = [_step("4", "machine", _choice(explanation.machines[0], tied))]
     if len(tied) <= 1 and explanation.next_best is not None:
         lines.append(_next_best(explanation.next_best))
     if not every:
-        lines += _refusals_in_rack(explanation, rack_machines)
+        lines += _refusals_in_rack(explanation)
     return lines
 
 
-def _refusals_in_rack(explanation: Explanation, rack_machines: Collection[str]) -> list[str]:
+def _refusals_in_rack(explanation: Explanation) -> list[str]:
     """The machines of the chosen rack that were refused, and how many others."""
-    names = frozenset(rack_machines)
-    front = f"{explanation.racks[0].name}-"
-    in_rack: list[Refusal] = []
-    for refusal in explanation.refusals:
-        machine = refusal.candidate
-        if machine in names if names else machine.startswith(front):
-            in_rack.append(refusal)
+    rack_machines = explanation.rack_machines
+    in_rack = [refusal for refusal in explanation.refusals if refusal.candidate in rack_machines]
     lines = [f"{_INDENT}refused  : {text}" for text in _grouped(in_rack)[:_LINES]]
     others = len(explanation.refusals) - len(in_rack)
     if others:

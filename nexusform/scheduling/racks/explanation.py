@@ -125,8 +125,8 @@ class Explanation(Struct, frozen=True):
     `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best
     first; those that tie with the best carry a digest. `fitting_cells` are the cells of the
     chosen machine in the order of step 5, none where the cells of its VMs are not known. `refusals` name
-    every machine that a filter refused. Without a candidate `placement` is None, `shortage` says why, and
-    the rankings are empty.
+    every machine that a filter refused, `rack_machines` all those of the chosen rack. Without a
+    candidate `placement` is None, `shortage` says why, and the rankings are empty.
     """
 
     demand: Demand
@@ -139,6 +139,7 @@ class Explanation(Struct, frozen=True):
     refusals: tuple[Refusal, ...]
     placement: Placement | None
     shortage: Shortage | None = None
+    rack_machines: frozenset[str] = frozenset()
 
     @property
     def tied_racks(self) -> tuple[Ranked, ...]:
@@ -200,6 +201,7 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
         fitting_cells=tuple(fitting),
         refusals=refusals,
         placement=placement,
+        rack_machines=frozenset(machine.name for machine in site.machines if machine.rack == racks[0].name),
     )
 
 

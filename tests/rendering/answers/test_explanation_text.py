@@ -58,11 +58,16 @@ def test_certainty_needs_tie_breaks() -> None:
     assert "tie-breaks" not in explained(LARGE, None, certainty=Certainty(1, 1), tie_breaks=0)
 
 
-def test_refused_machines_of_the_rack_can_be_named_by_the_caller() -> None:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, Terms(frozenset({"1"}))))
-    text = render_explanation("x", explanation, rack_machines=["rack1-bm02"])
-    assert "refused  : rack1-bm02: schedulable: cordoned" in text
-    assert "rack1-bm01" not in text.partition("refused")[2]
+def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> None:
+    machines = [
+        Machine("blue", "east", "1", 1, "bom-1.7.3", 2, 48, 224, 3500),
+        Machine("green", "east", "1", 2, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),
+        Machine("east-1", "west", "2", 1, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),
+    ]
+    explanation = RackScheduler(machines).explain(Demand(VmName("d", "d", "p1", 7), LARGE))
+    text = render_explanation("x", explanation)
+    assert "refused  : green: schedulable: cordoned" in text
+    assert "elsewhere: 1 machines refused" in text
 
 
 def test_document_is_plain_json() -> None:
