@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Mode
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.uses import Declaration, Sight, Use, Uses, all_uses, dependencies, modules
+from nexusform.configuration.uses import Declaration, Sight, Use, all_uses, dependencies, modules
 from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.references import traversals
@@ -35,18 +35,14 @@ def check_references(
     configuration: Configuration,
     managed: Mapping[str, BlockSchema],
     data: Mapping[str, BlockSchema],
-    known: Uses | None = None,
 ) -> list[Diagnostic]:
-    """What is wrong with the references of all modules, in the order of the text.
-
-    `known` are the references when they have been found before (`all_uses`).
-    """
-    made = all_uses(configuration) if known is None else known
+    """What is wrong with the references of all modules, in the order of the text."""
+    uses = all_uses(configuration)
     problems: list[Diagnostic] = []
     seen: set[tuple[str, Span | None]] = set()
     for module in modules(configuration.root):
         checker = _Checker(module, {"managed": managed, "data": data})
-        for use in made[module.path]:
+        for use in uses[module.path]:
             for problem in checker.check(use):
                 # A module that is called twice says everything twice.
                 if (problem.id, problem.subject) not in seen:

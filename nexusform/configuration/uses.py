@@ -202,18 +202,16 @@ _Edges = dict[Declaration, dict[Declaration, Span]]
 
 @collector_off()
 def dependencies(
-    configuration: Configuration, known: Uses | None = None
+    configuration: Configuration,
 ) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """For every node of every module the nodes that it needs directly, with where it says so.
 
     A node inside a called module needs the call (its count, for_each and depends_on); a called
     module's variable needs what its input refers to; a reference to a whole module needs all its
     outputs, in depends_on all it holds. What leads nowhere is left out (check_references tells).
-    `known` are the references when they have been found before (`all_uses`).
     """
     edges: _Edges = {}
-    made = all_uses(configuration) if known is None else known
-    _module_edges(configuration.root, None, configuration.root, made, edges)
+    _module_edges(configuration.root, None, configuration.root, all_uses(configuration), edges)
     return edges
 
 

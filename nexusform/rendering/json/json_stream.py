@@ -46,9 +46,9 @@ def version_event(version: str, time: str) -> Event:
     )
 
 
-def log_event(message: str, time: str, *, level: str = "info") -> Event:
+def log_event(message: str, time: str) -> Event:
     """Anything worth saying that has no event of its own."""
-    return event("log", message, time, level=level)
+    return event("log", message, time, level="info")
 
 
 def diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str) -> Event:
@@ -195,12 +195,12 @@ def apply_summary_event(
     return _summary(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
 
 
-def outputs_event(outputs: Mapping[str, OutputState], time: str, *, show_sensitive: bool = False) -> Event:
+def outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event:
     """The outputs after apply; a sensitive one without its value."""
     documents: Event = {}
     for name, output in sorted(outputs.items()):
-        hidden = output.sensitive and not show_sensitive
-        document: Event = {"sensitive": output.sensitive, "type": shown_type(output.type, hidden=hidden)}
+        hidden = output.sensitive
+        document: Event = {"sensitive": hidden, "type": shown_type(output.type, hidden=hidden)}
         if not hidden:
             document["value"] = shown(output.value, (), show_sensitive=True)
         documents[name] = document

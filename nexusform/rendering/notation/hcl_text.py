@@ -61,13 +61,13 @@ def scalar(plain: Any) -> str:
     return str(plain) if plain.__class__ is int else number_text(number(plain).raw)
 
 
-def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
+def hcl_value(plain: Any, of: Type = DYNAMIC) -> str:
     """Plain data as HCL-like text, over several lines where it nests.
 
     With a type, collections say what they are (`tolist([`, `toset([`, `tomap({`), as OpenTofu
-    prints outputs. `indent` is the number of spaces of the line that the value stands on.
+    prints outputs.
     """
-    return TOO_DEEP if is_too_deep(plain) else _value(plain, of, indent)
+    return TOO_DEEP if is_too_deep(plain) else _value(plain, of, 0)
 
 
 def _value(plain: Any, of: Type, indent: int) -> str:

@@ -201,11 +201,11 @@ def cut(lines: list[str], most: int, width: int) -> list[str]:
     return [*lines[: most - 1], f"{last} ..."]
 
 
-def rollout_text(tables: Sequence[RolloutTable], width: int, paint: Painter, most: int = _MOST_STEPS) -> str:
-    """The rollouts with at most so many steps each; "" without any."""
+def rollout_text(tables: Sequence[RolloutTable], width: int, paint: Painter) -> str:
+    """The rollouts with their first steps; "" without any."""
     lines: list[str] = [paint(_ROLLOUTS, "bold")] if tables else []
     for table in tables:
-        rows, more = table.first(most)
+        rows, more = table.first(_MOST_STEPS)
         lines += hanging("", harmless(table.title), 2, width)
         first = max(len(begins) for begins, _, _ in rows)
         second = max(len(place) for _, place, _ in rows)
