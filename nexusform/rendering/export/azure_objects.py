@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -161,20 +162,22 @@ class AzureObjects(Struct, frozen=True):
 
 def azure_objects(plan: Plan) -> AzureObjects:
     """What a plan does to resources of Azure."""
-    found: list[AzureObject] = []
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
-    for change in sorted(
-        plan.changes, key=lambda one: (one.creation or one.prior_creation, str(one.address))
-    ):
+    by_age = sorted(
+        plan.changes, key=lambda change: (change.creation or change.prior_creation, str(change.address))
+    )
+    objects: list[AzureObject] = []
+    for change in by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
-            found += _of(change, clusters)
+            objects += _of(change, clusters)
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
-    placed = [one for one in found if one.do is not Do.DELETE]
+    placed = [one for one in objects if one.do is not Do.DELETE]
+    vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
     return AzureObjects(
-        tuple(sorted(placed, key=lambda one: position[one.address])),
-        tuple(one for one in found if one.do is Do.DELETE),
-        tuple(str(c.address) for c in plan.changes if c.address.type == "tacker_vnf" and c.action in _MADE),
-        tuple(one for change in plan.changes for one in _cordons(change)),
+        placed=tuple(sorted(placed, key=lambda one: position[one.address])),
+        removed=tuple(one for one in objects if one.do is Do.DELETE),
+        left_out=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _MADE),
+        cordons=tuple(chain.from_iterable(map(_cordons, plan.changes))),
     )
 
 

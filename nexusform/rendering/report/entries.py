@@ -114,16 +114,16 @@ def _newly_without(row: SiteRoom) -> set[str]:
 
 def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
     """One entry for those that say the same of different objects."""
-    groups: dict[tuple[bool, str, str], list[tuple[str, str]]] = {}
+    # By what they say, of whom and where they say it.
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _said(warning)
-        key = (warning.id not in ADVICE, warning.id, text)
-        groups.setdefault(key, []).append((subject, place_of(warning.subject)))
-    entries = []
-    for (fails, kind, text), said in groups.items():
-        subjects = tuple(dict.fromkeys(subject for subject, _ in said if subject))
-        places = tuple(dict.fromkeys(place for _, place in said if place))
-        entries.append(Entry(fails, kind, subjects, text, places))
+        groups.setdefault((warning.id, text), []).append((subject, place_of(warning.subject)))
+    entries: list[Entry] = []
+    for (kind, text), uses in groups.items():
+        subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
+        places = tuple(dict.fromkeys(place for _, place in uses if place))
+        entries.append(Entry(kind not in ADVICE, kind, subjects, text, places))
     return tuple(sorted(entries, key=lambda entry: not entry.fails))
 
 
