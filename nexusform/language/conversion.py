@@ -457,7 +457,7 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _differ_surely(left: Value, right: Value) -> bool:
-    # Whether what is known of two values, one of them unknown, excludes that they are equal.
+    # Whether what is known of two values, one of them not wholly known, excludes that they are equal.
     one, other = refinement_of(left), refinement_of(right)
     if left.raw is None or right.raw is None:
         return one.not_null or other.not_null
@@ -504,7 +504,7 @@ def _same(left: Value, right: Value) -> bool | None:
             return False
         return _all_same([(v, second[k]) for k, v in first.items()])
     if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
-        return None
+        return False if _differ_surely(left, right) else None
     if first.__class__ is tuple:
         return len(first) == len(second) and _all_same(list(zip(first, second, strict=True)))
     return bool(first == second)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
@@ -58,6 +58,21 @@ def type_expression(expression: Expression) -> tuple[Type | None, list[Diagnosti
     reader = _TypeReader()
     named_type = reader.type_of(expression)
     return (None if reader.diagnostics else named_type), reader.diagnostics
+
+
+def no_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What is wrong with a constant: where no function may be called, none of them is an unknown one."""
+    return [_no_call(each) if each.id == "call-to-unknown-function" else each for each in problems]
+
+
+def _no_call(problem: Diagnostic) -> Diagnostic:
+    return error(
+        "function-calls-not-allowed",
+        "Functions may not be called here.",
+        problem.subject,
+        context=problem.context,
+        values=problem.values,
+    )
 
 
 class _NoNames:
@@ -194,7 +209,8 @@ class _TypeReader:
         return kind
 
     def _default(self, expression: Expression, kind: Type) -> Value | None:
-        value, diagnostics = evaluate(expression, _NoNames())
+        value, problems = evaluate(expression, _NoNames())
+        diagnostics = no_calls(problems)
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
             return None

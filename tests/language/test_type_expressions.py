@@ -61,6 +61,7 @@ def test_defaults_are_applied_at_every_depth() -> None:
         ("object(string)", "requires a map"),
         ("tuple(string)", "requires a list"),
         ("optional(string)", "only for attributes of an object"),
+        ('object({ a = optional(string, upper("b")) })', "Functions may not be called here"),
         ("{ a = string }", "object({...})"),
         ("object({ a = string, a = number })", "already declared"),
         ("object({ a = optional(number, []) })", "number required"),

@@ -23,6 +23,10 @@ from nexusform.values import UNKNOWN, Value
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII
 )
+# As Go reads where nothing is printed: an hour of one digit, and a comma before the fraction.
+_LENIENT_TIMESTAMP: Final = re.compile(
+    _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"), re.ASCII
+)
 _DURATION: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 # In nanoseconds.
 _UNITS: Final = {
@@ -108,9 +112,10 @@ def _ordinal(year: int, month: int, day: int) -> int:
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> Moment:
     """The moment an RFC 3339 text names, with its offset. Raises FunctionProblem.
 
-    `lenient` takes offsets of up to 24 hours and 60 minutes, as Go does where nothing is printed.
+    `lenient` takes offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a comma,
+    as Go does where nothing is printed.
     """
-    match = _TIMESTAMP.match(text)
+    match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_short(text)}"', position)
     year, month, day, hour, minute, second = [int(n) for n in match.groups()[:6]]

@@ -53,7 +53,7 @@ def yaml_text(value: Value) -> str:
     """A wholly known value as YAML, strings always quoted so that no one misreads them."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_lines(value, 0)) + "\n"
-    first, *rest = _item(value, 0, 0)
+    first, *rest = _item(value, 2, 0)
     text = "\n".join([first, *_shifted(rest)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
