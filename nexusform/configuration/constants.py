@@ -19,6 +19,7 @@ from nexusform.language.syntax import (
     TupleCons,
     Unary,
 )
+from nexusform.language.type_expressions import no_calls
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, Type
 from nexusform.values import DYNAMIC_UNKNOWN, Value
@@ -58,17 +59,7 @@ def is_constant(expression: Expression) -> bool:
 def constant(expression: Expression) -> tuple[Value, list[Diagnostic]]:
     """The value of an expression that may refer to nothing."""
     value, problems = evaluate(expression, NO_NAMES)
-    return value, [_no_calls(p) if p.id == "call-to-unknown-function" else p for p in problems]
-
-
-def _no_calls(problem: Diagnostic) -> Diagnostic:
-    return error(
-        "function-calls-not-allowed",
-        "Functions may not be called here.",
-        problem.subject,
-        context=problem.context,
-        values=problem.values,
-    )
+    return value, no_calls(problems)
 
 
 def _of_type(attribute: Attribute | None, type_: Type, problems: list[Diagnostic]) -> Any:
@@ -97,6 +88,16 @@ def constant_text(attribute: Attribute | None, problems: list[Diagnostic]) -> st
     """A constant string argument, None when it is absent or wrong."""
     text = _of_type(attribute, STRING, problems)
     return text if isinstance(text, str) else None
+
+
+def required_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:
+    """A constant string argument that may not be null, None when it is absent or wrong."""
+    before = len(problems)
+    text = constant_text(attribute, problems)
+    if text is None and attribute is not None and len(problems) == before:
+        detail = f'Inappropriate value for "{attribute.name}": it may not be null.'
+        problems.append(error("unsuitable-value-type", detail, attribute.expression.span))
+    return text
 
 
 def constant_flag(attribute: Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:

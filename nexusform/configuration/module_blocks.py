@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from nexusform.configuration.configuration import ProviderBlock
-from nexusform.configuration.constants import constant_text
+from nexusform.configuration.constants import constant_text, required_text
 from nexusform.configuration.resource_blocks import remaining, repetition
 from nexusform.configuration.written import check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error
@@ -62,7 +62,7 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     count, for_each = repetition(arguments, "module", problems)
     depends_on = references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
-    source = constant_text(arguments.get("source"), problems)
+    source = required_text(arguments.get("source"), problems)
     if source is not None and not is_local(source, source_span, problems):
         source = None
     if not named:

@@ -23,6 +23,8 @@ from nexusform.language.syntax import (
 MOVED_FACE = BodySchema(attributes={"from": True, "to": True})
 REMOVED_FACE = BodySchema(attributes={"from": True}, blocks={"lifecycle": ()})
 IMPORT_FACE = BodySchema(attributes={"to": True, "id": True, "for_each": False, "provider": False})
+# Names that no resource type can have.
+_RESERVED = ("count", "each", "local", "nexusform", "path", "self", "terraform", "var")
 _LIFECYCLE = BodySchema(attributes={"destroy": True})
 
 
@@ -36,6 +38,10 @@ def decode_moved(block: Block, problems: list[Diagnostic]) -> Moved | None:
         return None
     if bool(source.type) != bool(target.type) or source.mode != target.mode:
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
+        problems.append(error("invalid-moved-addresses", detail, block.header_span))
+        return None
+    if source == target:
+        detail = "Both ends of this move are the same address: nothing moves. Remove the block."
         problems.append(error("invalid-moved-addresses", detail, block.header_span))
         return None
     return Moved(source, target, block.header_span)
@@ -123,6 +129,9 @@ def pattern_of(traversal: Traversal, problems: list[Diagnostic]) -> AddressPatte
     mode: Mode = "managed"
     if rest[:1] == ["data"]:
         mode, rest = "data", rest[1:]
+    if rest[:1] and rest[0] in _RESERVED:
+        problems.append(_no_address(traversal, f'"{rest[0]}" stands for something else in expressions'))
+        return None
     match rest:
         case [str(kind), str(name)]:
             return AddressPattern(module, mode, kind, name)

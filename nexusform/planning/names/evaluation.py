@@ -212,6 +212,9 @@ class Evaluation:
             return unknown(declared.type)
         # A null that is passed stands for the default, unless the variable may be null.
         if value.is_known and value.is_null and not declared.nullable:
+            if declared.default is None:
+                self.diagnostics.append(_null_passed(declared, instance.call, span))
+                return unknown(declared.type)
             value = default
         try:
             return convert(value, declared.type)
@@ -272,7 +275,8 @@ class Evaluation:
 
     def _outputs(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
         instance = self.called_module(parent, call.name, key)
-        if instance is None:
+        # Of a module that could not be read nothing more is said.
+        if instance is None or not call.module.directory:
             return unknown(DYNAMIC)
         return object_value({name: self.output(instance, name) for name in call.module.outputs})
 
@@ -344,6 +348,14 @@ def _unsuitable(declared: Variable, call: ModuleCall, problem: ConversionProblem
         span,
         block=header_of(call),
     )
+
+
+def _null_passed(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
+    detail = (
+        f'The variable "{declared.name}" of module "{call.name}" may not be null and has no default. '
+        "Pass a value, or give the variable a default."
+    )
+    return error("required-variable-not-set", detail, span, block=header_of(call))
 
 
 def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:

@@ -55,3 +55,7 @@ module "computed" {
 output "nothing_more_is_said" {
   value = [module.missing.x, module.registry.y, module.none.a]
 }
+
+module "null" {
+  source = null
+}

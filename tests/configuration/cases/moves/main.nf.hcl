@@ -38,3 +38,13 @@ import {
 import {
   to = module.a["x"].nexus_site.b
 }
+
+moved {
+  from = nexusform.a
+  to   = var.b
+}
+
+moved {
+  from = module.a.nexus_site.b["x"]
+  to   = module.a.nexus_site.b["x"]
+}
