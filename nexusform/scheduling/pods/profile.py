@@ -3,7 +3,8 @@
 A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
 the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
 These tables are what runs, in predictions and in explanations.
-Not modelled: limits on the number of volumes, and ImageLocality (it depends on image caches).
+Not modelled: limits on the number of volumes, disks that pods name without a claim, and ImageLocality (it
+depends on image caches).
 """
 
 from __future__ import annotations
