@@ -88,6 +88,7 @@ class Brought(Struct):
     `prior_templates` are the hashes by workload of what they were made from. `workloads` and `manifests`
     are those of the last call, `shown` is the value that was given out, `outcomes` what became of each pod
     (by workload and number), `displaced` what became of those that were evicted for pods of other objects.
+    `unmade`: some are not made, as a quota refuses them.
     """
 
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Brought(Struct):
     shown: PodMap = field(default_factory=dict)
     warnings: tuple[PodWarning, ...] = ()
     overridden: bool = False
+    unmade: bool = False
     scene: Scene | None = None
 
     def of(self, workload: str) -> list[PodOutcome]:
@@ -122,7 +124,9 @@ class Brought(Struct):
         return self.notes.get((outcome.workload, outcome.name))
 
     def is_at_rest(self) -> bool:
-        """Whether all its pods run, and none is of an older template."""
+        """Whether all its pods are made and run, and none is of an older template."""
+        if self.unmade:
+            return False
         for workload in self.workloads:
             pods = self.of(workload.key)
             running = sum(bool(pod.node) for pod in pods)

@@ -252,7 +252,7 @@ class PodPhase:
         model = self._model(cluster)
         standing = tuple(self._standing.get(cluster.id, {}).values())
         # Pods of nodes that are made anew are lost once: what was placed since then stands.
-        first_time = not any(self._brought[key].outcomes for key in keys)
+        first_time = all(self._brought[key].scene is None for key in keys)
         recreated = cluster.fresh if first_time else frozenset()
         scene = Scene(model, standing, tuple(workloads), cluster.seed, recreated)
         prediction = predict(model, standing, workloads, seed=cluster.seed, recreated=recreated)
@@ -262,6 +262,7 @@ class PodPhase:
             brought = self._brought[key]
             brought.scene = brought.scene or scene
             own = brought.keys()
+            brought.unmade = any(prediction.forecasts[workload].not_made for workload in own)
             brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
             brought.warn([warning for warning in warnings if warning.workload in own])
             brought.show(cluster)
@@ -291,7 +292,7 @@ class PodPhase:
 
     def _is_restless(self, key: Key) -> bool:
         brought = self._brought[key]
-        return bool(brought.outcomes) and (key in self._disturbed or not brought.is_at_rest())
+        return brought.scene is not None and (key in self._disturbed or not brought.is_at_rest())
 
     def _nodes(self, cluster_id: str) -> dict[PodKey, str]:
         return {key: pod.node for key, pod in self._standing.get(cluster_id, {}).items()}

@@ -18,9 +18,9 @@ from nexusform.scheduling.pods.budgets import covers
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.preemption import Eviction
 from nexusform.scheduling.pods.quotas import Ledger
-from nexusform.scheduling.pods.rollouts import Rollout, removal_order, replace_pods
+from nexusform.scheduling.pods.rollouts import Rollout, replace_pods
 from nexusform.scheduling.pods.session import Look, Session, Verdict
-from nexusform.scheduling.pods.work import Asked, Work, admit_new, allowed_pods, free_numbers, queue_order
+from nexusform.scheduling.pods.work import Asked, Work, admit_new, free_numbers, queue_order, surplus_pods
 from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
     Budget,
@@ -154,8 +154,7 @@ class Predictor:
             numbers = {pod.number for pod in pods if not workload.first <= pod.number < last}
         else:
             present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
-            surplus = max(0, len(pods) - allowed_pods(workload, present))
-            numbers = {pod.number for pod in removal_order(workload.kind, present)[:surplus]}
+            numbers = {pod.number for pod in surplus_pods(workload, present)}
         for pod in pods:
             if pod.number not in numbers:
                 continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Reach
 from nexusform.scheduling.pods.quotas import Ledger
+from nexusform.scheduling.pods.rollouts import removal_order
 from nexusform.scheduling.pods.workloads import StandingPod, Strategy, Workload
 
 
@@ -73,7 +74,18 @@ def admit_new(work: Work, ledger: Ledger) -> None:
     work.asked = made
 
 
-def allowed_pods(workload: Workload, pods: Iterable[StandingPod]) -> int:
+def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
+    """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them."""
+    going: list[StandingPod] = []
+    staying = list(pods)
+    while (count := len(staying) - _allowed(workload, staying)) > 0:
+        first = removal_order(workload.kind, staying)[:count]
+        going += first
+        staying = [pod for pod in staying if pod not in first]
+    return going
+
+
+def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
     """How many pods a workload may have: during a rolling update some more."""
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return workload.replicas

@@ -93,6 +93,25 @@ def test_nobody_is_evicted_for_a_pod_that_kubelet_would_refuse() -> None:
     assert is_empty(plan(text, applied(result, state)))
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_what_no_quota_admits_is_made_once_other_pods_have_gone(kind: str) -> None:
+    """The new pod is looked at before the plan comes to those that leave."""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"hard": {"pods": "2"}},
+    }
+    site = RACKS + workers(1) + manifest("q", json.dumps(quota))
+    later = "depends_on = [fleet_hub_manifest.q]"
+    state = applied(good(plan(site + manifest("z", deployment("old", 2)))))
+    shrunk = manifest("z", deployment("old", 1)).replace('"z" {', f'"z" {{\n  {later.replace(".q", ".y")}', 1)
+    added = manifest("y", deployment("new", 1, kind=kind)).replace('"y" {', f'"y" {{\n  {later}', 1)
+    result = good(plan(site + added + shrunk, state))
+    assert pods(result) == {"old-1": ("remove", "scale_in"), "new-0": ("place", "new")}
+    assert is_empty(plan(site + added + shrunk, applied(result)))
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_a_second_plan_is_empty_whatever_waits_fails_or_is_evicted(seed: int) -> None:
     state = EMPTY

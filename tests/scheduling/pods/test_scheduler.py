@@ -252,6 +252,16 @@ def test_a_rolling_update_without_room_for_one_more_hangs() -> None:
     assert moves(predict(here, standing(old, "n1"), [recreate])) == [("web-0", "move", "n1")]
 
 
+def test_a_template_that_comes_back_leaves_no_pod_too_many() -> None:
+    """A rollout hung, and its template is what it was: one pod beyond the replicas was there for its sake."""
+    old = workload(replicas=1, template="1", max_surge=1)
+    new = replace(old, pod=replace(old.pod, template="2"))
+    pods = (*standing(old, "n1", "n1"), StandingPod(old.key, 2, "n1", new.pod))
+    prediction = predict(cluster(2), pods, [old])
+    assert len(prediction.standing()) == 1
+    assert {o.action for o in predict(cluster(2), prediction.standing(), [old]).outcomes} == {"keep"}
+
+
 def test_replica_sets_and_on_delete_keep_their_old_pods() -> None:
     for kind, strategy in (("ReplicaSet", Strategy.ROLLING), ("StatefulSet", Strategy.ON_DELETE)):
         old = workload(replicas=2, kind=kind, template="1", strategy=strategy)
