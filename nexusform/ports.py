@@ -371,11 +371,11 @@ class Provider(Protocol):
 
 @runtime_checkable
 class JudgesPlans(Protocol):
-    """A provider that knows beforehand what it cannot do."""
+    """A provider that knows beforehand what it cannot do, and what it leaves to people."""
 
-    def refusal(self, request: ChangeRequest) -> str:
-        """Why a change that is planned cannot be done, "" when nothing is known against it. Raises
-        ProviderProblem when it cannot find out.
+    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """What is to be said of the changes of a plan, each with the number of the one that it is said of:
+        errors for what cannot be done. Raises ProviderProblem when it cannot find out.
         """
         ...
 

@@ -54,6 +54,28 @@ def doomed_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[D
     return [_of_pool(pool, names, aim) for pool, names in by_pool.items()]
 
 
+def nodes_to_make_anew(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
+    """The nodes, by the platform's names, that stand and are planned to stand as others."""
+    prior, planned = request.prior or {}, request.planned or {}
+    made_anew = {change.target.names[-1] for change in changes if change.verb is Verb.DELETE}
+    if prior.get("kubernetes_version") != planned.get("kubernetes_version"):
+        return []
+    after = planned.get("nodes") or {}
+    return [
+        str(node["platform_name"])
+        for name, node in (prior.get("nodes") or {}).items()
+        if node.get("platform_name") and name in after and node["pool"] not in made_anew
+        if after[name].get("platform_name") != node["platform_name"]
+    ]
+
+
+def way_of_deleting() -> str:
+    """How apply has nodes made anew, in words."""
+    if os.environ.get(KUBECONFIGS_VARIABLE):
+        return f"apply cordons and deletes them ({KUBECONFIGS_VARIABLE}), and does not drain them"
+    return "apply prints the commands for kubectl, drain among them, and waits until that is done"
+
+
 def _is_placed_anew(node: Mapping[str, Any], planned: Mapping[str, Any] | None) -> bool:
     """Whether a node that had no machine is to get one."""
     return bool(not node.get("machine") and planned and planned.get("machine"))

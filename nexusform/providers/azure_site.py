@@ -6,17 +6,25 @@ After a change the resource is read back: where its VMs landed is what Azure say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
-from nexusform.providers.azure_changes import CLUSTER, POOL, VM, Surroundings, changes_of
-from nexusform.providers.azure_nodes import doomed_nodes, make_anew
-from nexusform.providers.azure_requests import RESTING, SHOWN_WITHIN, Arm, Target, state_of
+from nexusform.diagnostics import Problem, Severity
+from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.providers.azure_changes import CLUSTER, MACHINE, POOL, VM, Surroundings, changes_of
+from nexusform.providers.azure_nodes import (
+    doomed_nodes,
+    make_anew,
+    nodes_to_make_anew,
+    way_of_deleting,
+)
+from nexusform.providers.azure_requests import RESTING, SHOWN_WITHIN, Arm, ArmChange, Target, state_of
 from nexusform.providers.azure_subscription import (
     CLUSTERS,
     MACHINES,
@@ -29,11 +37,20 @@ from nexusform.providers.azure_subscription import (
     group_of,
 )
 from nexusform.providers.observed_site import ObservedSites, Shown, shown_of
+from nexusform.words import counted, first_of
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.importers.az_adoption import AdoptedObject
     from nexusform.importers.az_model import AzSite
 
+_MOST_NAMED: Final = 4
+_CORDON, _UNCORDON, _EMPTY = "cordon", "uncordon", "empty"
+_ACTIONS: Final = {
+    _CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
+    _UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
+    _EMPTY: "to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "
+    '"Cordoned" beside evacuate, and cordon it before the apply.',
+}
 _ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
 
 
@@ -76,20 +93,55 @@ class AzureSites(ObservedSites):
             for request, answer in zip(requests, answers, strict=True)
         ]
 
-    def refusal(self, request: ChangeRequest) -> str:
-        """Why Azure cannot do what a plan asks for, "" when nothing is known against it. Raises
-        ProviderProblem when Azure cannot be asked.
+    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """What Azure cannot do of a plan, and what is left to people. Raises ProviderProblem when Azure
+        cannot be asked.
         """
-        if request.key.type not in _ACTED_ON:
-            return ""
+        made = {request.key.id for request in requests if request.key.type == VM}
+        said: list[tuple[int, Problem]] = []
+        anew: dict[int, list[str]] = {}
+        for number, request in enumerate(requests):
+            if request.key.type not in _ACTED_ON:
+                continue
+            try:
+                changes = self._foreseen(request, made)
+            except ProviderProblem as problem:
+                said.append((number, Problem((), "provider-cannot-do-this", str(problem))))
+                continue
+            if nodes := nodes_to_make_anew(request, changes):
+                anew[number] = nodes
+        return [*said, *_left_to_kubectl(anew), *self._left_to_people(requests)]
+
+    def _foreseen(self, request: ChangeRequest, made: AbstractSet[str]) -> list[ArmChange]:
+        """The changes of a planned step. `made` are the VMs of the plan. Raises ProviderProblem."""
+
+        def arm_id_of(our_id: str) -> str:
+            return our_id if our_id in made else self._arm_id_of(our_id)
+
         self._directory()
-        try:
-            # A pool comes to the group of its cluster, which may be made by the same plan.
-            group = self._group(request, missing_ok=request.key.type == POOL)
-            changes_of(request, Surroundings(group, {}, str))
-        except ProviderProblem as problem:
-            return str(problem)
-        return ""
+        # A pool comes to the group of its cluster, which may be made by the same plan.
+        group = self._group(request, missing_ok=request.key.type == POOL)
+        return changes_of(request, Surroundings(group, {}, arm_id_of))
+
+    def _left_to_people(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+        """Machines are cordoned by people: once for each thing that is to be done."""
+        numbers: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            if request.key.type == MACHINE and (action := _asked_of_machine(request)):
+                numbers.setdefault(action, []).append(number)
+        for action, asked in sorted(numbers.items()):
+            keys = [requests[number].key for number in asked]
+            names = first_of([key.id.rpartition("/")[2] for key in keys], _MOST_NAMED)
+            machines = f"{counted(len(keys), 'machine')} ({names})"
+            detail = f"{machines}: {_ACTIONS[action]} {self._command(keys[0], action)}"
+            yield asked[0], Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
+
+    def _command(self, machine: ObjectKey, action: str) -> str:
+        """What cordons or uncordons a machine."""
+        verb = _UNCORDON if action == _UNCORDON else _CORDON
+        group = group_of(self._directory().hinted.get(machine.id, "")) or "MANAGED_RESOURCE_GROUP"
+        name = machine.id.rpartition("/")[2]
+        return f"For example: az networkcloud baremetalmachine {verb} --name {name} --resource-group {group}"
 
     # --- doing ---------------------------------------------------------------------------------
 
@@ -226,6 +278,24 @@ class AzureSites(ObservedSites):
         if not busy:
             return set()
         return {ours for ours, arm_id in self._directory().acted_on.items() if id_key(arm_id) in busy}
+
+
+def _asked_of_machine(request: ChangeRequest) -> str:
+    """What a plan asks of a machine that Azure does and apply does not, "" for nothing."""
+    prior, planned = request.prior or {}, request.planned or {}
+    if planned.get("cordon_status") != prior.get("cordon_status"):
+        return _CORDON if planned.get("cordon_status") == "Cordoned" else _UNCORDON
+    is_emptied = planned.get("evacuate") and not prior.get("evacuate")
+    return _EMPTY if is_emptied and planned.get("cordon_status") != "Cordoned" else ""
+
+
+def _left_to_kubectl(anew: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
+    """Nodes that a plan makes anew, told once."""
+    names = list(chain.from_iterable(anew.values()))
+    if names:
+        nodes = f"{counted(len(names), 'node')} ({first_of(names, _MOST_NAMED)})"
+        detail = f"Azure deletes no single node: to make {nodes} anew, {way_of_deleting()}."
+        yield next(iter(anew)), Problem((), "nodes-deleted-by-kubectl", detail, Severity.WARNING)
 
 
 class _Directory(Struct, frozen=True):

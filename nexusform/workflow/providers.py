@@ -17,7 +17,7 @@ from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.plan import Action, Plan
+from nexusform.planning.plan import Action, Change, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import (
     ChangeRequest,
@@ -316,25 +316,30 @@ def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mappin
     return kept or None
 
 
-def refused_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Refusals of changes that their providers know beforehand not to do."""
-    problems: list[Diagnostic] = []
-    for change in plan.changes:
-        provider = providers.get(change.provider)
-        if not isinstance(provider, JudgesPlans) or change.action not in _SENT:
+def judged_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """What providers know beforehand of the changes that they are to make: errors for what they cannot do."""
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        if not isinstance(provider, JudgesPlans):
             continue
-        made_anew = change.action is not Action.UPDATE
-        key = ObjectKey(change.address.type, change.id, change.creation)
-        request = ChangeRequest(
-            key, str(change.address), None if made_anew else change.before, change.after, aim=change.after
-        )
+        changes = [one for one in plan.changes if one.provider == name and one.action in _SENT]
         try:
-            refusal = provider.refusal(request)
+            judged = provider.judge([_request_of(change) for change in changes])
         except ProviderProblem as problem:
             return [error("reading-what-stands-failed", str(problem))]
-        if refusal:
-            problems.append(error("provider-cannot-do-this", refusal, change.source, block=change.block))
-    return problems
+        for number, said in judged:
+            change = changes[number]
+            diagnostics.append(
+                diagnostic(said.severity, said.id, said.detail, change.source, block=change.block)
+            )
+    return diagnostics
+
+
+def _request_of(change: Change) -> ChangeRequest:
+    """A change of a plan as its provider gets it, in one step."""
+    key = ObjectKey(change.address.type, change.id, change.creation)
+    prior = change.before if change.action is Action.UPDATE else None
+    return ChangeRequest(key, str(change.address), prior, change.after, aim=change.after)
 
 
 _SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})

@@ -35,9 +35,9 @@ from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import (
     Refreshed,
+    judged_by_providers,
     make_providers,
     refresh,
-    refused_by_providers,
     remarks,
     stand_already,
 )
@@ -119,7 +119,7 @@ class Run(Struct):
             result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
-            refusals += refused_by_providers(result.plan, self.providers)
+            refusals += judged_by_providers(result.plan, self.providers)
         told = remarks(self.providers) if options.refresh else []
         return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *told))
 

@@ -286,6 +286,70 @@ def test_mistakes_are_told_by_the_plan(nexusform: Told) -> None:
     assert "Azure needs more of d than nexusform knows: networkConfiguration" in nexusform.said
 
 
+HINTED = """
+  placement_hint {
+    hint_type            = "AntiAffinity"
+    resource_id          = TARGET.id
+    scheduling_execution = "Hard"
+    scope                = "Machine"
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "is_refused"),
+    [
+        ("nexus_kubernetes_cluster.c", True),
+        ("nexus_kubernetes_cluster.d", True),
+        ("nexus_rack.r1", False),
+        ("nexus_virtual_machine.w", False),
+    ],
+)
+def test_a_hint_that_azure_does_not_take_is_told_by_the_plan(
+    target: str, is_refused: bool, nexusform: Told
+) -> None:
+    other = NEW[NEW.index('resource "nexus_virtual_machine" "v"') :].replace('"v"', '"w"')
+    hinted = NEW.replace("  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}")
+    write(hinted + other)
+    assert nexusform("plan") == int(is_refused), nexusform.said
+    assert ("It takes hints on these alone" in nexusform.said) == is_refused, nexusform.said
+
+
+MACHINE = """resource "nexus_bare_metal_machine" "m1" {
+  STATES
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ('cordon_status = "Cordoned"', "apply cordons none, and waits until Azure shows it cordoned."),
+        ("evacuate = true", "to be emptied, and not cordoned: Azure may put VMs there again."),
+        (
+            'cordon_status = "Cordoned"\n  evacuate = true',
+            "az networkcloud baremetalmachine cordon --name m1 --resource-group hosted",
+        ),
+    ],
+)
+def test_what_people_do_to_machines_is_told_by_the_plan(states: str, said: str, nexusform: Told) -> None:
+    Path("machines_override.nf.hcl").write_text(MACHINE.replace("STATES", states))
+    assert nexusform("plan", "-details") == 0, nexusform.said
+    assert f"1 machine (m1): {said}" in nexusform.said or said in nexusform.said, nexusform.said
+    is_emptied = "evacuate" in states
+    assert ("apply prints the commands for kubectl" in nexusform.said) == is_emptied
+
+
+def test_nodes_that_are_deleted_without_draining_are_told_by_the_plan(
+    nexusform: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
+    monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
+    assert nexusform("plan", "-details", f"-replace={NODE_ANEW}{node}") == 0, nexusform.said
+    assert f"to make 1 node ({node}) anew, apply cordons and deletes them" in nexusform.said
+    assert "does not drain them" in nexusform.said
+
+
 def test_sensitive_parts_of_a_body_are_sent_and_never_shown(nexusform: Told, server: ArmServer) -> None:
     secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
     write(secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key'))
