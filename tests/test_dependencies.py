@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests.providers.arm_server import ArmServer
+from tests.providers.azure_sites import CLUSTER_ID, project, standing_site
+
 ROOT = Path(__file__).parents[1]
 # A package that cannot be imported, then a program.
 WITHOUT = """\
@@ -19,7 +22,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == {package!r}:
+        if (name + ".").startswith({package!r} + "."):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -149,6 +152,100 @@ def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path)
     assert "ModuleNotFoundError" in output
     _, output = nexusform(here, *feature.command, typed=feature.typed)
     assert feature.shown in output
+
+
+# --- extras --------------------------------------------------------------------------------------
+
+
+class Extra(Struct, frozen=True):
+    """A package, the extra that brings it, and a command that needs it."""
+
+    package: str
+    extra: str
+    command: tuple[str, ...]
+    configuration: str = SITE
+
+
+def backend(kind: str, settings: str) -> str:
+    return f'nexusform {{\n  backend "{kind}" {{\n    {settings}\n  }}\n}}\n'
+
+
+PASSPHRASE = """\
+nexusform {
+  encryption {
+    key_provider "pbkdf2" "p" {
+      passphrase = "correct horse battery staple"
+    }
+    method "aes_gcm" "m" {
+      keys = key_provider.pbkdf2.p
+    }
+    state {
+      method = method.aes_gcm.m
+    }
+  }
+}
+"""
+AZURE_BLOB = 'storage_account_name = "a"\n    container_name = "c"\n    key = "k"'
+EXTRAS = (
+    Extra("boto3", "s3", ("plan",), backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"')),
+    Extra("psycopg", "postgres", ("plan",), backend("postgres", 'conn_str = "postgres://localhost:1/x"')),
+    Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB)),
+    Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
+    Extra("pygls", "editor", ("lsp",)),
+)
+
+
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra.package)
+def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(extra.configuration)
+    code, output = nexusform(tmp_path, *extra.command, package=extra.package)
+    assert code != 0, output
+    assert f"nexusform[{extra.extra}]" in output
+    assert "Traceback" not in output
+
+
+def test_acting_on_azure_is_gone_without_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("azure.mgmt.networkcloud")
+    pytest.importorskip("lightkube")
+    server = ArmServer(tmp_path)
+    server.site = standing_site()
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
+    here = tmp_path / "here"
+    project(here)
+    adopt = ("import", "-from=azure", "-generate-config-out=site.nf.hcl")
+    try:
+        for package in ("azure.mgmt.networkcloud", "azure.identity"):
+            code, output = nexusform(here, *adopt, package=package)
+            assert (code, "nexusform[azure]" in output, "Traceback" in output) == (1, True, False), output
+        code, output = nexusform(here, *adopt)
+        assert code == 0, output
+        node = next(n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"])
+        anew = ("apply", "-auto-approve", f"-replace=nexus_kubernetes_cluster.c:{node}")
+        code, output = nexusform(here, *anew, package="lightkube")
+        assert (code, "nexusform[kubernetes]" in output, "Traceback" in output) == (1, True, False), output
+        _, output = nexusform(here, "apply", "-resume")
+        assert "kube/c.yaml cannot be used" in " ".join(output.replace("│", " ").split()), output
+    finally:
+        server.close()
+
+
+def test_every_package_of_an_extra_is_taken_away_here() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = {line.partition(">")[0] for name, lines in extras.items() if name != "dev" for line in lines}
+    imported_as = {
+        "azure-storage-blob": "azure.storage",
+        "psycopg[binary]": "psycopg",
+        "azure-mgmt-networkcloud": "azure.mgmt.networkcloud",
+        "azure-identity": "azure.identity",
+    }
+    elsewhere = {"azure-keyvault-keys"}  # tests/encryption
+    in_a_story = {"azure.mgmt.networkcloud", "azure.identity", "lightkube"}
+    names = {imported_as.get(name, name) for name in asked - elsewhere}
+    assert names == {extra.package for extra in EXTRAS} | in_a_story
 
 
 def test_hcl2_is_asked_whether_it_reads_the_same() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from msgspec import Struct
 
 from nexusform.cli.commands import command
@@ -20,10 +18,10 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
 
     Diagnostics, completion, hover, definitions, renaming, formatting, and hints of where things land.
     """
-    if find_spec("pygls") is None:
+    try:
+        from nexusform.editor.server import make_server
+    except ImportError:
         Screen().err("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
         return 1
-    from nexusform.editor.server import make_server
-
     make_server().start_io()
     return 0

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
-from nexusform.encryption.keys import EncryptionProblem, Key, key_from
+from nexusform.encryption.keys import EncryptionProblem, Key, key_from, needing_cryptography
 
 _HEAD: Final = b'{"encryption":'
 STATE: Final = "state"
@@ -75,8 +75,8 @@ class Sealer:
         keys = self._encryption.methods[self._target.method]
         if keys is None:
             return document
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+        with needing_cryptography("Encryption needs"):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         key = self._writing_key(keys)
         nonce = secrets.token_bytes(_NONCE_BYTES)
         header = {
@@ -117,9 +117,9 @@ class Sealer:
         raise EncryptionProblem(f"{name} cannot be decrypted. {tried}")
 
     def _opened(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+        with needing_cryptography("Encryption needs"):
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         key = self._reading_key(keys, header)
         try:
             nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)

@@ -11,8 +11,8 @@ import binascii
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -68,11 +68,22 @@ def key_from(block: KeyProviderBlock, meta: Meta | None) -> Key:
     return key
 
 
+@contextmanager
+def needing_cryptography(what: str) -> Iterator[None]:
+    """Imports of the package; without it an EncryptionProblem says that `what` ("Signatures need") it."""
+    try:
+        yield
+    except ImportError as missing:
+        raise EncryptionProblem(
+            f'{what} the package {missing.name}: pip install "nexusform[encryption]".'
+        ) from None
+
+
 def _pbkdf2(settings: Mapping[str, str], meta: Meta | None) -> Key:
     """A key derived from a passphrase, which stands in the block or in a variable that it names."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-
+    with needing_cryptography("Encryption needs"):
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
     _only(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
     passphrase = settings.get("passphrase") or _variable(settings, "passphrase_variable")
     if len(passphrase) < _SHORTEST_PASSPHRASE:

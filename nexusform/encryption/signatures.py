@@ -12,11 +12,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.keys import EncryptionProblem, needing_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -31,7 +30,7 @@ def sign(digest: str, key: bytes, name: str) -> dict[str, str]:
 
     Raises EncryptionProblem.
     """
-    with _needing_cryptography():
+    with needing_cryptography("Signatures need"):
         private = _private_key(key, name)
         signature = private.sign(_PURPOSE + digest.encode())
         return {
@@ -45,7 +44,7 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
     """Raise EncryptionProblem unless a signature is that of the digest. `key` is public, `name` its file."""
     if signature is None:
         raise EncryptionProblem("It is not signed. `nexusform plan -out=FILE -sign=KEYFILE` signs it.")
-    with _needing_cryptography():
+    with needing_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 
         public = _public_key(key, name)
@@ -119,13 +118,3 @@ def _no_key(text: bytes) -> str:
     if b"-----BEGIN" not in text:
         return 'is not in PEM form: it has no line "-----BEGIN ...".'
     return "is damaged, or holds no key."
-
-
-@contextmanager
-def _needing_cryptography() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as missing:
-        raise EncryptionProblem(
-            f'Signatures need the package {missing.name}: pip install "nexusform[encryption]".'
-        ) from None

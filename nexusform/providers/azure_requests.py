@@ -27,6 +27,11 @@ RESTING: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provision
 _BROKEN: Final = frozenset({"Failed", "Canceled"})
 _NOT_SO: Final = 412  # the condition of a request does not hold: the resource is another one since
 _LATER: Final = frozenset({408, 409, _NOT_SO, 429, 500, 502, 503, 504})
+_NOT_NOW: Final = frozenset({408, 429})
+# Codes of a 409 that no waiting ends.
+_LASTING: Final = frozenset(
+    {"InvalidResourceLocation", "MissingSubscriptionRegistration", "ResourceGroupBeingDeleted", "ScopeLocked"}
+)
 SHOWN_WITHIN: Final = 300.0  # seconds until what was done must show
 _LONGEST: Final = 12 * 3600.0  # seconds of one operation, or of waiting for those of others
 _SLICE: Final = 1.0  # seconds between looks at whether the run is to stop
@@ -89,6 +94,10 @@ class _Standing(StrEnum):
     TO_SEND = "to send"
 
 
+class _Refused(Exception):
+    """Azure took a request for a change, and refused it for good."""
+
+
 class _Later(Exception):
     """Azure did not take a request now. `seconds`: how long it asks to wait, None when it does not say.
     `may_be_sent`: nobody knows whether it reached Azure.
@@ -108,6 +117,7 @@ class Arm:
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
         self._pace = pace
+        self._sent: set[Target] = set()  # of which a change may have reached Azure
 
     def get(self, target: Target) -> dict[str, Any] | None:
         """The resource's body, None when there is none. Raises AzureError."""
@@ -134,8 +144,10 @@ class Arm:
                     self._until_shown(change, step)
                 else:
                     self._bring_about(change, step, sent=sent)
+            except _Refused as refused:
+                raise ProviderProblem(f"Azure refuses {change.target.title}: {refused}") from None
             except AzureError as problem:
-                raise self._problem(change, problem) from None
+                raise self._problem(change, problem, sent=sent or change.target in self._sent) from None
 
     def wait(self, seconds: float | None, step: ChangeRequest, why: str) -> None:
         """Wait before looking again. Raises StepWaits when the run is to stop meanwhile."""
@@ -171,13 +183,15 @@ class Arm:
 
     def _bring_about(self, change: ArmChange, step: ChangeRequest, *, sent: bool) -> None:
         """`sent`: the change was sent before; it may have reached Azure or not."""
-        is_late = self.deadline(_LONGEST)
+        is_late, is_lost = self.deadline(_LONGEST), self.deadline(SHOWN_WITHIN)
         while True:
             seen = self.get(change.target)
             standing = _judge(change, seen, sent=sent)
             if standing is _Standing.DONE:
                 return
             if standing is _Standing.GOES_ON:
+                if seen is None and is_lost():
+                    raise ProviderProblem(_gone(change))
                 if is_late():
                     raise StepWaits(f"{change.target.title} is {state_of(seen)} for long, and is not done.")
                 self.wait(None, step, f"{change.target.title} is {state_of(seen)}")
@@ -205,6 +219,8 @@ class Arm:
             if state_of(seen) in RESTING and is_late():
                 if change.verb is Verb.UPDATE:
                     return
+                if change.verb is Verb.CREATE:  # it may show yet, and nobody else would look for it
+                    raise StepWaits(f"{_not_shown(change)} `nexusform apply -resume` looks again.")
                 raise ProviderProblem(_not_shown(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
@@ -238,13 +254,17 @@ class Arm:
             )
         except (ServiceRequestError, ServiceResponseError) as problem:
             words = f"The connection to Azure broke ({_first_line(problem)})"
+            self._sent.add(target)
             raise _Later(words, None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
-            if code not in _LATER:
-                raise
+            if code not in _LATER or getattr(problem.error, "code", None) in _LASTING:
+                raise _Refused(_words(problem)) from None
             words = "It changed meanwhile" if code == _NOT_SO else _words(problem)
+            if code >= 500:
+                self._sent.add(target)
             raise _Later(words, _retry_after(problem.response), may_be_sent=code >= 500) from None
+        self._sent.add(target)
         url = _operation_of(answers[-1].http_response) if answers else ""
         if not self._is_ours(url):
             return ""
@@ -278,12 +298,15 @@ class Arm:
                 raise StepWaits(f"Azure has worked on {change.target.title} for {hours} and is not done.")
             self.wait(_retry_after(response), step, f"Azure goes on with {change.target.title}")
 
-    def _problem(self, change: ArmChange, problem: Any) -> ProviderProblem:
-        """An error of the SDK: what Azure refuses is over, a lost connection is not."""
+    def _problem(self, change: ArmChange, problem: Any, *, sent: bool) -> ProviderProblem:
+        """An error of the SDK while Azure is looked at: where nothing was sent, what it refuses is over; what
+        was sent goes on there, whatever a look at it comes to.
+        """
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
-        if isinstance(problem, ClientAuthenticationError) or (code is not None and code < 500):
+        refused = isinstance(problem, ClientAuthenticationError) or (code is not None and code < 500)
+        if refused and not sent and code not in _NOT_NOW:
             return ProviderProblem(f"Azure refuses {change.target.title}: {_words(problem)}")
         return StepWaits(
             f"Azure could not be asked about {change.target.title}: {_words(problem)}. What was begun goes "
@@ -300,9 +323,7 @@ def _judge(change: ArmChange, seen: Mapping[str, Any] | None, *, sent: bool) -> 
             return _Standing.DONE
         return _Standing.TO_SEND if state in RESTING else _Standing.GOES_ON
     if seen is None:
-        if change.verb is Verb.CREATE:
-            return _Standing.TO_SEND
-        raise ProviderProblem(f"{change.target.title} is gone: Azure does not show it.")
+        return _judge_absent(change, sent=sent)
     if change.verb is Verb.CREATE and not sent:
         raise ProviderProblem(
             f"{change.target.title} stands in resource group {change.target.group} already, and was not made "
@@ -323,9 +344,22 @@ def _judge(change: ArmChange, seen: Mapping[str, Any] | None, *, sent: bool) -> 
     return _Standing.DONE
 
 
+def _judge_absent(change: ArmChange, *, sent: bool) -> _Standing:
+    """How far a change is of what Azure does not show. Raises ProviderProblem where it is gone."""
+    if change.verb is Verb.CREATE:
+        return _Standing.TO_SEND
+    if sent:  # a look may be behind the times
+        return _Standing.GOES_ON
+    raise ProviderProblem(_gone(change))
+
+
 def state_of(seen: Mapping[str, Any] | None) -> str:
     """The provisioningState of a body, "" when it has none."""
     return str(((seen or {}).get("properties") or {}).get("provisioningState") or "")
+
+
+def _gone(change: ArmChange) -> str:
+    return f"{change.target.title} is gone: Azure does not show it."
 
 
 def _not_shown(change: ArmChange) -> str:

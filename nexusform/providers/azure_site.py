@@ -16,7 +16,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.ports import (
+    ChangeRequest,
+    ObjectKey,
+    ProviderAnswer,
+    ProviderProblem,
+    ReadAnswer,
+    ReadRequest,
+    StepWaits,
+)
 from nexusform.providers.azure_changes import CLUSTER, MACHINE, POOL, VM, Surroundings, changes_of
 from nexusform.providers.azure_nodes import (
     doomed_nodes,
@@ -204,19 +212,23 @@ class AzureSites(ObservedSites):
 
     def _read_back(self, request: ChangeRequest, arm: Arm, group: str) -> ProviderAnswer:
         """What stands once Azure shows what was asked for, with the machines of all VMs; after a while
-        without those that Azure does not tell. Raises ProviderProblem.
+        without those that Azure does not tell. Raises StepWaits.
         """
         is_late = arm.deadline(SHOWN_WITHIN)
         while True:
-            with asking():
-                shown = self._shown(request, arm, group)
+            try:
+                with asking():
+                    shown = self._shown(request, arm, group)
+            except ProviderProblem as problem:  # what was done is done, whatever this look comes to
+                raise StepWaits(f"{problem} `nexusform apply -resume` looks again.") from None
             complete = shown is not None and not shown.differing and _has_machines(shown, request)
             if shown is not None and (complete or (is_late() and not shown.differing)):
                 return shown.answer
             if is_late():
                 differing = f" ({', '.join(shown.differing)} differ)" if shown else ""
-                raise ProviderProblem(
-                    f"Azure has done what was asked of {request.key.id}, and does not show it{differing}."
+                raise StepWaits(
+                    f"Azure has done what was asked of {request.key.id}, and does not show it{differing}. "
+                    "`nexusform apply -resume` looks again."
                 )
             arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
 

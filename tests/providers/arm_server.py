@@ -43,6 +43,10 @@ class Faults:
     resets: int = 0  # changes that are taken, and the connection breaks
     stale: int = 0  # reads of a changed resource that show it as before
     forgets: bool = False  # operations are not known any more when asked for
+    errors: tuple[int, ...] = ()  # statuses that polls are answered with, one each, before they are heard
+    vanishes: int = 0  # polls after which an operation is not known any more, though it goes on
+    outcome: str = "Failed"  # what operations that fail end as
+    code: str = "Conflict"  # of the 409
 
 
 @dataclass
@@ -52,6 +56,7 @@ class Operation:
     method: str
     fails: bool = False
     over: bool = False
+    looks: int = 0
 
 
 @dataclass
@@ -126,7 +131,7 @@ class Site:
             if "/agentpools/" in key:
                 self.settle(operation.path.rsplit("/", 2)[0])
             return
-        state = "Failed" if operation.fails else "Succeeded"
+        state = self.faults.outcome if operation.fails else "Succeeded"
         self.resources[key]["properties"]["provisioningState"] = state
         self.resources[key]["etag"] = f"e{self.etags}x"
         if operation.fails:
@@ -348,6 +353,14 @@ class _Handler(BaseHTTPRequestHandler):
     def poll(self, name: str) -> tuple[int, Any, dict[str, str]]:
         site = self.arm.site
         operation = site.operations.get(name)
+        if site.faults.errors:
+            status, *rest = site.faults.errors
+            site.faults.errors = tuple(rest)
+            return status, error("NotNow", "Ask again."), {"Retry-After": "0"}
+        if site.faults.vanishes and operation is not None:
+            operation.looks += 1
+            if operation.looks > site.faults.vanishes:
+                return 404, error("NotFound", "There is no such operation."), {}
         if operation is None or site.faults.forgets:
             if operation and not operation.over:
                 site.end(operation)
@@ -359,14 +372,14 @@ class _Handler(BaseHTTPRequestHandler):
             site.end(operation)
         if operation.fails:
             words = {"code": "InsufficientResources", "message": "no machine has room"}
-            return 200, {"status": "Failed", "error": words}, {}
+            return 200, {"status": site.faults.outcome, "error": words}, {}
         return 200, {"status": "Succeeded"}, {}
 
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
         site, faults = self.arm.site, self.arm.site.faults
         if faults.conflicts:
             faults.conflicts -= 1
-            return 409, error("Conflict", "Another operation is in progress."), {}
+            return 409, error(faults.code, "Another operation is in progress."), {}
         if faults.throttles:
             faults.throttles -= 1
             return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0"}
@@ -378,7 +391,12 @@ class _Handler(BaseHTTPRequestHandler):
             return 412, error("PreconditionFailed", "It is another version."), {}
         if standing is None and self.command != "PUT":
             return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", path), {})
-        if standing and standing["properties"].get("provisioningState") not in ("Succeeded", "Failed", None):
+        if standing and standing["properties"].get("provisioningState") not in (
+            "Succeeded",
+            "Failed",
+            "Canceled",
+            None,
+        ):
             return 409, error("Conflict", "Another operation is in progress."), {}
         site.change(self.command, path, body)
         operations = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses"

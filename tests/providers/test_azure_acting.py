@@ -86,8 +86,16 @@ def write(configuration: str) -> None:
 
 @pytest.mark.parametrize(
     "faults",
-    [Faults(), Faults(polls=0), BUSY, Faults(resets=1, stale=1), Faults(polls=3, forgets=True)],
-    ids=["plain", "at once", "busy", "reset", "forgotten"],
+    [
+        Faults(),
+        Faults(polls=0),
+        BUSY,
+        Faults(resets=1, stale=1),
+        Faults(polls=3, forgets=True),
+        Faults(polls=5, vanishes=2, stale=2),
+        Faults(polls=3, errors=(503, 429)),
+    ],
+    ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors"],
 )
 def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServer, faults: Faults) -> None:
     write(SCALED)
@@ -134,6 +142,40 @@ def test_a_new_cluster_that_fails_is_made_anew(nexusform: Told, server: ArmServe
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     made = [(method, path) for method, path in nexusform.changes() if path.endswith("Clusters/d")]
     assert [method for method, _ in made] == ["PUT", "DELETE", "PUT"]
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
+    status: int, nexusform: Told, server: ArmServer
+) -> None:
+    """Nobody may look at the operation for a while: it goes on all the same."""
+    write(NEW)
+    server.site.faults = Faults(polls=2, errors=(status,) * 60)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
+    assert "Error: The apply waits" in nexusform.said, nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-resume") == 0, nexusform.said
+    assert len(server.site.taken) == len(set(server.site.taken))
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_a_conflict_that_no_waiting_ends_is_a_refusal(nexusform: Told, server: ArmServer) -> None:
+    write(SCALED)
+    server.site.faults = Faults(conflicts=99, code="ScopeLocked")
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "Azure refuses c" in nexusform.said
+    assert server.site.faults.conflicts > 90
+
+
+@pytest.mark.parametrize("vanishes", [0, 1])
+def test_a_canceled_operation_fails_its_step(vanishes: int, nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    server.site.faults = Faults(polls=2, fails=1, outcome="Canceled", vanishes=vanishes)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
+    assert "(Canceled)" in nexusform.said, nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 

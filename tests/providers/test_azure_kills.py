@@ -145,6 +145,9 @@ STORIES = pytest.mark.parametrize(
     "story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True
 )
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
+# What was made does not show at first, its operation is forgotten, and looks at it are refused.
+LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))
+BROKEN = Faults(polls=2, resets=1, throttles=1, errors=(500,))
 
 
 @pytest.mark.parametrize("story", [SCALED, NEW], ids=["scale-out", "new"], indirect=True)
@@ -157,7 +160,7 @@ def test_a_killed_apply_goes_on(story: Story) -> None:
 
 @pytest.mark.slow
 @STORIES
-@pytest.mark.parametrize("faults", [Faults(), WORSE], ids=["plain", "worse"])
+@pytest.mark.parametrize("faults", [Faults(), WORSE, LATE, BROKEN], ids=["plain", "worse", "late", "broken"])
 def test_an_apply_killed_at_every_request_goes_on(story: Story, faults: Faults) -> None:
     requests = range(1, len(story.requests(faults)) + 1)
     points = [(number, after) for number in requests for after in (False, True)]
