@@ -173,9 +173,21 @@ def resources(
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [Item(file, path, document, findings)]
-    detail = f'a list of resources or {{"value": [...]}} is needed, not {kind_of(document)}.'
+    said = _refusal_in(document)
+    detail = (
+        f"this is no list of resources, but what Azure answered instead: {said}."
+        if said
+        else f'a list of resources or {{"value": [...]}} is needed, not {kind_of(document)}.'
+    )
     findings.append(Problem(path or _TOP, SHAPE, detail, file=file))
     return []
+
+
+def _refusal_in(document: Any) -> str:
+    """What the REST API answers where it refuses a request, "" for anything else."""
+    refusal = document.get("error") if isinstance(document, Mapping) else None
+    words = [refusal.get(key) for key in ("code", "message")] if isinstance(refusal, Mapping) else []
+    return ": ".join(word.rstrip(".") for word in words if isinstance(word, str) and _is_text(word))
 
 
 def is_list(document: Any) -> bool:

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import INCOMPLETE, Item, id_key, is_list, name_of, resources
 from nexusform.importers.az_model import EXPORTED_AT
-from nexusform.words import counted, form
+from nexusform.words import counted, first_of, form
 
 # Kind of document (az_files.StandardFile.kind, or ANY) -> its files as (name for messages, content).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
 
 ANY: Final = "any"  # a file whose resources are told apart by their type
 NODES: Final = "nodes"
+_MOST_NAMED: Final = 4
 NOT_READ: Final = "resources-not-read"
 _WARNING: Final = Severity.WARNING
 # The type of a resource, without the provider's name -> its kind.
@@ -85,9 +86,10 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
                 continue
             already_met = len(findings)
             kinds = sorting.take(_items_of(name, data, kind, findings), kind)
+            unreadable |= _unreadable(kind, kinds, findings[already_met:])
             if kind != ANY:
                 kinds.add(kind)
-            if any(finding.id == INCOMPLETE for finding in findings[already_met:]):
+            if _is_incomplete(findings[already_met:]):
                 incomplete |= kinds
                 if not kinds.isdisjoint(_GROUND):  # all else stands on these
                     findings[already_met:] = map(_as_error, findings[already_met:])
@@ -105,6 +107,16 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
         frozenset(map(_cluster_in, pool_files)),
         lacking,
     )
+
+
+def _unreadable(kind: str, kinds: Collection[str], findings: Iterable[Problem]) -> set[str]:
+    """The kind of a document in which there are no resources, as findings say, but something else."""
+    is_wrong = any(finding.severity is Severity.ERROR for finding in findings)
+    return {kind} if is_wrong and not kinds and kind != ANY else set()
+
+
+def _is_incomplete(findings: Iterable[Problem]) -> bool:
+    return any(finding.id == INCOMPLETE for finding in findings)
 
 
 def _clusters_lacking(by_kind: Mapping[str, list[Item]], listed: Collection[str]) -> tuple[str, ...]:
@@ -172,7 +184,9 @@ class _Sorting:
         for item in items:
             own = kind_of(item)
             if own is None and (_is_named(item) or kind == ANY):
-                strange.setdefault(item.text("type") or "" if _is_named(item) else "", item)
+                strange.setdefault(
+                    item.text("type") or "" if _is_named(item) else _kubernetes_kind(item), item
+                )
                 continue
             met.add(own or kind)
             if not self._is_repeated(item, own or kind):
@@ -202,11 +216,27 @@ class _Sorting:
 
 def _say_strange(strange: Mapping[str, Item]) -> None:
     """Say of each type of resources that is not read that it is not."""
+    of_kubernetes = {name: item for name, item in strange.items() if name and not _is_named(item)}
     for type_name, item in strange.items():
         said = (
             f'resources of the type "{type_name}"' if type_name else "what says neither its type nor its id"
         )
-        item.report("type", NOT_READ, f"{said}: not read.", _WARNING)
+        if type_name not in of_kubernetes:
+            item.report("type", NOT_READ, f"{said}: not read.", _WARNING)
+    if of_kubernetes:
+        kinds = first_of(list(of_kubernetes), _MOST_NAMED)
+        detail = (
+            f"objects of Kubernetes ({kinds}): not read here, but Nodes. `data fleet_hub_export` reads what "
+            "stands on a fleet's hub, `data kubernetes_nodes` what runs on nodes."
+        )
+        next(iter(of_kubernetes.values())).report("kind", NOT_READ, detail, _WARNING)
+
+
+def _kubernetes_kind(item: Item) -> str:
+    """The kind of an object of Kubernetes, "" for anything else."""
+    has_version = isinstance(item.value("apiVersion"), str)
+    kind = item.value("kind")
+    return kind if has_version and isinstance(kind, str) else ""
 
 
 def kind_of(item: Item) -> str | None:

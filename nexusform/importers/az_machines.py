@@ -79,6 +79,7 @@ def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
     return skus
 
 
+_OF_EVERY_MACHINE: Final = ("rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
 _HOW_SKUS_TELL: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
 # What a status that an export lacks reads as; a machine that lacks one counts as not ready.
@@ -132,10 +133,13 @@ def read_machines(items: Iterable[Item], reading: MachineReading) -> dict[str, A
     """The machines by id key; those without a name, a rack or a slot are reported and left out."""
     by_sku_id = {key.strip().lower(): sku for key, sku in reading.by_sku_id.items()}
     reading = replace(reading, by_sku_id=by_sku_id)
+    listed = list(items)
+    if _is_cut_short(listed):
+        return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[Item, AzMachine]] = []
-    for item in items:
+    for item in listed:
         machine = _machine(item, reading)
         if machine is None:
             continue
@@ -148,6 +152,21 @@ def read_machines(items: Iterable[Item], reading: MachineReading) -> dict[str, A
             without_roles.append((item, machine))
     _say_roles(without_roles)
     return machines
+
+
+def _is_cut_short(items: Sequence[Item]) -> bool:
+    """Whether all of several machines lack what each of them has, which is said once."""
+    lacking = [name for name in _OF_EVERY_MACHINE if all(item.value(name) is None for item in items)]
+    if len(items) < 2 or not lacking:
+        return False
+    items[0].report(
+        lacking[0],
+        "missing-field",
+        f"none of {len(items):,} machines has {' and '.join(lacking)}: the list holds a part of each machine "
+        "alone (`az resource list`, or a --query). Capture it with: az networkcloud baremetalmachine list "
+        "--resource-group MANAGED_RESOURCE_GROUP --output json",
+    )
+    return True
 
 
 def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
@@ -220,7 +239,7 @@ def _say_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
     item.report(
         "name",
         "derived-at-reading",
-        f"{counted(len(machines), 'machine')} has no machineRoles (exports before API 2024-07 have none): "
+        f"{counted(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
     )

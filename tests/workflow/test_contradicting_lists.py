@@ -293,6 +293,37 @@ def test_a_page_of_machines_is_one_error(capsys: pytest.CaptureFixture[str]) -> 
     assert (code, "this is one page of several" in out, "Unknown machine" in out) == (1, True, False), out
 
 
+def test_what_azure_answered_instead_of_racks_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = {"code": "AuthorizationFailed", "message": "The client has no authorization."}
+    Path("export/racks.json").write_text(json.dumps({"error": refusal}))
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, out.count("Error:")) == (1, 1), out
+    assert "what Azure answered instead: AuthorizationFailed: The client has no authorization." in out
+
+
+@pytest.mark.parametrize("lacking", [("rackSlot",), ("rackId", "rackSlot")])
+def test_machines_that_are_cut_short_are_one_error(
+    lacking: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(MACHINES.read_text())
+    for machine in document["value"]:
+        for name in lacking:
+            del machine["properties"][name]
+    MACHINES.write_text(json.dumps(document))
+    code, out = told(capsys, "inventory", "check", "export")
+    assert (code, out.count("Error:")) == (1, 1), out
+    assert f"machines has {' and '.join(lacking)}: the list holds a part of each machine alone" in out
+
+
+def test_documents_of_a_hub_have_a_reader_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    kinds = ("ClusterResourcePlacement", "MemberCluster")
+    hub = "\n---\n".join(f"apiVersion: x/v1\nkind: {kind}\nmetadata:\n  name: a" for kind in kinds)
+    Path("export/hub.yaml").write_text(hub)
+    out = imported(capsys)
+    assert "objects of Kubernetes (ClusterResourcePlacement, MemberCluster): not read here" in out
+    assert "`data fleet_hub_export`" in out
+
+
 def test_two_machines_of_one_name_are_one_error(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(MACHINES.read_text())
     document["value"][1]["name"] = document["value"][0]["name"]
