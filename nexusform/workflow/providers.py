@@ -14,7 +14,7 @@ from nexusform.applying.outcomes import Whereabouts, path_text
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Change, Plan
