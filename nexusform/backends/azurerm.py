@@ -133,7 +133,7 @@ class AzureBackend(KeepsLines):
             self._lease_client(held.lease_id).release()
 
     def holder(self) -> LockInfo | None:
-        """Who holds the lock now."""
+        """Who holds the lock now; somebody whose lease says nothing is one whom nobody knows."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._explained("look at the lock"):
@@ -141,7 +141,9 @@ class AzureBackend(KeepsLines):
                 properties = self._blob.get_blob_properties()
             except ResourceNotFoundError:
                 return None
-        return _holder_in(properties.metadata) if properties.lease.state == "leased" else None
+        if properties.lease.state != "leased":
+            return None
+        return _holder_in(properties.metadata) or locks.from_json(b"")
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lease of the lock with this id."""

@@ -1,5 +1,6 @@
 """What every backend promises, run for every entry of the registry."""
 
+import base64
 import os
 import signal
 import subprocess
@@ -263,6 +264,51 @@ def test_what_is_too_large_is_refused_before_it_is_in_memory(
     # Answers of unknown length are read up to the bound.
     assert where.kind.backend == "http" or peak < 12 << 20
     assert read(opened((16 << 20) + 1)) in (large, [large])
+
+
+GARBAGE = {
+    "nothing": b"",
+    "bytes": b"\xff\x00",
+    "text": b"not JSON",
+    "no ID": b"{}",
+    "a number": b'{"ID": 7}',
+    "an ID that nobody types": b'{"ID": "a\\u001b", "Who": "x"}',
+}
+
+
+def lay_a_lock(where: Somewhere, content: bytes) -> None:
+    """A lock of somebody else, with whatever stands in it."""
+    backend: Any = where.open()
+    backend.write(b"{}")
+    if where.kind.backend == "s3":
+        backend._client.put_object(Bucket=backend._bucket, Key=backend._lock_key, Body=content)
+    elif where.kind.backend == "azurerm":
+        from azure.storage.blob import BlobLeaseClient
+
+        note = {"nexusformlock": base64.b64encode(content).decode()} if content else {}
+        backend._blob.set_blob_metadata(note)
+        BlobLeaseClient(backend._blob).acquire(60)
+    elif where.kind.backend == "postgres":
+        backend.lock(info("another"))
+        statement = backend._database.sql("UPDATE {schema}.workspaces SET holder = %s")
+        with backend._session("lay a lock") as connection:
+            connection.execute(statement, (content,))
+    else:
+        pytest.skip("its locks are tried elsewhere, or are the server's")
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_garbage_lock_is_broken_by_the_id_that_it_is_told_by(where: Somewhere, garbage: str) -> None:
+    lay_a_lock(where, GARBAGE[garbage])
+    again = where.open()
+    with pytest.raises(LockHeld) as held:
+        again.lock(info("mine"))
+    holder = held.value.holder
+    assert holder is not None
+    assert holder.id.startswith("unreadable-")
+    again.force_unlock(holder.id)
+    again.lock(info("mine"))
+    again.unlock("mine")
 
 
 def test_a_record_is_one_line(backend: StateBackend) -> None:
