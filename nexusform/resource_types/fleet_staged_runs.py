@@ -83,8 +83,10 @@ def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> Resour
 
 _APPROVAL_SPEC: Final = BlockSchema(
     {
-        "parent_stage_rollout": text("Name of the staged update run.", required=True),
-        "target_stage": text("Name of the stage that waits.", required=True),
+        "parent_stage_rollout": text(
+            "Name of the staged update run.", required=True, on_change=OnChange.REPLACE
+        ),
+        "target_stage": text("Name of the stage that waits.", required=True, on_change=OnChange.REPLACE),
     }
 )
 _APPROVED: Final = argument(

@@ -35,6 +35,7 @@ from nexusform.planning.fleet.contents import (
     read_contents,
     write_contents,
 )
+from nexusform.planning.fleet.fixed import fixed_problems
 from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, applicable, identity, refusals
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.selecting import idle_selectors, selected, selector_problem
@@ -106,6 +107,7 @@ class Hub(Struct, dict=True):
         assert instance.type.fleet is not None
         assert instance.planned is not None
         thing = instance.type.fleet(instance.planned)
+        self.diagnostics += fixed_problems(instance, thing)
         match thing:
             case HubObjects():
                 self._take_objects(instance, thing)

@@ -115,3 +115,67 @@ def test_the_status_of_a_manifest_says_whether_it_is_granted() -> None:
         written = json.dumps(json.dumps(shown))
         request = f'resource "fleet_cluster_approval_request" "a" {{\n  manifest = {written}\n}}\n'
         assert bindings(state_of(text + request))["b"]["state"] == last
+
+
+HEAD = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: {spec}\n"
+RUN = "{placementName: p, stagedRolloutStrategyName: s, state: Run}"
+ASKS = "{parentStageRollout: it, targetStage: one}"
+RULES = "policy: {overrideRules: [{overrideType: Delete}]}"
+OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: web}}], {RULES}}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "changed", "says"),
+    [
+        (
+            "ClusterStagedUpdateRun",
+            RUN,
+            RUN.replace("p,", "q,"),
+            'placementName is immutable on a hub: it was "p"',
+        ),
+        ("ClusterStagedUpdateRun", RUN, RUN.replace("s,", "t,"), "stagedRolloutStrategyName is immutable"),
+        (
+            "ClusterStagedUpdateRun",
+            RUN,
+            RUN.replace("{", "{resourceSnapshotIndex: '1', "),
+            "resourceSnapshotIndex is immutable on a hub: it was not set",
+        ),
+        ("ClusterStagedUpdateRun", RUN, RUN.replace("Run", "Stop"), ""),
+        ("ClusterApprovalRequest", ASKS, ASKS.replace("one", "two"), "targetStage is immutable"),
+        ("ClusterApprovalRequest", ASKS, ASKS.replace("it", "r"), "parentStageRollout is immutable"),
+        (
+            "ClusterResourceOverride",
+            OVERRIDE,
+            OVERRIDE.replace("{cl", "{placement: {name: p}, cl"),
+            "placement is immutable on a hub: it was not set",
+        ),
+        ("ClusterResourceOverride", OVERRIDE, OVERRIDE.replace("name: web", "name: db"), ""),
+    ],
+)
+def test_what_a_hub_lets_nobody_change_is_refused(kind: str, spec: str, changed: str, says: str) -> None:
+    types = {
+        "ClusterStagedUpdateRun": "fleet_cluster_staged_update_run",
+        "ClusterApprovalRequest": "fleet_cluster_approval_request",
+        "ClusterResourceOverride": "fleet_cluster_resource_override",
+    }
+
+    def written(of: str) -> str:
+        text = HEAD.format(kind=kind, spec=of)
+        return f'resource "{types[kind]}" "it" {{\n  manifest = <<-Y\n{text}Y\n}}\n'
+
+    state = applied(plan(written(spec)))
+    result = plan(written(changed), state)
+    if not says:
+        good(result)
+        return
+    (error,) = errors(result)
+    assert error.id == "change-not-allowed"
+    assert says in error.detail
+    good(plan(written(changed), state, replaces=(f"{types[kind]}.it",)))
+
+
+def test_an_approval_request_in_blocks_is_made_anew() -> None:
+    state = state_of(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
+    other = APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
+    (change,) = good(plan(other, state)).plan.changes
+    assert change.replace_paths == (("target_stage",),)
