@@ -25,7 +25,7 @@ from nexusform.importers.yaml_text import Node, YamlDocument, problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
 from nexusform.resource_types.fleet_reading import read_taints
-from nexusform.scheduling.fleet.validation import check_taints, sentence
+from nexusform.scheduling.fleet.validation import check_name, check_taints, sentence
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
 
@@ -163,12 +163,13 @@ class Reading:
             return fleet.findings
         times = time_problems(Node.of(document))
         wrong = [problem_at(manifest.file, place, INVALID, text) for place, text in times]
-        return [*fleet.findings, *wrong, *_taint_problems(manifest.file, fleet)]
+        return [*fleet.findings, *wrong, *_member_problems(manifest.file, fleet)]
 
 
-def _taint_problems(file: str, member: FleetDocument) -> Iterable[Problem]:
-    """What the webhook refuses of a member's taints."""
-    for each in check_taints(read_taints(member.values.get("taint"))):
+def _member_problems(file: str, member: FleetDocument) -> Iterable[Problem]:
+    """What the API and the webhook refuse of a member's name and taints."""
+    names = [each.below("metadata") for each in check_name(member.name)]
+    for each in (*names, *check_taints(read_taints(member.values.get("taint")))):
         if not member.is_judged(each.path):
             yield Problem((), INVALID, sentence(each.detail), file=file, line=member.line(each.path))
 

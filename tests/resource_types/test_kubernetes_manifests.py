@@ -233,3 +233,8 @@ def test_a_taint_that_the_webhook_refuses_is_told_at_its_line() -> None:
     twice = '- {key: old, value: "yes", effect: NoSchedule}'
     (problem,) = answer(a=shown("one").replace(twice, f"{twice}\n  {twice}")).problems
     assert "taints must be unique" in problem.detail
+
+
+def test_a_name_that_no_member_may_have_is_told_at_its_line() -> None:
+    (problem,) = answer(a=shown("one").replace("  name: one", "  name: One_1")).problems
+    assert problem.detail.startswith('hub/a.yaml:4: Name "One_1": a lowercase RFC 1123 subdomain')
