@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.answers.simulation_page import answer_page
-from nexusform.rendering.notation.markup import Markup, Part, element, joined
+from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.page.fleet_parts import (
     WIDEST_GRID,
     FleetMatrix,
@@ -33,9 +33,9 @@ _NOTES: Final = {Verb.LEAVE: "leaves", Verb.DRAIN: "is drained", Verb.JOIN: "joi
 def fleet_page(simulation: FleetSimulation, outline: Outline) -> str:
     """The page with a newline at its end."""
     pods = [row for placement in simulation.placements for row in placement.pods]
-    picture = joined(_matrices(simulation), pods_of(pods))
     rows = [row for placement in simulation.placements for row in _rows(placement)]
-    return answer_page(outline, picture, simulation_data((), [*rows, *pods]))
+    data = simulation_data((), [*rows, *pods])
+    return answer_page(outline, _matrices(simulation), data, pods_of(pods, "Pods one by one"))
 
 
 def _matrices(simulation: FleetSimulation) -> Part:

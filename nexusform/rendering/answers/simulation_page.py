@@ -33,8 +33,8 @@ def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
     return answer_page(outline, section("racks", "Map", scripted("map")), simulation_data(plays))
 
 
-def answer_page(outline: Outline, picture: Part, data: dict[str, Any]) -> str:
-    """The page of an answer: the verdict, a picture, and the words and tables below it."""
+def answer_page(outline: Outline, picture: Part, data: dict[str, Any], more: Part = None) -> str:
+    """The page of an answer: the verdict, a picture, the words and tables below it, and what is `more`."""
     tone = "denied" if outline.bad else "allowed"
     word = "Finding" if outline.bad else "Good"
     verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
@@ -43,6 +43,7 @@ def answer_page(outline: Outline, picture: Part, data: dict[str, Any]) -> str:
         element("div", verdict, facts, id="verdict"),
         picture,
         [_section(number, part) for number, part in enumerate(outline.sections, start=1)],
+        more,
     )
     header = element("header", element("h1", outline.title))
     footer = element("footer", "What a simulation says is a prediction.", class_="quiet")

@@ -273,13 +273,13 @@ def pods_part(plan: Plan) -> Part:
     return pods_of([row for row in plan.placements if row.kind == "pod"])
 
 
-def pods_of(rows: Sequence[PlacementChange]) -> Part:
+def pods_of(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     """These pods and their nodes; nothing when there are none."""
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
     lines = [_pod_line(row) for row in rows[:_MOST_ROWS]]
-    return section("pods", "Pods", _cut(len(rows)), table("Pods and their nodes", heads, lines, firm=True))
+    return section("pods", title, _cut(len(rows)), table("Pods and their nodes", heads, lines, firm=True))
 
 
 def _pod_line(row: PlacementChange) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -14,6 +15,7 @@ from nexusform.whatif.fleet_edits import Verb, read_edits
 from nexusform.whatif.world_view import things_of_state
 from tests.planning.fleet_harness import hub, member, nodes, pick_n, placement
 from tests.planning.harness import all_types, applied, plan
+from tests.whatif.test_fleet import with_nodes
 
 NONE = "\N{EN DASH}"
 MEMBERS = ("c1", "c2", "c3", "c4")
@@ -103,3 +105,12 @@ def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
     tables.feed(page)
     assert tables.by_caption["Before"] == [["Placement", "c57", "c59"], ["p", NONE, "Bound"]]
     assert "58 other members: nothing comes or goes there." in page
+
+
+def test_pods_are_counted_first_and_listed_last() -> None:
+    state = applied(plan(with_nodes("a", "c")))
+    page = page_of(state, leave="c")
+    titles = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert [title for title in titles if "Pods" in title] == ["Pods (finding)", "Pods one by one"]
+    assert titles[-1] == "Pods one by one"
+    assert "web-0" in page[page.index("Pods one by one") :]
