@@ -17,7 +17,7 @@ from nexusform.scheduling.pods.claims import Claims
 from nexusform.scheduling.pods.forecast import Prediction
 from nexusform.scheduling.pods.rules.volumes import refuse
 from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.workloads import Claim, Cluster, Node, NodeTerm, PodSpec, Volume
+from nexusform.scheduling.pods.workloads import Claim, Cluster, Node, NodeTerm, PodSpec, StandingPod, Volume
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
@@ -262,6 +262,31 @@ def test_where_no_volume_is_left_one_is_made() -> None:
     outcomes = foretold(stateful(3, storageClassName="disk"), wait, *volumes).outcomes
     assert all(outcome.node for outcome in outcomes)
     assert sum(len(outcome.volumes) for outcome in outcomes) <= 1
+
+
+def test_what_was_made_for_a_claim_is_not_taken_for_a_volume_that_is_free() -> None:
+    """A class makes a volume where none was free; later there is one, which is still for anybody."""
+    wait = storage_class("disk", **WAIT)
+    shared = [claim(storageClassName="disk"), wait]
+    before = foretold(web(3), *shared, volume("late", "elsewhere", storageClassName="disk")).standing()
+    assert len({pod.node for pod in before}) > 1
+    objects = [web(3), *shared, volume("late", before[0].node, storageClassName="disk")]
+    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    workloads, offer = workloads_of(manifests).workloads, read_offer(manifests)
+    after = predict(Cluster("k", NODES, volumes=offer.volumes), before, workloads)
+    assert [(pod.node, pod.volumes) for pod in after.standing()] == [(pod.node, ()) for pod in before]
+
+
+def test_daemons_stay_beside_the_one_that_has_the_volume() -> None:
+    daemon = {**web(), "kind": "DaemonSet"}
+    del daemon["spec"]["replicas"]
+    objects = [daemon, claim(**OF_LOCAL), LOCAL, volume("a", "n1", **OF_LOCAL), volume("b", "n2", **OF_LOCAL)]
+    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    (work,), offer = workloads_of(manifests).workloads, read_offer(manifests)
+    # An earlier version put one on each, and remembered no volume.
+    before = tuple(StandingPod(work.key, at, f"n{at + 1}", work.pod) for at in range(2))
+    after = predict(Cluster("k", NODES, volumes=offer.volumes), before, [work])
+    assert [(o.action, o.node) for o in after.outcomes] == [("keep", "n1"), ("keep", "n2")]
 
 
 def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:

@@ -58,7 +58,9 @@ class Claims:
     # --- what stands ----------------------------------------------------------------------------
 
     def _stand(self, standing: Iterable[StandingPod]) -> None:
-        """Bind the claims of pods that stand: as is remembered, else as their nodes tell."""
+        """Bind the claims of pods that stand: as is remembered, else as their nodes tell. What may have been
+        made was made: a volume that was taken is remembered.
+        """
         pods = sorted(
             (pod for pod in standing if pod.volumes or pod.spec.claims),
             key=lambda pod: (pod.workload, pod.number),
@@ -68,8 +70,15 @@ class Claims:
                 self._bind(claim, volume)
         for pod in pods:
             if pod.node:
+                self._bind_made(pod.spec, pod.number)
                 node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
                 self._bind_on(pod.spec, pod.number, node)
+
+    def _bind_made(self, spec: PodSpec, number: int) -> None:
+        for claim in spec.claims:
+            name = claim.of(number)
+            if claim.made != () and name not in self._bound and not self._bind_awaited(claim, name):
+                self._bind(name, _MADE)
 
     def _bind_on(self, spec: PodSpec, number: int, node: Node) -> None:
         """Bind what a pod claims, and that is not bound yet, to what fits best on its node."""

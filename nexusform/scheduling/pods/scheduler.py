@@ -19,6 +19,7 @@ from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, Wo
 from nexusform.scheduling.pods.preemption import Eviction
 from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.rollouts import Rollout, replace_pods
+from nexusform.scheduling.pods.run import NodeFacts
 from nexusform.scheduling.pods.session import Look, Session, Verdict
 from nexusform.scheduling.pods.work import Asked, Work, admit_new, free_numbers, queue_order, surplus_pods
 from nexusform.scheduling.pods.workloads import (
@@ -167,11 +168,14 @@ class Predictor:
         """One pod per node that permits it; a pod whose node is gone goes with it. Those that have no node
         yet wait for one of those that have no pod.
         """
-        eligible = self._permitting(work.workload.pod)
+        spec = work.workload.pod
+        permitted = self._names(self.session.statics.of(spec))
+        # Where its claims let it come; who is there stays.
+        eligible = self._names(self.session.run_for(spec, 0).facts)
         waiting = [pod for pod in pods if not pod.node]
         have: set[str] = set()
         for pod in pods:
-            if self._stands(pod) and pod.node in eligible:
+            if self._stands(pod) and pod.node in permitted:
                 have.add(pod.node)
                 work.keeps.append(pod)
             elif self._stands(pod):
@@ -189,10 +193,10 @@ class Predictor:
             Asked(number, node, trigger=work.growth) for number, node in zip(numbers, open_nodes, strict=True)
         ]
 
-    def _permitting(self, spec: PodSpec) -> set[str]:
+    def _names(self, facts: NodeFacts) -> set[str]:
         """The nodes that would take a pod whatever stands on them."""
         nodes = self.session.cluster.nodes
-        return {nodes[at].name for at in self.session.run_for(spec, 0).facts.points}
+        return {nodes[at].name for at in facts.points}
 
     def _admit(self, works: list[Work]) -> None:
         """Leave out new pods that are not made. Controllers make theirs in the order of creation."""
