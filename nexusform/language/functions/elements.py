@@ -69,10 +69,15 @@ def _any_true(items: Value) -> Value:
 
 
 def _coalesced_type(arguments: Sequence[Value]) -> Type:
-    common = unify([a.type for a in arguments]) if arguments else None
-    if common is None:
-        raise FixedProblem("all arguments must have the same type")
-    return common
+    types = [argument.type for argument in arguments]
+    common = unify(types) if types else None
+    if common is not None:
+        return common
+    # Beside a bare null each may stay as it is; only objects and tuples are refused together.
+    structures = {kind for kind in (ObjectType, TupleType) for each in types if isinstance(each, kind)}
+    if DYNAMIC in types and len(structures) < 2:
+        return DYNAMIC
+    raise FixedProblem("all arguments must have the same type")
 
 
 def _coalesce(*arguments: Value) -> Value:
