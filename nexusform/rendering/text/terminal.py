@@ -30,7 +30,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     """Every argument, from a report that was built before."""
     paint = Painter(options.colour)
     width = options.width
-    parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint, options)]
+    parts = [*_drift_parts(report, paint, options), *_action_parts(report, paint, options)]
     parts += _verdict_parts(report, paint, width)
     if not report.errored:
         parts.append(rollout_text(report.rollouts, width, paint))
@@ -54,11 +54,16 @@ def _rule(paint: Painter, width: int) -> str:
     return paint("─" * max(20, min(width, 78)), "grey")
 
 
-def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
+def _drift_parts(report: Report, paint: Painter, options: PlanTextOptions) -> list[str]:
     """What changed outside, and what follows from it."""
     if not report.drift:
         return []
-    parts = [paint(wording.DRIFT_NOTE, "bold", "cyan"), _paragraph(f"{wording.DRIFT_DETAIL}:", width)]
+    width = options.width
+    note = wording.DRIFT_NOTE
+    # Readers of Terraform's text take this note for the head of a part that ends with DRIFT_RESPONSE.
+    if options.terraform and report.stanzas and report.mode is not Mode.REFRESH_ONLY:
+        note = note.replace("nexusform", "Terraform")
+    parts = [paint(note, "bold", "cyan"), _paragraph(f"{wording.DRIFT_DETAIL}:", width)]
     parts += [stanza_text(stanza, paint) for stanza in report.drift]
     if report.mode is Mode.REFRESH_ONLY:
         parts.append(_paragraph(wording.ONLY_REFRESH, width))
