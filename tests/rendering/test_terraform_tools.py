@@ -2,7 +2,8 @@
 
 tfcmt (pkg/terraform/parser.go): the expressions and the lines between which a comment takes its parts.
 terraform-json (plan.go, state.go, action.go): the shape that Go unmarshals; unknown fields are left out, but
-one of another type than declared is an error. tf-summarize (terraformstate): what a change is, by its actions.
+one of another type than declared is an error.
+tf-summarize (terraformstate): what a change is, by its actions.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ ACTIONS = (
     ["delete"],
     ["delete", "create"],
     ["create", "delete"],
+    ["forget"],
 )
 # Field -> the JSON types that Go takes for it; absent and null are taken for any.
 PLAN: dict[str, type | tuple[type, ...]] = {

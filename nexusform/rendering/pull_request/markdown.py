@@ -32,6 +32,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
     line_of,
     place_of,
     plain,
+    prose,
 )
 from nexusform.rendering.pull_request.markdown_places import (
     all_rooms,
@@ -240,7 +241,7 @@ def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
 
 def _said(entry: Entry) -> str:
     whose = f"{plain(listed(entry.subjects, _SUBJECTS))}: " if entry.subjects else ""
-    return f"{whose}{plain(entry.text)}"
+    return f"{whose}{prose(entry.text)}"
 
 
 def standing_line(entries: Sequence[Entry]) -> list[str]:

@@ -32,6 +32,18 @@ def plain(text: str) -> str:
     return escaped(harmless(text)).replace("\n", " ")
 
 
+_CODE: Final = re.compile(r"(`[^`\n]+`)")
+
+
+def prose(text: str) -> str:
+    """A sentence as text; what it has between backticks stays code."""
+    parts = _CODE.split(harmless(text).replace("\n", " "))
+    # Splitting by a group puts what it matched at the odd places.
+    parts[0::2] = [escaped(part) for part in parts[0::2]]
+    parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
+    return "".join(parts)
+
+
 _SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
 # A code host sends mail to whom a comment mentions; an e-mail address mentions nobody.

@@ -18,6 +18,7 @@ from nexusform.words import counted, spans
 
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MOST_RUNS: Final = 6
+_MOST_SPANS: Final = 12  # of numbers behind one prefix
 _LONGEST_KEYS: Final = 32  # characters of keys in an address
 _LONGEST_LIST: Final = 2  # numbers in a row that are listed rather than written as a span
 
@@ -88,14 +89,24 @@ def _is_padded(digits: str) -> bool:
 
 
 def names_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
-    """`rack1,2,4..7, db`: runs with their prefix said once; beyond `most` prefixes, how many names more."""
+    """`rack1,2,4..7, db`: runs with their prefix said once; beyond `most` prefixes, and beyond a dozen runs
+    of one, how many names more.
+    """
     different = list(dict.fromkeys(names))
-    texts: dict[str, list[str]] = {}
+    runs: dict[str, list[NameRun]] = {}
     for run in name_runs(different):
-        texts.setdefault(run.prefix, []).append(run.span)
-    if len(texts) > most:
+        runs.setdefault(run.prefix, []).append(run)
+    if len(runs) > most:
         return f"{', '.join(different[: most - 1])} and {len(different) - most + 1:,} more"
-    return ", ".join(f"{prefix}{','.join(numbers)}" for prefix, numbers in texts.items())
+    return ", ".join(_numbers_text(prefix, alike) for prefix, alike in runs.items())
+
+
+def _numbers_text(prefix: str, runs: Sequence[NameRun]) -> str:
+    """`rack1,2,4..7`: names that differ in their number, as many as a line has room for."""
+    shown = runs if len(runs) <= _MOST_SPANS else runs[: _MOST_SPANS - 4]
+    left = sum(len(run.numbers) for run in runs[len(shown) :])
+    more = f" and {left:,} more" if left else ""
+    return f"{prefix}{','.join(run.span for run in shown)}{more}"
 
 
 def keys_text(keys: Sequence[int | str]) -> str:

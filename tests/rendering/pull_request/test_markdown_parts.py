@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, ReportPart, escaped, fit, line_of
+from nexusform.rendering.pull_request.markdown_parts import (
+    CodeOrigin,
+    ReportPart,
+    escaped,
+    fit,
+    line_of,
+    prose,
+)
 
 PARTS = st.lists(
     st.builds(
@@ -73,3 +80,8 @@ def test_entities_are_shown_as_they_were_written() -> None:
 )  # fmt: skip
 def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, place: str, text: str) -> None:
     assert line_of(place, origin) == text
+
+
+def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
+    assert prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
+    assert prose("a ` alone") == "a \\` alone"

@@ -84,6 +84,12 @@ def test_many_irregular_names_are_counted() -> None:
     assert names_text(["rack1", "rack2", "rack4", "db"]) == "rack1,2,4, db"
 
 
+def test_many_runs_of_one_prefix_are_counted() -> None:
+    names = [f"rack{number}" for number in range(1, 251) if number % 3]
+    assert names_text(names) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23 and 151 more"
+    assert names_text(names[:20]) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23,25,26,28,29"
+
+
 def test_an_address_alone_is_written_as_it_is() -> None:
     addresses = [rack("r", 'we"ird ${x}'), rack("r0", 7, "m")]
     assert folded(*addresses) == [str(address) for address in addresses]
