@@ -134,6 +134,9 @@ def read_variables(
         assignments,
         lambda name: overlooked_value(name, environment, names, read),
     )
+    if has_errors(problems):
+        # What a file that cannot be read would have assigned is not known to be missing.
+        wrong = [problem for problem in wrong if problem.id != "no-value-for-required-variable"]
     return values, [*problems, *wrong]
 
 

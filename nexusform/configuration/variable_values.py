@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Variable
 from nexusform.configuration.constants import constant
@@ -80,14 +82,51 @@ def from_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
     return assignments, [_without_words(problem) for problem in (*problems, *wrong)]
 
 
+_QUOTE: Final = "A quotation mark is missing: a text begins and ends with one, on one line."
+_BRACKET: Final = "A bracket is not closed: [ ends with ], and { with }."
+_PARENTHESIS: Final = "A parenthesis is not closed."
+_NAME: Final = 'A line begins with the name of a variable and one "=", then its value: name = "value".'
+_COMMA: Final = "Between two items a comma is missing."
+# What kind of slip it is, by the diagnostic of the syntax; never what stands there.
+_SLIPS: Final[Mapping[str, str]] = {
+    "argument-definition-required": _NAME,
+    "argument-or-block-definition-required": _NAME,
+    "attribute-redefined": "The same variable is assigned twice in this file.",
+    "invalid-block-definition": 'Between a name and its value there is no "=": name = "value".',
+    "invalid-argument-name": _NAME,
+    "invalid-character": 'A character means nothing here. A text stands in double quotation marks (").',
+    "invalid-escape-sequence": 'A backslash stands before a character that it cannot: write "\\\\" for a backslash.',
+    "invalid-expression": 'A value is missing after "=" or between two commas, or is not written as one.',
+    "invalid-json-syntax": "The file is not valid JSON.",
+    "invalid-multi-line-string": _QUOTE,
+    "missing-attribute-separator": "Between two attributes a comma or a new line is missing.",
+    "missing-attribute-value": 'An attribute in { } has no value: name = "value".',
+    "missing-closing-parenthesis": _PARENTHESIS,
+    "missing-expression": 'A "${" has no expression or no "}"; as text it is written "$${".',
+    "missing-item-separator": _COMMA,
+    "missing-key-value-separator": 'Between a name in { } and its value there is no "=".',
+    "missing-newline-after-argument": (
+        "After a value more follows on its line: each variable has a line of its own, and a text stands "
+        "between quotation marks."
+    ),
+    "unbalanced-parentheses": _PARENTHESIS,
+    "unclosed-configuration-block": _BRACKET,
+    "unclosed-template-interpolation-sequence": 'A "${" is not closed by "}"; as text it is written "$${".',
+    "unexpected-block": "A file of variables holds no blocks: variables are declared in configuration.",
+    "unexpected-comma-after-argument": "No comma follows an assignment: each has a line of its own.",
+    "unterminated-constructor": _BRACKET,
+    "unterminated-function-call": _PARENTHESIS,
+    "unterminated-string-literal": _QUOTE,
+    "unterminated-template-string": "A text or a heredoc (<<NAME) does not end: its last line is NAME alone.",
+}
+
+
 def _without_words(problem: Diagnostic) -> Diagnostic:
-    """What is told of a file of variables that cannot be read: where, and nothing of what stands there. Which
-    value it is, and so whether it is sensitive, cannot be told.
+    """What is told of a file of variables that cannot be read: where, what kind of slip it is, and nothing of
+    what stands there. Which value it is, and so whether it is sensitive, cannot be told.
     """
-    detail = (
-        "This is not how variables are assigned. What stands there is not shown: a file of variables may "
-        "hold secrets."
-    )
+    slip = _SLIPS.get(problem.id, "This is not how variables are assigned.")
+    detail = f"{slip} What stands there is not shown: a file of variables may hold secrets."
     return diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
@@ -166,7 +205,8 @@ def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, lis
     if isinstance(assignment.value, str):
         value, problems = _from_text(variable, assignment.value)
     else:
-        value, problems = constant(assignment.value)
+        value, wrong = constant(assignment.value)
+        problems = [_as_value(problem) for problem in wrong]
     if has_errors(problems):
         return unknown(variable.type), problems
     try:
@@ -180,6 +220,13 @@ def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, lis
         )
         subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
         return unknown(variable.type), [error("invalid-value-for-input-variable", detail, subject)]
+
+
+def _as_value(problem: Diagnostic) -> Diagnostic:
+    """Whoever assigns a bare word mostly means a text."""
+    if problem.id != "variables-not-allowed":
+        return problem
+    return replace(problem, detail=f'{problem.detail} A text stands between quotation marks: name = "value".')
 
 
 def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
