@@ -95,7 +95,7 @@ _SLIPS: Final[Mapping[str, str]] = {
     "invalid-block-definition": 'Between a name and its value there is no "=": name = "value".',
     "invalid-argument-name": _NAME,
     "invalid-character": 'A character means nothing here. A text stands in double quotation marks (").',
-    "invalid-escape-sequence": 'A backslash stands before a character that it cannot: write "\\\\" for a backslash.',
+    "invalid-escape-sequence": 'A backslash stands before what it cannot: write "\\\\" for a backslash.',
     "invalid-expression": 'A value is missing after "=" or between two commas, or is not written as one.',
     "invalid-json-syntax": "The file is not valid JSON.",
     "invalid-multi-line-string": _QUOTE,
