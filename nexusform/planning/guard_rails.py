@@ -30,13 +30,27 @@ class Limit(Struct, frozen=True):
 
 
 def limits_of(text: str) -> tuple[Limit, ...]:
-    """The limits of `moved:0,room:5,certainty:0.9`. Raises ValueError; its message is for the user."""
-    limits = tuple(_limit(part.strip()) for part in text.split(",") if part.strip())
+    """The limits of `moved:0,room:5,certainty:0.9`. Raises ValueError; its message is for the user, and tells
+    of every mistake.
+    """
+    limits: dict[str, Limit] = {}
+    mistakes: list[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            limit = _limit(part)
+        except ValueError as problem:
+            mistakes.append(str(problem))
+            continue
+        if limit.name in limits:
+            mistakes.append(f'"{limit.name}" is given twice.')
+        limits[limit.name] = limit
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
     if not limits:
         raise ValueError(
             f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
         )
-    return limits
+    return tuple(limits.values())
 
 
 def _limit(part: str) -> Limit:

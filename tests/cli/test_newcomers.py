@@ -190,6 +190,14 @@ def test_limits_that_are_none(nf: Callable[..., tuple[int, str]], limits: str) -
     assert text.startswith("Error: -fail-on: ")
 
 
+def test_all_mistakes_in_limits_are_told_at_once(nf: Callable[..., tuple[int, str]]) -> None:
+    code, text = nf("plan", "-fail-on=room:-1,certainty:7,speed:1,moved:0,moved:1")
+    assert code == 1
+    told = " ".join(text.split())
+    for words in ('"room:-1" needs', '"certainty:7" needs', 'no limit "speed"', '"moved" is given twice'):
+        assert words in told
+
+
 def test_placements_as_a_table(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert nf("plan", "-report=csv:p.csv", "-report=json:p.json")[0] == 0
