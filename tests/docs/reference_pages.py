@@ -19,6 +19,7 @@ from nexusform.ports import ResourceType
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.fleet.watcher import Trigger
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.source import SourceFile
 from nexusform.value_types import friendly_name
@@ -52,6 +53,17 @@ provider "simulated" {
 TRIGGERS_WORDS = """\
 Every VM, binding and pod that a plan places, moves or removes has one trigger: what made it so. What has none
 stays where it is."""
+
+OBSERVATIONS_WORDS = """\
+## Observations of bindings
+
+These move nothing: a binding stays where it is, as on a hub. They are rows with the action `keep`."""
+# Every trigger of bindings that is no reason for a change.
+OBSERVATIONS = {
+    Trigger.TAINT_ADDED: "a cluster that holds the placement got a taint that it does not tolerate",
+    Trigger.CLUSTER_BECAME_INELIGIBLE: "a cluster that holds the placement is not eligible any more",
+    Trigger.LABELS_NO_LONGER_MATCH: "a cluster that holds the placement does not match its terms any more",
+}
 
 LINT_WORDS = """\
 Risks that a plan would carry out without being wrong. A rule that would change nothing today is silent in
@@ -290,6 +302,8 @@ def triggers_page() -> str:
         lines += [f"## {title}", "", "| trigger | because |", "|---|---|"]
         lines += [f"| `{trigger}` | {reason} |" for trigger, reason in reasons.items()]
         lines.append("")
+    lines += [*OBSERVATIONS_WORDS.splitlines(), "", "| observation | what was seen |", "|---|---|"]
+    lines += [f"| `{trigger}` | {seen} |" for trigger, seen in OBSERVATIONS.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

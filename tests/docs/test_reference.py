@@ -85,3 +85,9 @@ def test_every_variable_of_the_environment_is_told() -> None:
         named |= set(re.findall(r'"(NF_[A-Z_]+)"', path.read_text(encoding="utf-8")))
     told = {name.removesuffix("COMMAND").removesuffix("NAME") for name in _module().ENVIRONMENT}
     assert named <= told | set(_module().ENVIRONMENT)
+
+
+def test_every_trigger_of_bindings_is_told_of() -> None:
+    module = _module()
+    page = module.triggers_page()
+    assert [trigger for trigger in module.Trigger if f"`{trigger}`" not in page] == []
