@@ -10,7 +10,7 @@ format: raise CURRENT and add the step from the version before to UPGRADES.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from nexusform.address import (
@@ -168,6 +168,7 @@ def decode(
         except json_text.JsonProblem as problem:
             return None, [_not_json(problem, data, name)]
         refusal = _refuse_foreign(document, name)
+        twice = json_text.keys_written_twice(data, document) if schemas and refusal is None else []
         if refusal is None:
             version = document["version"]
             document = upgrade(document, version)
@@ -177,9 +178,19 @@ def decode(
             return None, [refusal]
         reader = _StateReader(schemas or {})
         state = reader.state(document)
+    problems = [_twice(twice, name)] if twice else []
     if reader.mistakes:
-        return None, _explain(reader.mistakes, data, name)
-    return state, []
+        problems += _explain(reader.mistakes, data, name)
+    return (None if problems else state), problems
+
+
+def _twice(keys: Sequence[str], name: str) -> Diagnostic:
+    listed = ", ".join(f'"{key}"' for key in keys)
+    detail = (
+        f"In {name} keys stand twice in one object: {listed}. Which of the two counts is not said: take one "
+        "out, or bring an earlier state back (`nexusform state history`)."
+    )
+    return error("the-state-contradicts-itself", detail)
 
 
 def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:

@@ -86,10 +86,16 @@ def loads(data: bytes) -> Any:
         raise _explained(data, problem.msg, problem.pos) from None
 
 
-def keys_written_twice(data: bytes) -> list[str]:
-    """The keys that stand more than once in one object of a JSON document, each once."""
+def keys_written_twice(data: bytes, document: Any) -> list[str]:
+    """The keys that stand more than once in one object of a JSON document, each once. `document` is what
+    `loads` gave of it.
+    """
     import json
 
+    # A document that is written back to the same text has lost nothing: that is told at once, and is so for
+    # all that nobody has edited by hand.
+    if _without_blanks(dumps(document)) == _without_blanks(data.removeprefix(_BYTE_ORDER_MARK)):
+        return []
     twice: dict[str, None] = {}
 
     def note(pairs: list[tuple[str, Any]]) -> None:
@@ -99,9 +105,12 @@ def keys_written_twice(data: bytes) -> list[str]:
                 twice[key] = None
             seen.add(key)
 
-    if data:
-        json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=note)
+    json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=note, parse_int=str, parse_float=str)
     return list(twice)
+
+
+def _without_blanks(text: bytes) -> bytes:
+    return text.translate(None, b" \t\r\n")
 
 
 def _is_bent(text: bytes) -> bool:

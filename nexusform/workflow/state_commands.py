@@ -25,7 +25,6 @@ from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
-from nexusform.state.json_text import keys_written_twice
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
@@ -352,14 +351,6 @@ def verify(place: Place, *, asks: bool = True) -> StateReading:
     problems += wrong
     if stored is None:
         return StateReading(None, tuple(problems), sources)
-    try:
-        twice = keys_written_twice(backend.read() or b"")
-    except BackendProblem as problem:
-        return StateReading(None, (*problems, error("the-state-cannot-be-read", str(problem))), sources)
-    if twice:
-        listed = ", ".join(f'"{key}"' for key in twice)
-        detail = f"In {backend.describe()} keys stand twice in one object: {listed}. The last one counts."
-        problems.append(error("the-state-contradicts-itself", detail))
     problems += state_problems(stored.state, registries().resource_types, PROVIDERS)
     problems += dependencies_on_nothing(stored.state)
     problems += vms_on_no_machine(stored.state, registries().resource_types)

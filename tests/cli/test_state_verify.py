@@ -59,10 +59,17 @@ def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
     assert STATE.read_bytes() == before
 
 
-def test_keys_that_stand_twice_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    STATE.write_text(STATE.read_text().replace('"serial":', '"serial": 0, "serial":', 1))
-    assert run(["state", "verify"]) == 2
-    assert 'keys stand twice in one object: "serial"' in " ".join(capsys.readouterr().err.split())
+@pytest.mark.parametrize("colon", [": ", ":", " : "])
+def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
+    colon: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    STATE.write_text(STATE.read_text().replace('"serial":', f'"serial"{colon}0, "serial":', 1))
+    before = STATE.read_bytes()
+    for command in (["state", "verify"], ["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
+        assert run(command) == 1
+        said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert 'keys stand twice in one object: "serial"' in said
+    assert STATE.read_bytes() == before
 
 
 def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
