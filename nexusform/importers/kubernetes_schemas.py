@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
 from nexusform.importers.kubernetes_checks import CHECKS
@@ -66,6 +67,9 @@ def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Probl
     root = Node.of(YamlDocument(manifest.body, manifest.place))
     yield from reader.value(root, name, "")
     yield from reader.head(root.at("metadata"))
+
+
+_UNLESS: Final = "An API server refuses that, unless a webhook of the hub fills it in."
 
 
 class _Reader:
@@ -125,7 +129,8 @@ class _Reader:
         # Of what is misspelt below nothing follows.
         if check is not None and self._misspelt == before:
             for below, end, detail in check(node):
-                yield self._refuse(below, f"{path}{end} {detail}")
+                refuse = self._miss if below.absent else self._refuse
+                yield refuse(below, f"{path}{end} {detail}")
 
     def _fields(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         fields, rules = self._types[holds], field_rules().get(holds, {})
@@ -148,9 +153,7 @@ class _Reader:
                 yield from self._ruled(below, rules[key], inner)
         for key, rule in rules.items():
             if rule.required and key not in written:
-                yield self._refuse(
-                    node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing."
-                )
+                yield self._miss(node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing.")
 
     def _ruled(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
         """A value beside what the table asks of it; of a list or mapping every item."""
@@ -208,6 +211,10 @@ class _Reader:
 
     def _refuse(self, node: Node, detail: str) -> Problem:
         return problem_at(self._manifest.file, node.place, INVALID, f"{self._manifest.title}: {detail}")
+
+    def _miss(self, node: Node, detail: str) -> Problem:
+        # What is left out may be filled in on the hub, by a webhook that the API server asks first.
+        return replace(self._refuse(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)
 
 
 def _is_whole(data: Any) -> bool:

@@ -200,10 +200,8 @@ def _selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
 
 
 def _restarts(spec: Fields, allowed: tuple[str, ...]) -> None:
-    if "" in allowed or "restartPolicy" in spec:
+    if "restartPolicy" in spec:
         spec.one_of("restartPolicy", allowed, "")
-    elif spec.data:
-        spec.say("restartPolicy", f"must be set to {' or '.join(allowed)}: left out it is Always.")
 
 
 # --- how many ----------------------------------------------------------------------------------

@@ -83,7 +83,10 @@ def _refused(body: str, *, lenient: bool) -> tuple[Problem, ...]:
         problems += wrong
         (others if _errors(wrong) else right).append(manifest)
     problems += corrections.problems
-    return (*problems, *_errors(workloads_of(right, others).findings))
+    refused = _errors(workloads_of(right, others).findings)
+    # Of one place the worst is told.
+    places = {(each.line, each.column) for each in refused}
+    return (*(each for each in problems if (each.line, each.column) not in places), *refused)
 
 
 def _errors(findings: Iterable[Problem]) -> list[Problem]:

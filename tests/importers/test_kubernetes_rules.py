@@ -155,6 +155,7 @@ def of_type(name: str, data: dict[str, Any]) -> list[str]:
     return [problem.detail for problem in reader()._fields(node, name, "it")]
 
 
+MAY_BE_FILLED_IN = "An API server refuses that, unless a webhook of the hub fills it in."
 WRONG = {
     "label": "A_b", "subdomain": "-a", "key": "a/b/c", "port": "UPPER", "target": 70000, "share": "10 %",
     "amount": "-1", "cron": "daily", "datakey": "a b", "base64": "%%%",
@@ -175,7 +176,7 @@ def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule:
 
     assert rule.required or rule.choices or rule.least is not None or rule.form
     if rule.required:
-        assert f"Pod default/x: it.{field} is missing." in of_type(name, {})
+        assert f"Pod default/x: it.{field} is missing. {MAY_BE_FILLED_IN}" in of_type(name, {})
     if rule.choices:
         assert refused("Nonsense")
         assert not any(refused(choice) for choice in rule.choices)
@@ -351,13 +352,13 @@ def test_a_stateful_sets_claims_are_volumes() -> None:
 
 def test_what_is_missing_is_told_at_once() -> None:
     assert told("Deployment", {"apiVersion": "apps/v1", "spec": {}}) == [
-        "spec.selector is missing.",
-        "spec.template is missing.",
+        f"spec.selector is missing. {MAY_BE_FILLED_IN}",
+        f"spec.template is missing. {MAY_BE_FILLED_IN}",
     ]
-    assert told("Service", {"apiVersion": "v1"}) == ["spec is missing."]
+    assert told("Service", {"apiVersion": "v1"}) == [f"spec is missing. {MAY_BE_FILLED_IN}"]
     assert told("Pod", changed("Pod", "spec/containers/0", {})) == [
-        "spec.containers[0].name is missing.",
-        "spec.containers[0].image is missing.",
+        f"spec.containers[0].name is missing. {MAY_BE_FILLED_IN}",
+        f"spec.containers[0].image is missing. {MAY_BE_FILLED_IN}",
     ]
 
 
