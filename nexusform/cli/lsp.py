@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from msgspec import Struct
 
 from nexusform.cli.commands import command
@@ -23,5 +26,7 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
     except ImportError:
         Screen().err("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
         return 1
-    make_server().start_io()
+    # When the editor leaves, the server closes what it writes to; stdout stays open for what comes after.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
+        make_server().start_io(stdout=answers)
     return 0

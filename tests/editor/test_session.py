@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -270,3 +272,20 @@ def test_a_file_is_formatted(drive: Drive) -> None:
         assert _edited(session.texts["main.nf.hcl"], edits) == MAIN
 
     drive(story)
+
+
+def test_an_editor_that_leaves_ends_the_server_without_a_word() -> None:
+    def message(**members: Any) -> bytes:
+        body = json.dumps({"jsonrpc": "2.0", **members}).encode()
+        return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    spoken = [
+        message(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}}),
+        message(method="initialized", params={}),
+        message(id=2, method="shutdown"),
+        message(method="exit"),
+    ]
+    command = [sys.executable, "-m", "nexusform", "lsp"]
+    ended = subprocess.run(command, input=b"".join(spoken), capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b'"id":2,' in ended.stdout.replace(b" ", b"")
