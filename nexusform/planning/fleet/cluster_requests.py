@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.address import Address
 from nexusform.configuration.configuration import ResourceBlock
@@ -18,7 +18,7 @@ from nexusform.importers.fleet_model import FleetMember
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.world import member_of
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.repetition import ObjectView, ResourceView
+from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.nodes import NodeCluster, total_of
 from nexusform.planning.vms.sites import SitePlan
@@ -51,26 +51,60 @@ def answer_cluster_requests(
                 if item.attributes is None or item.attributes.get("sites") is not UNKNOWN:
                     continue  # in error, or a test stands in for it
                 address = Address(module.path, "data", block.type, block.name, key)
-                asked = _Asked(block, address, item, evaluation)
-                items[key], wrong = _answered(asked, request, world, fleet)
+                asked = _AskedCluster(block, address, item.attributes, evaluation)
+                attributes, wrong = _answered(asked, request, world, fleet)
+                items[key] = replace(item, attributes=attributes)
                 problems += wrong
             name = (module.path, block.mode, block.type, block.name)
             evaluation.resources[name] = ResourceView(view.shape, items)
     return problems
 
 
-class _Asked(Struct, frozen=True):
+class _Template(Struct, frozen=True):
+    # The cluster that would be made. `zones` None: all of them.
+    sku: str
+    count: int
+    zones: frozenset[str] | None
+    labels: Mapping[str, str]
+
+
+class _SelectorAnswer(Struct, frozen=True):
+    # One selector over the fleet: who meets it, how many it lacks, whether it asks for clusters, and whether
+    # the template's cluster would meet it. The fields are those of the attribute.
+    members: list[str]
+    missing: int
+    asks: bool
+    meets_terms: bool
+    unmet: list[str]
+
+
+class _SiteRoom(Struct, frozen=True):
+    # Whether a site holds all VMs of the template. The fields are those of the attribute.
+    fits: bool
+    vms_at_least: int
+    vms_at_most: int
+    racks: list[str]
+    reason: str | None
+
+
+class _AskedCluster(Struct, frozen=True):
     # One data block: where it stands, and what it says.
     block: ResourceBlock
     address: Address
-    view: ObjectView
+    attributes: Mapping[str, Any]
     evaluation: Evaluation
 
-    @property
-    def template(self) -> Mapping[str, Any]:
+    def template(self) -> _Template:
         """The cluster that would be made."""
-        template: Mapping[str, Any] = (self.view.attributes or {})["template"]
-        return template
+        written = self.attributes["template"]
+        zones = written.get("zones")
+        labels = {key: str(value) for key, value in (written.get("labels") or {}).items()}
+        return _Template(
+            str(written["sku"]),
+            int(written["count"]),
+            frozenset(zones) if zones is not None else None,
+            labels,
+        )
 
     def error(self, kind: str, detail: str, path: Path) -> Diagnostic:
         """An error at an argument."""
@@ -78,70 +112,72 @@ class _Asked(Struct, frozen=True):
         span = prepared.locate(path) if prepared is not None else self.block.header_span
         return error(kind, detail, span, address=str(self.address), block=self.block.header)
 
-    def warning(self, kind: str, detail: str) -> Diagnostic:
+    def warning(self, kind: str, detail: str, brief: str) -> Diagnostic:
         """A warning about the block."""
         span = self.block.header_span
-        return warning(kind, detail, span, address=str(self.address), block=self.block.header)
+        whole = warning(kind, detail, span, address=str(self.address), block=self.block.header)
+        return replace(whole, brief=brief)
 
 
 def _answered(
-    asked: _Asked, request: PlanRequest, world: VmWorld, fleet: list[Member]
-) -> tuple[ObjectView, list[Diagnostic]]:
-    """The block with its answers; without any where the template is in error."""
-    attributes = asked.view.attributes or {}
+    asked: _AskedCluster, request: PlanRequest, world: VmWorld, fleet: list[Member]
+) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    """The block's attributes with its answers; None where the template is in error."""
+    template = asked.template()
     sites, skus = world.sites, world.after.skus
-    sku = skus.get(str(asked.template["sku"]))
-    problems = list(_mistakes(asked, skus, sites))
-    if problems or sku is None:
-        return replace(asked.view, attributes=None), problems
+    sku = skus.get(template.sku)
+    mistakes = list(_mistakes(asked, template, skus, sites))
+    if mistakes or sku is None:
+        return None, mistakes
     source = request.registries.data_sources[asked.block.type]
     assert source.fleet is not None
-    document = source.fleet(attributes)
+    document = source.fleet(asked.attributes)
     assert isinstance(document, ClusterRequest)
-    cluster = _cluster(asked.template, sku)
-    selectors = [_selector(each, document.kind, fleet, cluster) for each in document.selectors]
-    lacking = [each for each in selectors if each["missing"] and each["asks"]]
-    unmet_terms = list(dict.fromkeys(reason for each in lacking for reason in each["unmet"]))
-    rooms = {site.id: _room(site, sku, asked.template) for site in sites.values()}
+    cluster = _cluster(template, sku)
+    selectors = [_selector_answer(each, document.kind, fleet, cluster) for each in document.selectors]
+    lacking = [each for each in selectors if each.missing and each.asks]
+    unmet_terms = list(dict.fromkeys(reason for each in lacking for reason in each.unmet))
+    rooms = {site.id: _room(site, sku, template) for site in sites.values()}
     answers = {
         "labels": dict(cluster.labels),
         "properties": _properties(cluster),
-        "selectors": selectors,
-        "meets_terms": all(each["meets_terms"] for each in lacking),
+        "selectors": [asdict(each) for each in selectors],
+        "meets_terms": all(each.meets_terms for each in lacking),
         "unmet": unmet_terms,
-        "sites": rooms,
+        "sites": {site: asdict(room) for site, room in rooms.items()},
     }
-    if lacking:
-        problems += _warnings(asked, document, unmet_terms, rooms)
-    return replace(asked.view, attributes={**attributes, **answers}), problems
+    subject = f"{document.kind} {document.name}"
+    warnings: list[Diagnostic] = []
+    if unmet_terms:
+        warnings.append(_not_met(asked, subject, unmet_terms))
+    if lacking and not any(room.fits for room in rooms.values()):
+        warnings.append(_fits_nowhere(asked, subject, template, rooms))
+    return {**asked.attributes, **answers}, warnings
 
 
 def _mistakes(
-    asked: _Asked, skus: Mapping[str, VmSku], sites: Mapping[str, SitePlan]
+    asked: _AskedCluster, template: _Template, skus: Mapping[str, VmSku], sites: Mapping[str, SitePlan]
 ) -> Iterator[Diagnostic]:
     """What the template names and nobody knows."""
-    name = str(asked.template["sku"])
-    if name not in skus:
-        detail = f'There is no VM SKU "{name}".{did_you_mean(name, skus)}'
+    if template.sku not in skus:
+        detail = f'There is no VM SKU "{template.sku}".{did_you_mean(template.sku, skus)}'
         yield asked.error("unknown-vm-sku", detail, ("template", "sku"))
     known = {rack.availability_zone for site in sites.values() for rack in site.racks}
     known |= {machine.availability_zone for site in sites.values() for machine in site.machines.values()}
-    for zone in asked.template.get("zones") or ():
-        if zone not in known:
-            choice = f" Known: {listed(sorted(known), 20)}." if known else " There is no rack."
-            detail = f'No site has an availability zone "{zone}".{choice}'
-            yield asked.error("unknown-availability-zone", detail, ("template", "zones"))
+    choice = f" Known: {listed(sorted(known), 20)}." if known else " There is no rack."
+    for zone in sorted((template.zones or frozenset()) - known):
+        detail = f'No site has an availability zone "{zone}".{choice}'
+        yield asked.error("unknown-availability-zone", detail, ("template", "zones"))
 
 
-def _cluster(template: Mapping[str, Any], sku: VmSku) -> Member:
+def _cluster(template: _Template, sku: VmSku) -> Member:
     """The member that the template makes, with nothing on it."""
     size = allocatable(sku, Kubelet())
-    count = int(template["count"])
-    nodes = tuple(Node(f"node-{n}", {}, (), size.cpu, size.memory) for n in range(1, count + 1))
-    skus = (sku,) * count
+    names = [f"node-{number}" for number in range(1, template.count + 1)]
+    nodes = tuple(Node(name, {}, (), size.cpu, size.memory) for name in names)
+    skus = (sku,) * template.count
     cluster = NodeCluster("", "", "", nodes, skus, total_of(capacity(each) for each in skus))
-    labels = {key: str(value) for key, value in (template.get("labels") or {}).items()}
-    return member_of(FleetMember("", labels), cluster, (0, 0))
+    return member_of(FleetMember("", template.labels), cluster, (0, 0))
 
 
 def _properties(member: Member) -> dict[str, str]:
@@ -155,55 +191,44 @@ def _properties(member: Member) -> dict[str, str]:
     return dict(sorted({**member.properties, **resources}.items()))
 
 
-def _selector(selector: RequestSelector, kind: str, fleet: list[Member], cluster: Member) -> dict[str, Any]:
+def _selector_answer(
+    selector: RequestSelector, kind: str, fleet: list[Member], cluster: Member
+) -> _SelectorAnswer:
     """One selector over the members that stand, and over the cluster that would be made."""
     standing = [member.name for member in fleet if not unmet(selector, member)]
     # A request stands for one cluster that the scheduler did not find.
     missing = 1 if kind == "ClusterRequest" else max(0, selector.least - len(standing))
-    reasons = unmet(selector, cluster)
-    return {
-        "members": standing,
-        "missing": missing,
-        "asks": selector.asks,
-        "meets_terms": not reasons,
-        "unmet": list(reasons),
-    }
+    reasons = list(unmet(selector, cluster))
+    return _SelectorAnswer(standing, missing, selector.asks, not reasons, reasons)
 
 
-def _room(site: SitePlan, sku: VmSku, template: Mapping[str, Any]) -> dict[str, Any]:
-    zones = template.get("zones")
-    terms = Terms(frozenset(zones) if zones is not None else None)
-    by_rack = site.scheduler.free_by_rack(anybodys(sku, terms))
-    free, count = total(by_rack.values()), int(template["count"])
-    return {
-        "fits": free.least >= count,
-        "vms_at_least": free.least,
-        "vms_at_most": free.most,
-        "racks": [rack for rack, room in by_rack.items() if room.least],
-        "reason": None if free.least >= count else _why_not(free, count, sku),
-    }
+def _room(site: SitePlan, sku: VmSku, template: _Template) -> _SiteRoom:
+    """What of a SKU fits on a site after the plan."""
+    by_rack = site.scheduler.free_by_rack(anybodys(sku, Terms(template.zones)))
+    free = total(by_rack.values())
+    racks = [rack for rack, room in by_rack.items() if room.least]
+    fits = free.least >= template.count
+    reason = None if fits else _why_not(free, template)
+    return _SiteRoom(fits, free.least, free.most, racks, reason)
 
 
-def _why_not(free: Interval, count: int, sku: VmSku) -> str:
+def _why_not(free: Interval, template: _Template) -> str:
     room = f"{free.least:,}" if free.exact else f"{free.least:,} to {free.most:,}"
-    return f"{room} of {count:,} {sku.name} fit"
+    return f"{room} of {template.count:,} {template.sku} fit"
 
 
-def _warnings(
-    asked: _Asked, document: ClusterRequest, unmet_terms: list[str], rooms: Mapping[str, dict[str, Any]]
-) -> Iterator[Diagnostic]:
-    """The request that is not met, and the cluster that nobody can hold."""
-    what = f"{document.kind} {document.name}"
-    if unmet_terms:
-        lines = "\n".join(f"  - {reason}" for reason in unmet_terms)
-        text = f"A cluster as in template does not meet what {what} asks for:\n{lines}"
-        brief = f"{what}: {unmet_terms[0]}"
-        yield replace(asked.warning("cluster-request-is-not-met", text), brief=brief)
-    if not any(room["fits"] for room in rooms.values()):
-        lines = "\n".join(f"  - {site}: {room['reason']}" for site, room in sorted(rooms.items()))
-        size = f"{counted(int(asked.template['count']), 'VM')} of {asked.template['sku']}"
-        text = (
-            f"No site can hold the cluster that {what} asks for ({size}):\n{lines or '  - there is no site'}"
-        )
-        brief = f"{what}: no site holds {size}"
-        yield replace(asked.warning("cluster-request-fits-nowhere", text), brief=brief)
+def _not_met(asked: _AskedCluster, subject: str, unmet_terms: list[str]) -> Diagnostic:
+    lines = "\n".join(f"  - {reason}" for reason in unmet_terms)
+    text = f"A cluster as in template does not meet what {subject} asks for:\n{lines}"
+    return asked.warning("cluster-request-is-not-met", text, f"{subject}: {unmet_terms[0]}")
+
+
+def _fits_nowhere(
+    asked: _AskedCluster, subject: str, template: _Template, rooms: Mapping[str, _SiteRoom]
+) -> Diagnostic:
+    lines = "\n".join(f"  - {site}: {room.reason}" for site, room in sorted(rooms.items()))
+    size = f"{counted(template.count, 'VM')} of {template.sku}"
+    text = (
+        f"No site can hold the cluster that {subject} asks for ({size}):\n{lines or '  - there is no site'}"
+    )
+    return asked.warning("cluster-request-fits-nowhere", text, f"{subject}: no site holds {size}")
