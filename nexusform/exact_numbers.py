@@ -1,8 +1,9 @@
-"""Numbers as HCL has them: whole, or binary fractions of so many significant bits."""
+"""Numbers as HCL has them, as text and in arithmetic: whole, or binary fractions of so many bits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -60,3 +61,114 @@ def number_from_decimal(decimal: Decimal | float | str) -> int | Fraction:
         raise OverflowError("the number has too many digits")
     numerator, denominator = exact.as_integer_ratio()
     return round_number(numerator, denominator)
+
+
+Number: TypeAlias = "int | Fraction"
+
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?\Z")
+
+
+def parse_number(text: str) -> Number | None:
+    """The number that a text stands for in decimal notation, or None.
+
+    Raises OverflowError when it has too many digits.
+    """
+    return number_from_decimal(text) if _DECIMAL.match(text) else None
+
+
+def normalised(number: Number) -> Number:
+    """A result of exact arithmetic rounded to what a number can hold.
+
+    Raises OverflowError when it has too many digits.
+    """
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return number
+    return round_number(number.numerator, number.denominator)
+
+
+def number_text(number: Number) -> str:
+    """The shortest decimal text, without exponent, that reads back as the same number."""
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return str(number)
+    if number < 0:
+        return "-" + number_text(-number)
+    digits, point = shortest_digits(number)
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    if len(digits) <= point:
+        return digits + "0" * (point - len(digits))
+    return f"{digits[:point]}.{digits[point:]}"
+
+
+def shortest_digits(number: Number) -> tuple[str, int]:
+    """The digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
+    # The fewest digits that lie nearer to this number than half the distance to its neighbours of
+    # PRECISION bits.
+    numerator, denominator = number.numerator, number.denominator
+    shift = PRECISION - numerator.bit_length()
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
+    # number == exact / scale, and half a step between neighbours is half / scale.
+    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
+    scale = denominator << grow
+    exact, half = 2 * mantissa << shrink, 1 << shrink
+    inclusive = mantissa % 2 == 0
+    point = _decimal_exponent(exact, scale)
+    power = -point
+    while True:
+        power += 1
+        above, below = (10**power, 1) if power >= 0 else (1, 10**-power)
+        # The candidates are down and down + 1, each divided by above / below.
+        down, rest = divmod(exact * above, scale * below)
+        margin = half * above
+        low_gap, high_gap = rest, scale * below - rest
+        take_down = down > 0 and (low_gap < margin or (inclusive and low_gap == margin))
+        take_up = high_gap < margin or (inclusive and high_gap == margin)
+        if take_down or take_up:
+            chosen = down if take_down and (not take_up or low_gap <= high_gap) else down + 1
+            text = str(chosen)
+            return text.rstrip("0"), len(text) - power
+
+
+def _decimal_exponent(numerator: int, denominator: int) -> int:
+    # The point such that 10**(point - 1) <= numerator / denominator < 10**point.
+    point = int((numerator.bit_length() - denominator.bit_length()) * 0.30103)
+    while numerator >= denominator * 10**point if point >= 0 else numerator * 10**-point >= denominator:
+        point += 1
+    while (
+        numerator < denominator * 10 ** (point - 1)
+        if point >= 1
+        else numerator * 10 ** (1 - point) < denominator
+    ):
+        point -= 1
+    return point
+
+
+def divide(left: Number, right: Number) -> Number:
+    """Division. Raises ZeroDivisionError, OverflowError."""
+    if right == 0:
+        raise ZeroDivisionError
+    if right < 0:
+        left, right = -left, -right
+    return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
+
+
+def remainder(left: Number, right: Number) -> Number:
+    """What is left over after dividing towards zero: the sign is that of `left`.
+
+    Every step is rounded, so `11 % 5.1` has the digits that other implementations give.
+    Raises ZeroDivisionError, OverflowError.
+    """
+    if left.__class__ is int and right.__class__ is int:
+        if right == 0:
+            raise ZeroDivisionError
+        rest = abs(left) % abs(right)
+        return -rest if left < 0 else rest
+    quotient = divide(left, right)
+    whole = abs(quotient.numerator) // quotient.denominator
+    whole = -whole if quotient < 0 else whole
+    return normalised(left - normalised(right * whole))
+
+
+def whole_number(number: Number) -> int | None:
+    """The number as an int when it is whole."""
+    return number if isinstance(number, int) else None

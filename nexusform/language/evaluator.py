@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
-from nexusform.diagnostics import Diagnostic, Problem, ValueNote, did_you_mean, error, has_errors
-from nexusform.exact_numbers import number_from_decimal
+from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
+from nexusform.exact_numbers import normalised, number_from_decimal
+from nexusform.language.calls import call_function
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
-from nexusform.language.conversion import convert, describe, unify
-from nexusform.language.evaluation import (
-    CALL_UNITS,
-    ExpressionRun,
-    Handler,
-    Scope,
-    Trace,
-    Tracing,
-    bounded,
-)
-from nexusform.language.functions.function import (
-    Function,
-    FunctionProblem,
-    call,
-    converted_argument,
-    signature,
-    without_secrets,
-)
-from nexusform.language.numbers import normalised
+from nexusform.language.conditionals import conditional
+from nexusform.language.conversion import convert, describe
+from nexusform.language.evaluation import ExpressionRun, Handler, Scope, Trace, Tracing, bounded
 from nexusform.language.operators import (
     OperationProblem,
     apply_binary,
@@ -61,20 +46,9 @@ from nexusform.language.syntax import (
     TupleCons,
     Unary,
 )
-from nexusform.language.templates import condition_of, template, template_if
+from nexusform.language.templates import template, template_if
 from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import (
-    BOOL,
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    ObjectType,
-    SetType,
-    TupleType,
-    Type,
-    friendly_name,
-)
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
 from nexusform.values import (
     DYNAMIC_UNKNOWN,
     FALSE,
@@ -83,12 +57,8 @@ from nexusform.values import (
     NULL,
     TRUE,
     UNKNOWN,
-    Refinement,
     Value,
-    either,
     object_value,
-    refined,
-    refinement_of,
     tuple_value,
 )
 
@@ -263,84 +233,6 @@ def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
     return left.raw is None and right.raw is UNKNOWN and not right_failed
 
 
-# --- conditionals ------------------------------------------------------------------------------
-
-
-def _conditional(node: Conditional, run: ExpressionRun) -> Value:
-    then, then_problems = run.attempt(node.then)
-    otherwise, otherwise_problems = run.attempt(node.otherwise)
-    kind = _common_type(then, otherwise)
-    if kind is None:
-        return run.problem(
-            "inconsistent-conditional-result-types",
-            "The true and false result expressions must have consistent types. "
-            + _difference(then.type, otherwise.type),
-            node,
-        )
-    condition = condition_of(node.condition, run, node)
-    if condition is None:
-        return Value(kind, UNKNOWN)
-    # Of both arms, so that it does not depend on when the condition becomes known.
-    marks = condition.marks | then.marks | otherwise.marks
-    if condition.raw is UNKNOWN:
-        if then.raw is None and otherwise.raw is None:
-            return Value(kind, None, marks)
-        known = either(refinement_of(then), refinement_of(otherwise))
-        if then.type != otherwise.type:
-            # One of them is converted: of its text nothing is known, but how many elements there are.
-            known = Refinement(known.not_null, shortest=min(known.shortest, 1), longest=known.longest)
-        return refined(Value(kind, UNKNOWN, marks), known)
-    chosen, problems, word = (
-        (then, then_problems, "true") if condition.raw else (otherwise, otherwise_problems, "false")
-    )
-    run.diagnostics.extend(problems)
-    try:
-        return convert(chosen, kind).with_marks(marks)
-    except ConversionProblem as problem:
-        part = node.then if condition.raw else node.otherwise
-        detail = f"The {word} result value has the wrong type: {describe(problem)}."
-        return run.problem("inconsistent-conditional-result-types", detail, part, node)
-
-
-def _common_type(then: Value, otherwise: Value) -> Type | None:
-    # A null takes the type of the other arm. Beside an arm that may still be of any type there is
-    # nothing to agree on: what is chosen stays as it is, and if the choice is open, so is the type.
-    if then.type is DYNAMIC and then.raw is None:
-        return otherwise.type
-    if otherwise.type is DYNAMIC and otherwise.raw is None:
-        return then.type
-    if then.type is DYNAMIC or otherwise.type is DYNAMIC:
-        return DYNAMIC
-    if then.type is otherwise.type:
-        return then.type
-    return unify([then.type, otherwise.type])
-
-
-def _difference(then: Type, otherwise: Type) -> str:
-    # One sentence on where two types that have nothing in common part.
-    if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
-        return _object_difference(then, otherwise)
-    if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
-        first, second = len(then.elements), len(otherwise.elements)
-        if first != second:
-            return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
-        for position, (one, other) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
-            if unify([one, other]) is None:
-                return f"Type mismatch for tuple element {position}: {_difference(one, other)}"
-    return f"The 'true' value is {friendly_name(then)}, but the 'false' value is {friendly_name(otherwise)}."
-
-
-def _object_difference(then: ObjectType, otherwise: ObjectType) -> str:
-    for name, kind in then.attributes:
-        other = otherwise.attribute(name)
-        if other is None:
-            return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
-        if unify([kind, other]) is None:
-            return f'Type mismatch for object attribute "{name}": {_difference(kind, other)}'
-    extra = next((n for n, _ in otherwise.attributes if then.attribute(n) is None), "")
-    return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
-
-
 # --- constructors ------------------------------------------------------------------------------
 
 
@@ -396,101 +288,6 @@ def _key_text(key: ObjectKey, run: ExpressionRun, whole: ObjectCons) -> Value | 
         return None
 
 
-# --- calls -------------------------------------------------------------------------------------
-
-
-def _call(node: Call, run: ExpressionRun) -> Value:
-    # `core::` names the functions of the language, as distinct from those of a provider.
-    function = run.scope.functions.get(node.name.removeprefix("core::"))
-    if function is None:
-        hint = did_you_mean(node.name, run.scope.functions)
-        detail = f'There is no function named "{node.name}".{hint}'
-        return run.problem("call-to-unknown-function", detail, node.name_span, node)
-    if function.lazy:
-        return _call_lazily(node, function, run)
-    before = len(run.diagnostics)
-    places: list[Expression] = list(node.arguments)
-    arguments = [run.value(a) for a in node.arguments]
-    marks = NO_MARKS
-    if node.expand:
-        expanded = _expanded(node, function, arguments[-1], run)
-        if expanded is None or expanded.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN.with_marks(arguments[-1].marks)
-        marks = expanded.marks
-        arguments[-1:] = expanded.raw
-        places[-1:] = [node.arguments[-1]] * len(expanded.raw)
-    if not _count_fits(node, function, len(arguments), run):
-        return DYNAMIC_UNKNOWN
-    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
-        return DYNAMIC_UNKNOWN
-    return _invoke(node, function, arguments, places, run).with_marks(marks)
-
-
-def _expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
-    if last.raw is None:
-        detail = "The expanding argument (indicated by ...) must not be null."
-    elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
-        return last
-    else:
-        detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
-    at = node.arguments[-1]
-    run.problem("invalid-expanding-argument-value", detail, at, node, function=signature(function))
-    return None
-
-
-def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
-    expected = len(function.parameters)
-    if count < expected:
-        at_least = "at least " if function.variadic else ""
-        missing = function.parameters[count].name
-        detail = (
-            f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
-        )
-        run.problem("not-enough-function-arguments", detail, node, function=signature(function))
-        return False
-    if count > expected and function.variadic is None:
-        detail = f'Function "{node.name}" expects only {expected} argument(s).'
-        position = min(expected, len(node.arguments) - 1)
-        run.problem(
-            "too-many-function-arguments",
-            detail,
-            node.arguments[position],
-            node,
-            function=signature(function),
-        )
-        return False
-    return True
-
-
-def _invoke(
-    node: Call, function: Function, arguments: list[Value], places: list[Expression], run: ExpressionRun
-) -> Value:
-    try:
-        converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
-        result = call(function, converted)
-    except FunctionProblem as caught:
-        problem = without_secrets(caught, arguments)
-        if problem.argument is not None and problem.argument < len(places):
-            name = function.parameter(problem.argument).name
-            detail = f'Invalid value for "{name}" parameter: {problem.message}.'
-            at = places[problem.argument]
-            return run.problem("invalid-function-argument", detail, at, node, function=signature(function))
-        detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=signature(function))
-    run.charge(CALL_UNITS)
-    run.charge_result(result)
-    return result
-
-
-def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
-    thunks = [partial(run.attempt, e) for e in node.arguments]
-    try:
-        return function.body(*thunks)
-    except FunctionProblem as problem:
-        detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=signature(function))
-
-
 _HANDLERS: Final[Mapping[type, Handler]] = {
     Literal: _literal,
     StringLiteral: _string_literal,
@@ -505,8 +302,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     SplatElement: splat_element,
     Unary: _unary,
     Binary: _binary,
-    Conditional: _conditional,
-    Call: _call,
+    Conditional: conditional,
+    Call: call_function,
     TupleCons: _tuple_cons,
     ObjectCons: _object_cons,
     ForTuple: for_tuple,

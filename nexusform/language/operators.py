@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.language.conversion import convert, equals
-from nexusform.language.numbers import divide, normalised, remainder
+from nexusform.exact_numbers import divide, normalised, remainder
+from nexusform.language.conversion import convert
+from nexusform.language.equality import equals
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (
     BOOL,

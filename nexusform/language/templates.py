@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from nexusform.exact_numbers import number_text
+from nexusform.language.conditionals import condition_of
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluation import UNKNOWN_STRING, ExpressionRun
-from nexusform.language.numbers import number_text
 from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
 from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import BOOL, STRING
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, beginning, refinement_of
+from nexusform.value_types import STRING
+from nexusform.values import NO_MARKS, UNKNOWN, Value, beginning, refinement_of
 
 
 def template(node: Template, run: ExpressionRun) -> Value:
@@ -86,29 +87,3 @@ def template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     chosen, diagnostics = branches[0 if condition.raw else 1]
     run.diagnostics.extend(diagnostics)
     return chosen.with_marks(marks)
-
-
-def condition_of(expression: Expression, run: ExpressionRun, whole: Expression) -> Value | None:
-    """A condition as a bool, perhaps unknown; None after a diagnostic."""
-    before = len(run.diagnostics)
-    condition = run.value(expression)
-    if len(run.diagnostics) > before and condition == DYNAMIC_UNKNOWN:
-        return None
-    if condition.raw is None:
-        run.problem(
-            "null-condition",
-            "The condition value is null. Conditions must either be true or false.",
-            expression,
-            whole,
-        )
-        return None
-    try:
-        return convert(condition, BOOL)
-    except ConversionProblem as problem:
-        run.problem(
-            "incorrect-condition-type",
-            f"The condition expression must be of type bool: {problem.message}.",
-            expression,
-            whole,
-        )
-        return None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import ValueNote
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_text
 from nexusform.language.syntax import (
     Expression,
     ForObject,

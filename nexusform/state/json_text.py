@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.exact_numbers import MAX_DIGITS, number_from_decimal
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import MAX_DIGITS, number_from_decimal, number_text
 from nexusform.plain_data import Path, is_fraction, plain_number
 
 if TYPE_CHECKING:

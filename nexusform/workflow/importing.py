@@ -18,8 +18,8 @@ import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.configuration.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
+from nexusform.exact_numbers import number_text
 from nexusform.language.formatter import format_text
-from nexusform.language.numbers import number_text
 from nexusform.plain_data import Path as ValuePath
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.prior import ImportTarget, adopted, import_targets, without_configuration

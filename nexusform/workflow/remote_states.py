@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_text
 from nexusform.ports import BackendProblem, StateBackend, StateQuery
 from nexusform.schema import Attribute
 from nexusform.state.objects import State

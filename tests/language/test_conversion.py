@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.language.conversion import convert, describe, equals, unify
+from nexusform.language.conversion import convert, describe
+from nexusform.language.equality import equals
+from nexusform.language.unification import unify
 from nexusform.plain_data import ConversionProblem, from_plain, to_plain
 from nexusform.value_types import (
     BOOL,

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_from_decimal, number_text
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.state import json_text
 from nexusform.state.json_text import JsonProblem, collector_paused, dumps, loads, locate

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.exact_numbers import shortest_digits
 from nexusform.language.conversion import convert, describe
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
 from nexusform.language.functions.json_text import json_string, json_text
 from nexusform.language.functions.text import clusters
-from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType

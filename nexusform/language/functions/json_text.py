@@ -7,9 +7,8 @@ import re
 import unicodedata
 from typing import Any, Final
 
-from nexusform.exact_numbers import number_from_decimal
+from nexusform.exact_numbers import number_from_decimal, number_text
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
-from nexusform.language.numbers import number_text
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from nexusform.exact_numbers import number_from_decimal
+from nexusform.exact_numbers import normalised, number_from_decimal
 from nexusform.language.conversion import convert
 from nexusform.language.functions.function import (
     Example,
@@ -16,7 +16,6 @@ from nexusform.language.functions.function import (
     Parameter,
     plain_function,
 )
-from nexusform.language.numbers import normalised
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, friendly_name
 from nexusform.values import UNKNOWN, Value

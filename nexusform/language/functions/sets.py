@@ -7,8 +7,9 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from nexusform.language.conversion import convert, unify
+from nexusform.language.conversion import convert
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
+from nexusform.language.unification import unify
 from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType, Type
 from nexusform.values import (
     UNKNOWN,

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.exact_numbers import number_from_decimal
+from nexusform.exact_numbers import number_from_decimal, number_text
 from nexusform.language.functions.base64_text import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.json_text import DEEPEST, clean_text
-from nexusform.language.numbers import number_text
 from nexusform.language.value_notes import quoted
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import FALSE, NULL, TRUE, Value, object_value, tuple_value

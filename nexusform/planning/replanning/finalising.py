@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.uses import outputs_that_need
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_text
 from nexusform.plain_data import Path, Refined, has_unknown, part_at, to_plain
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.modules.conditions import check_standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_text
 from nexusform.plain_data import to_plain
 from nexusform.planning.names.origins import TracedPart
 from nexusform.rendering.notation.colours import harmless, wrap

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.language.numbers import number_text
+from nexusform.exact_numbers import number_text
 from nexusform.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import harmless
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.conversion import equals
+from nexusform.language.equality import equals
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families, example_calls, reference_markdown
 from nexusform.language.parser import parse_expression

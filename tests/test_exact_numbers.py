@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.exact_numbers import PRECISION, number_from_decimal, round_number
-from nexusform.language.numbers import divide, normalised, number_text, parse_number, remainder
+from nexusform.exact_numbers import (
+    PRECISION,
+    divide,
+    normalised,
+    number_from_decimal,
+    number_text,
+    parse_number,
+    remainder,
+    round_number,
+)
 
 
 @pytest.mark.parametrize(
