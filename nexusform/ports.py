@@ -135,7 +135,7 @@ def _no_other_states(_query: StateQuery) -> tuple[State | None, list[Problem]]:
 
 
 class ReadContext(Struct, frozen=True):
-    """What a data source may use: files, the time, and the directory of the root module.
+    """What a data source may use: files and the time.
 
     `managed` names what the configuration already stands for (prior state and import blocks):
     clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by
@@ -144,7 +144,6 @@ class ReadContext(Struct, frozen=True):
 
     files: Files
     now: str  # RFC 3339, UTC
-    directory: str
     managed: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
     read_state: StateReader = _no_other_states

@@ -280,12 +280,12 @@ def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
 
 def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes leaves the state alone."""
-    outcome = _watched(job, plan, digest, lambda told, options: apply_plan(run, plan, told, options))
+    outcome = _watched(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
     return 0 if _told(run, job, plan, outcome).complete else 1
 
 
 def _carry_out_rest(run: Run, job: _Job, rest: Rest) -> ApplyOutcome:
-    outcome = _watched(job, rest.plan, "", lambda told, options: apply_rest(run, rest, told, options))
+    outcome = _watched(job, rest.plan, "", lambda events, options: apply_rest(run, rest, events, options))
     return _told(run, job, rest.plan, outcome)
 
 

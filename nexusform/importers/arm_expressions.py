@@ -200,7 +200,7 @@ def _called(name: str, arguments: Sequence[Any], scope: Scope) -> Any:
     key = name.lower()
     if key in _LAZY:
         return _LAZY[key](arguments, scope)
-    missing = next((found for one in arguments if (found := missing_in(one)) is not None), None)
+    missing = next((gap for one in arguments if (gap := missing_in(one)) is not None), None)
     if missing is not None:
         return missing
     function = _FUNCTIONS.get(key)
@@ -217,7 +217,7 @@ def missing_in(value: Any) -> Missing | None:
     if isinstance(value, Missing):
         return value
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next((found for part in parts if (found := missing_in(part)) is not None), None)
+    return next((gap for part in parts if (gap := missing_in(part)) is not None), None)
 
 
 def _if(arguments: Sequence[Any], _scope: Scope) -> Any:

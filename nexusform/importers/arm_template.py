@@ -38,13 +38,13 @@ def read_arm_template(
         problem = Problem((), _NOT_A_TEMPLATE, detail, file=file)
     if problem is not None:
         return (), [problem]
-    values, problems = _given(parameters, template)
+    values, problems = _parameter_values(parameters, template)
     reading = _Reading(file, problems)
     reading.template(template, _Template(template, values), ())
     return reading.in_order(), problems
 
 
-def _given(
+def _parameter_values(
     files: Sequence[tuple[str, bytes]], template: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The values that parameter files give, by name in lower case."""
@@ -57,22 +57,22 @@ def _given(
             problems.append(problem)
             continue
         inside = _mapping(document)
-        for parameter, given in _mapping(inside.get("parameters", inside)).items():
+        for parameter, setting in _mapping(inside.get("parameters", inside)).items():
             if parameter in ("$schema", "contentVersion"):
                 continue
             if parameter.lower() not in {one.lower() for one in declared}:
                 detail = f'the template has no parameter "{parameter}".{did_you_mean(parameter, declared)}'
                 problems.append(Problem((parameter,), "unknown-arm-parameter", detail, file=name))
-            values[parameter.lower()] = _value_of(given, parameter)
+            values[parameter.lower()] = _value_of(setting, parameter)
     return values, problems
 
 
-def _value_of(given: Any, name: str) -> Any:
-    if isinstance(given, Mapping) and "value" in given:
-        return given["value"]
-    if isinstance(given, Mapping) and "reference" in given:
+def _value_of(setting: Any, name: str) -> Any:
+    if isinstance(setting, Mapping) and "value" in setting:
+        return setting["value"]
+    if isinstance(setting, Mapping) and "reference" in setting:
         return Missing(f'the parameter "{name}" is a secret of a key vault')
-    return given
+    return setting
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -82,13 +82,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 class _Template:
     """What names mean in one template; values are evaluated when they are first asked for."""
 
-    def __init__(self, template: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(self, template: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         self._parameters = {name.lower(): one for name, one in _mapping(template.get("parameters")).items()}
         variables = dict(_mapping(template.get("variables")))
         self._loops = variables.pop("copy", [])
         self._variables = {name.lower(): one for name, one in variables.items()}
         self._known: dict[tuple[str, str], Any] = {
-            ("parameter", name): value for name, value in given.items()
+            ("parameter", name): value for name, value in settings.items()
         }
 
     def parameter(self, name: str) -> Any:
@@ -260,12 +260,12 @@ class _Reading:
             self._say(("/".join(names),), SHAPE, detail)
             return
         unknown: dict[Path, str] = {}
-        told = {
+        parts = {
             name: resource[name]
             for name in ("properties", "location", "extendedLocation")
             if name in resource
         }
-        body = _known(evaluated(told, scope), unknown, ())
+        body = _known(evaluated(parts, scope), unknown, ())
         place = f"{type_name.rpartition('/')[2]}/{'/'.join(names)}"
         change = AzChange(kind, names, AzAction.PUT, place, self.file, "", body, unknown)
         depends = resource.get("dependsOn") or []
@@ -298,11 +298,11 @@ class _Reading:
         if str(options.get("scope")).lower() != "inner":
             self.template(template, scope, (*inside, name))
             return
-        given = {
+        settings = {
             parameter.lower(): evaluated(_value_of(value, parameter), scope)
             for parameter, value in _mapping(properties.get("parameters")).items()
         }
-        self.template(template, _Template(template, given), (*inside, name))
+        self.template(template, _Template(template, settings), (*inside, name))
 
     def _listed(self, resources: Any, inside: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Resources with their symbolic names ("": none); what is none is said."""

@@ -90,11 +90,11 @@ def adopt_sites(sites: Iterable[AzSite], known: KnownNodes = NO_NODES) -> tuple[
             memory_gib=max(sku.memory_gib, other.memory_gib),
             disk_gib=max(sku.disk_gib, other.disk_gib),
         )
-    told: set[str] = set()
+    skus_said: set[str] = set()
     adopted = []
     for site in listed:
-        own = {sku.name for sku in site.inventory.vm_skus} - told
-        told |= own
+        own = {sku.name for sku in site.inventory.vm_skus} - skus_said
+        skus_said |= own
         adopted.append(_Adoption(site, known, largest, own).result())
     return tuple(adopted)
 
@@ -103,14 +103,14 @@ class _Adoption:
     """One site while its objects are made."""
 
     def __init__(
-        self, site: AzSite, known: KnownNodes, own_skus: Mapping[str, VmSku], told_here: AbstractSet[str]
+        self, site: AzSite, known: KnownNodes, own_skus: Mapping[str, VmSku], skus_said_here: AbstractSet[str]
     ) -> None:
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.known = known
         self.findings: list[Problem] = []
         self.own_skus = own_skus
-        self.told_here = told_here
+        self.skus_said_here = skus_said_here
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
         self.zones = _zones(self.site.racks)
         self.occupied: dict[str, list[dict[str, Any]]] = {}
@@ -122,7 +122,7 @@ class _Adoption:
         workloads.sort(key=lambda pair: pair[0])
         objects = [
             AdoptedObject("nexus_site", self.name, {"id": self.name, "name": self.name, "scheduler": None}),
-            *(_vm_sku(self.own_skus[name]) for name in sorted(self.told_here)),
+            *(_vm_sku(self.own_skus[name]) for name in sorted(self.skus_said_here)),
             *(self._rack(rack) for rack in self.site.racks),
             *self._machines(),
             *(one for _, one in workloads),

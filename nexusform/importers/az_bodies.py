@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.scheduling.quantity import Malformed, parse_quantity
@@ -87,6 +87,19 @@ def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         "memorySizeGB": values["memory_gib"],
         "storageProfile": {"osDisk": disk},
     }
+
+
+def placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """The placement hints of a VM's body; `resource_id` says what stands there for an id of ours."""
+    return [
+        {
+            "hintType": hint["hint_type"],
+            "resourceId": resource_id(str(hint["resource_id"])),
+            "schedulingExecution": hint["scheduling_execution"],
+            "scope": hint["scope"],
+        }
+        for hint in values.get("placement_hint") or []
+    ]
 
 
 def _zones(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -233,8 +233,8 @@ def _say_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
     if not machines:
         return
     item, _ = machines[0]
-    told = sum(role_of_sku(machine.machine_sku_id) is not None for _, machine in machines)
-    rest = len(machines) - told
+    with_role = sum(role_of_sku(machine.machine_sku_id) is not None for _, machine in machines)
+    rest = len(machines) - with_role
     assumed = f"; {counted(rest, 'machine')} without a telling SKU id counts as compute-plane" if rest else ""
     item.report(
         "name",

@@ -89,7 +89,7 @@ def read_manifests(file: str, content: str | bytes, *, lenient: bool = False) ->
     for document in stream.documents:
         reader.read(document)
     findings += reader.corrections.problems
-    return ManifestReading(tuple(reader.found), tuple(findings))
+    return ManifestReading(tuple(reader.manifests), tuple(findings))
 
 
 def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
@@ -99,14 +99,14 @@ def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
     """
     reader = _ManifestReader(like.file, [])
     reader.read(YamlDocument(dict(body), like.place))
-    return reader.found[0] if len(reader.found) == 1 else None
+    return reader.manifests[0] if len(reader.manifests) == 1 else None
 
 
 def manifest_of(body: Mapping[str, Any]) -> Manifest | None:
     """The manifest of a body that was kept, of which nothing tells any more where it was written."""
     reader = _ManifestReader("", [])
     reader.read(YamlDocument(dict(body), NOWHERE))
-    return reader.found[0] if len(reader.found) == 1 else None
+    return reader.manifests[0] if len(reader.manifests) == 1 else None
 
 
 def is_envelope(manifest: Manifest) -> bool:
@@ -230,7 +230,7 @@ class _ManifestReader:
         self.file = file
         self.findings = findings
         self.corrections = CorrectionList(file, allowed=lenient)
-        self.found: list[Manifest] = []
+        self.manifests: list[Manifest] = []
 
     def read(self, document: YamlDocument) -> None:
         body = document.data
@@ -245,7 +245,7 @@ class _ManifestReader:
             return
         manifest = self._manifest(body, document)
         if manifest is not None:
-            self.found.append(manifest)
+            self.manifests.append(manifest)
 
     def _manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
         metadata = body.get("metadata")
@@ -332,7 +332,7 @@ def _from_envelope(envelope: Manifest) -> ManifestReading:
     reader = _ManifestReader(envelope.file, [])
     for key, item in _mapping(envelope.body.get("data")).items():
         reader.read(YamlDocument(item, envelope.find("data", key)))
-    return ManifestReading(tuple(reader.found), tuple(reader.findings))
+    return ManifestReading(tuple(reader.manifests), tuple(reader.findings))
 
 
 def _from_configmap(envelope: Manifest) -> ManifestReading:

@@ -188,11 +188,11 @@ class _Reader:
                 yield self._refuse(node, f"{path}{shown}: {wrong}.")
 
     def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        is_right, wanted = _SCALARS[holds]
+        is_right, kind = _SCALARS[holds]
         if is_right(node.data):
             return
         if self._manifest.kind == "Secret":  # what it holds is not for the screen
-            yield self._refuse(node, f"{path} must be {wanted}.")
+            yield self._refuse(node, f"{path} must be {kind}.")
             return
         plain = not isinstance(node.data, dict | list)
         if holds == "s" and plain:
@@ -203,10 +203,10 @@ class _Reader:
                 self._corrections.made("unquoted-text", node.place, read)
                 return
         elif isinstance(node.data, str) and _unquoted(node.data, is_right):
-            detail = f"{path} must be {wanted}; write {node.data}, without quotes."
+            detail = f"{path} must be {kind}; write {node.data}, without quotes."
         else:
             shown = f', not "{node.data}"' if isinstance(node.data, str) else ""
-            detail = f"{path} must be {wanted}{shown}."
+            detail = f"{path} must be {kind}{shown}."
         yield self._refuse(node, detail)
 
     def _refuse(self, node: Node, detail: str) -> Problem:

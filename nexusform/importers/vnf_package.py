@@ -173,19 +173,19 @@ def _definitions(names: Sequence[str], read: _Read) -> list[_Definitions]:
     entry, named_by = _entry(names, read)
     if not entry:
         return []
-    found: dict[str, _Definitions] = {}
+    definitions: dict[str, _Definitions] = {}
     beside = [name for name in names if posixpath.dirname(name) == posixpath.dirname(entry)]
     documents = [name for name in beside if name.endswith(_DOCUMENTS) and not _is_standard(name)]
     waiting = [(entry, named_by), *((name, entry) for name in documents)]
     while waiting:
         name, named_by = waiting.pop(0)
-        if name in found:
+        if name in definitions:
             continue
         text = read(name, named_by)
-        found[name] = _Definitions(text, _loaded(name, text))
-        imports = [_resolved(each, name) for each in _imports(found[name].says)]
+        definitions[name] = _Definitions(text, _loaded(name, text))
+        imports = [_resolved(each, name) for each in _imports(definitions[name].says)]
         waiting += [(each, name) for each in imports if each in names or not _is_standard(each)]
-    return list(found.values())
+    return list(definitions.values())
 
 
 def _entry(names: Sequence[str], read: _Read) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from nexusform.importers.az_bodies import (
     merged,
     new_pool_properties,
     ordered_pools,
+    placement_hints,
     pool_properties,
     vm_properties,
 )
@@ -201,27 +202,19 @@ def _patch(
 
 
 def _vm_body(values: Values, around: Surroundings) -> dict[str, Any]:
-    hints = [
-        {
-            "hintType": hint["hint_type"],
-            "resourceId": around.arm_id_of(str(hint["resource_id"])),
-            "schedulingExecution": hint["scheduling_execution"],
-            "scope": hint["scope"],
-        }
-        for hint in values.get("placement_hint") or []
-    ]
+    hints = placement_hints(values, around.arm_id_of)
     return {**vm_properties(values), **({"placementHints": hints} if hints else {})}
 
 
 def _vm_changes(target: Target, prior: Values, planned: Values, around: Surroundings) -> Iterator[ArmChange]:
     """A VM goes elsewhere by being made anew; a release only removes it."""
-    stood, stands = prior.get("machine"), planned.get("machine")
-    if stood == stands:
+    old_machine, new_machine = prior.get("machine"), planned.get("machine")
+    if old_machine == new_machine:
         yield from _patch(target, {}, prior, planned)
         return
-    if stands:
+    if new_machine:
         _refuse_without_body(target, planned)
-    if stood:
+    if old_machine:
         yield ArmChange(Verb.DELETE, target)
-    if stands:
+    if new_machine:
         yield _new(target, _vm_body(planned, around), planned, around.top)

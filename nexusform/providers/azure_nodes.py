@@ -42,13 +42,13 @@ def doomed_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[D
     made_anew = {change.target.names[-1] for change in changes if change.verb is Verb.DELETE}
     if prior.get("kubernetes_version") != aim.get("kubernetes_version"):
         return []  # the platform makes every node anew, in its own batches
-    known, wanted = prior.get("nodes") or {}, (request.planned or {}).get("nodes") or {}
+    standing, kept = prior.get("nodes") or {}, (request.planned or {}).get("nodes") or {}
     stays = aim.get("nodes") or {}
     by_pool: dict[str, list[str]] = {}
-    for name, node in known.items():
+    for name, node in standing.items():
         if node["pool"] in made_anew or not node.get("platform_name") or name not in stays:
             continue
-        leaves = name not in wanted if request.releases else _is_placed_anew(node, wanted.get(name))
+        leaves = name not in kept if request.releases else _is_placed_anew(node, kept.get(name))
         if leaves:
             by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
     return [_of_pool(pool, names, aim) for pool, names in by_pool.items()]

@@ -276,7 +276,7 @@ class Arm:
         from azure.core.rest import HttpRequest
 
         is_late = self.deadline(_LONGEST)
-        told = ""
+        last_status = ""
         while True:
             response = self._client.send_request(HttpRequest("GET", url))
             if response.status_code == 404:
@@ -290,9 +290,9 @@ class Arm:
             if status in _BROKEN:
                 created = change.verb is Verb.CREATE
                 raise ProviderProblem(_failure(change, status, body.get("error")), exists=created)
-            if status != told:
+            if status != last_status:
                 step.tell(StepNews(words=f"Azure says: {status}"))
-                told = status
+                last_status = status
             if is_late():
                 hours = f"{_LONGEST / 3600:.0f} hours"
                 raise StepWaits(f"Azure has worked on {change.target.title} for {hours} and is not done.")
@@ -369,8 +369,8 @@ def _not_shown(change: ArmChange) -> str:
 
 def _failure(change: ArmChange, status: str, error: Any) -> str:
     what = {Verb.CREATE: "make", Verb.UPDATE: "change", Verb.DELETE: "delete"}[change.verb]
-    told = error if isinstance(error, Mapping) else {}
-    words = ": ".join(str(told[key]) for key in ("code", "message") if told.get(key))
+    reason = error if isinstance(error, Mapping) else {}
+    words = ": ".join(str(reason[key]) for key in ("code", "message") if reason.get(key))
     return f"Azure could not {what} {change.target.title} ({status}): {words or 'it does not say why'}"
 
 
@@ -397,8 +397,8 @@ def _retry_after(response: Any) -> float | None:
 
 def _words(problem: Any) -> str:
     """What Azure says of a refusal, in a line."""
-    told = getattr(problem, "error", None)
-    code, message = getattr(told, "code", None), getattr(told, "message", None)
+    refusal = getattr(problem, "error", None)
+    code, message = getattr(refusal, "code", None), getattr(refusal, "message", None)
     return f"{code}: {message}" if code and message else _first_line(problem)
 
 

@@ -165,7 +165,7 @@ class ObservedSites:
         if one is None:
             self._unseen.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadAnswer(request.attributes or None)
-        attributes = _with_own_machines(_with_told(request.known, one), one, shown)
+        attributes = _with_own_machines(_with_observed(request.known, one), one, shown)
         if self._hides_nodes(key):
             return ReadAnswer(_with_known_nodes(attributes, request.known))
         attributes = _without_deleted(attributes, request.known)
@@ -284,7 +284,7 @@ def shown_of(request: ChangeRequest, objects: Mapping[tuple[str, str], AdoptedOb
         return None
     if key.type == _CLUSTER:
         one = _of_this_resource(one, planned, request.prior or {})
-    seen = _with_own_machines(_with_told(planned, one), one, _machines_by_rack(objects.values()))
+    seen = _with_own_machines(_with_observed(planned, one), one, _machines_by_rack(objects.values()))
     asked = (*_ASKED.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
     differing = tuple(name for name in asked if seen[name] != planned.get(name))
     return Shown(ProviderAnswer(seen, tuple(_observed(key.type, seen))), differing)
@@ -430,27 +430,27 @@ def _note(
     return {UNMANAGED: rows or None}
 
 
-def _with_told(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:
+def _with_observed(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:
     """Attributes with what the site says of the object over them; all of it where nothing is known."""
     if not attributes:
         return dict(one.attributes)
     seen: dict[str, Any] = {}
     for name in (*_ASKED.get(one.type, ()), *_SEEN.get(one.type, ())):
-        known, told = attributes.get(name), one.attributes[name]
+        known, observed = attributes.get(name), one.attributes[name]
         if name in _BY_LABEL and isinstance(known, Mapping):
-            known = {label: part for label, part in known.items() if label in told}
-        seen[name] = _over(known, told)
+            known = {label: part for label, part in known.items() if label in observed}
+        seen[name] = _over(known, observed)
     return {**attributes, **seen}
 
 
-def _over(known: Any, told: Any) -> Any:
+def _over(known: Any, observed: Any) -> Any:
     """What a site tells in place of what is known: what it is silent about stays, and absent and empty are
     one, as is the order of a set.
     """
-    if not known and not told:
+    if not known and not observed:
         return known
-    if isinstance(known, Mapping) and isinstance(told, Mapping):
-        return {**known, **{name: _over(known.get(name), part) for name, part in told.items()}}
-    if isinstance(known, list) and isinstance(told, list) and all(isinstance(one, str) for one in known):
-        return known if sorted(known) == sorted(map(str, told)) else told
-    return told
+    if isinstance(known, Mapping) and isinstance(observed, Mapping):
+        return {**known, **{name: _over(known.get(name), part) for name, part in observed.items()}}
+    if isinstance(known, list) and isinstance(observed, list) and all(isinstance(one, str) for one in known):
+        return known if sorted(known) == sorted(map(str, observed)) else observed
+    return observed

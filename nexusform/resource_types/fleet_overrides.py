@@ -100,7 +100,7 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
             tuple(_rules((arguments.get("policy") or {}).get("override_rule"))),
         )
 
-    def findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
+    def findings(_override: FleetObject, arguments: Values) -> Iterator[Problem]:
         return _findings(arguments, selector)
 
     fleet = FleetKind(kind, spec, namespaced)

@@ -30,7 +30,7 @@ def read(attributes: Values, arguments: Values) -> FleetEviction:
     )
 
 
-def _findings(_found: FleetObject, _arguments: Values) -> Iterator[Problem]:
+def _findings(_eviction: FleetObject, _arguments: Values) -> Iterator[Problem]:
     return iter(())
 
 

@@ -61,7 +61,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetRun:
     )
 
 
-def _run_findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
+def _run_findings(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
     index = arguments.get("resource_snapshot_index")
     if index and not (str(index).isdecimal() and len(str(index)) < 10):
         text_ = f'"{index}" is not the number of a resource snapshot'

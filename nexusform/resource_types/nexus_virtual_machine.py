@@ -13,6 +13,7 @@ from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.resource_types.shared_arguments import (
+    figure_attribute,
     id_attribute,
     joined_id,
     name_attribute,
@@ -25,19 +26,6 @@ from nexusform.value_types import NUMBER, STRING, ListType
 
 _FIXED: Final = OnChange.REPLACE
 _POOL: Final = "vm"  # the one pool of a plain VM, as its places are kept
-
-
-def _size(description: str, *, minimum: int, default: int | None = None) -> Attribute:
-    return Attribute(
-        NUMBER,
-        description,
-        required=default is None,
-        optional=default is not None,
-        default=default,
-        on_change=_FIXED,
-        decides_placement=True,
-        minimum=minimum,
-    )
 
 
 def _choice(description: str, *choices: str) -> Attribute:
@@ -53,10 +41,10 @@ _SCHEMA: Final = BlockSchema(
         "id": id_attribute("<site>/<name>"),
         "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VM"),
-        "cpu_cores": _size("vCPUs, all of them pinned on the host.", minimum=2),
-        "memory_gib": _size("Memory in GiB.", minimum=1),
-        "disk_gib": _size("Disk in GiB.", minimum=0),
-        "numa_cells": _size("How many NUMA cells it spans.", minimum=1, default=1),
+        "cpu_cores": figure_attribute("vCPUs, all of them pinned on the host.", 2, on_change=_FIXED),
+        "memory_gib": figure_attribute("Memory in GiB.", 1, on_change=_FIXED),
+        "disk_gib": figure_attribute("Disk in GiB.", 0, on_change=_FIXED),
+        "numa_cells": figure_attribute("How many NUMA cells it spans.", 1, 1, on_change=_FIXED),
         "machine": Attribute(
             STRING,
             "The machine by name. Given: the VM is pinned there. Otherwise nexusform places it.",

@@ -120,8 +120,8 @@ class Run(Struct):
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
             refusals += judged_by_providers(result.plan, self.providers)
-        told = remarks(self.providers) if options.refresh else []
-        return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *told))
+        remarked = remarks(self.providers) if options.refresh else []
+        return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *remarked))
 
     def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:
         """The result with what else is to be said of it, with lint, and with the room of its sites."""
@@ -185,9 +185,9 @@ class Run(Struct):
 def _imported(change: Change) -> Imported:
     """What a change takes over, as it was found."""
     attributes, number = change.before or {}, change.prior_creation
-    found = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
+    taken = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
     nowhere = Position(1, 1, 0)
-    return Imported(change.importing, found, change.source or Span("", nowhere, nowhere))
+    return Imported(change.importing, taken, change.source or Span("", nowhere, nowhere))
 
 
 def base_request(project: Project, stored: Stored) -> PlanRequest:

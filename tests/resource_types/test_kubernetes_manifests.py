@@ -51,7 +51,7 @@ def shown(name: str, minute: str = "9", healthy: str = "True") -> str:
 def answer(lenient: bool = False, **files: str) -> DataAnswer:
     arguments = {"directory": "hub", "lenient": lenient}
     contents = {f"hub/{name}.yaml": text.encode() for name, text in files.items()}
-    return read(arguments, ReadContext(MemoryFiles(contents), NOW, "."))
+    return read(arguments, ReadContext(MemoryFiles(contents), NOW))
 
 
 def test_every_kind_of_the_api_has_its_attribute() -> None:

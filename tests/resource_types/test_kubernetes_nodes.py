@@ -10,7 +10,7 @@ from tests.resource_types.test_nexus_inventory import NOW, MemoryFiles
 
 def answer(**files: bytes) -> DataAnswer:
     arguments = {"files": list(files), "cluster_id": "s/a"}
-    return read(arguments, ReadContext(MemoryFiles(files), NOW, "."))
+    return read(arguments, ReadContext(MemoryFiles(files), NOW))
 
 
 def test_nodes_are_shown_with_what_they_registered() -> None:

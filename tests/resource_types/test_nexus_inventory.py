@@ -55,7 +55,7 @@ def read(
 ) -> tuple[dict[str, Any], list[Problem]]:
     assert INVENTORY.read is not None
     arguments = arguments or {"directory": "export"}
-    answer = INVENTORY.read(arguments, ReadContext(MemoryFiles(files), NOW, ".", stands_for))
+    answer = INVENTORY.read(arguments, ReadContext(MemoryFiles(files), NOW, stands_for))
     return answer.attributes, list(answer.problems)
 
 

@@ -65,10 +65,9 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         stand_in = _stand_in(source, arguments, address, request)
         if stand_in is not None:
             return DataAnswer(stand_in), []
-        directory = request.configuration.root.directory
         managed = _managed(request, state)
         files = NotedFiles(request.files, reads.data_files)
-        context = ReadContext(files, request.now, directory, managed, registries.resource_types)
+        context = ReadContext(files, request.now, managed, registries.resource_types)
         if request.read_state is not None:
             read_state = partial(_state_for, request.read_state, block.name, address, reads.states)
             context = replace(context, read_state=read_state)

@@ -198,11 +198,11 @@ def _room(simulation: FleetSimulation) -> Iterator[Section]:
         touched |= {*placement.gained, *placement.lost}
     shown = [each for each in simulation.members if each.name in touched or each.before != each.after]
     others = len(simulation.members) - len(shown)
-    given = [member.name for member in shown if not member.derived and member.after is not None]
+    fixed = [member.name for member in shown if not member.derived and member.after is not None]
     lines = []
-    if given:
+    if fixed:
         lines.append(
-            f"{listed(given, 4)}: given figures, which stay as they are. Without nodes the pods that come "
+            f"{listed(fixed, 4)}: given figures, which stay as they are. Without nodes the pods that come "
             "are not predicted."
         )
     if others:

@@ -48,10 +48,10 @@ def _matrices(simulation: FleetSimulation) -> Part:
         return section("fleet", "Fleet", one_by_one(moved))
     notes = _notes(simulation.edits)
     joining = {edit.member for edit in simulation.edits if edit.verb is Verb.JOIN}
-    stood = tuple(name for name in columns if name not in joining)
+    columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in simulation.placements)
     after = _after(simulation)
-    before = FleetMatrix(names, stood, _before(simulation))
+    before = FleetMatrix(names, columns_before, _before(simulation))
     then = FleetMatrix(names, columns, after, notes)
     return section(
         "fleet",

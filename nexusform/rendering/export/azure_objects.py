@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from nexusform.importers.az_bodies import (
     merged,
     new_pool_properties,
     ordered_pools,
+    placement_hints,
     pool_properties,
     vm_properties,
 )
@@ -219,8 +221,8 @@ _DO: Final = {
 
 
 def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]:
+    """The resources that one change makes, changes and removes; a cluster's pools are such of their own."""
     do = _DO.get(change.action)
-    values = change.after or change.before or {}
     if do is None:
         return
     if do is Do.REPLACE and change.before and change.after and change.before["id"] != change.after["id"]:
@@ -229,16 +231,11 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
         yield from _of(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
-    values = _without_secrets(values, change)
+    values = _without_secrets(change.after or change.before or {}, change)
     if kind == POOL:
-        cluster_id = str(values["kubernetes_cluster_id"])
-        site, _, cluster_name = cluster_id.rpartition("/")
-        if cluster_id in clusters:
-            cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
-            cluster_name = str(cluster.get("name", cluster_name))
-        before = {**change.before, "count": change.before["node_count"]} if change.before else None
-        after = {**values, "count": values["node_count"]}
-        yield from _pool((cluster_name, str(values["name"])), site, address, do, before, after)
+        names, site = _names_of_pool(values, clusters)
+        pool = AzureObject(POOL, names, do, site, address)
+        yield from _with_pool_body(pool, change.before, values)
         return
     one = AzureObject(kind, (str(values["name"]),), do, str(values["site_id"]), address)
     if do is Do.DELETE:
@@ -251,37 +248,59 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
         yield replace(one, properties=_new_cluster(values), tags=_tags(values))
 
 
+def _names_of_pool(values: Mapping[str, Any], clusters: Mapping[str, Change]) -> tuple[tuple[str, str], str]:
+    """The names of a separate pool's cluster and its own, and the site of both."""
+    cluster_id = str(values["kubernetes_cluster_id"])
+    site, _, cluster_name = cluster_id.rpartition("/")
+    if cluster_id in clusters:
+        cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
+        cluster_name = str(cluster.get("name", cluster_name))
+    return (cluster_name, str(values["name"])), site
+
+
+class _Cluster(Struct, frozen=True):
+    """What Azure changes of a cluster that stands; `pools` are the arguments of its pools, by name."""
+
+    version: str | None
+    control_plane_count: int
+    pools: Mapping[str, Mapping[str, Any]]
+
+
+def _cluster_of(values: Mapping[str, Any]) -> _Cluster:
+    return _Cluster(
+        values.get("kubernetes_version"), values["control_plane"]["count"], dict(ordered_pools(values))
+    )
+
+
 def _changed_cluster(
-    one: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]
+    one: AzureObject, values_before: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Iterator[AzureObject]:
     """The cluster itself, and its pools as resources of their own."""
+    before, after = _cluster_of(values_before), _cluster_of(values)
     changed: dict[str, Any] = {}
-    if before.get("kubernetes_version") != after.get("kubernetes_version"):
-        changed["kubernetesVersion"] = after.get("kubernetes_version")
-    if before["control_plane"]["count"] != after["control_plane"]["count"]:
-        changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
+    if before.version != after.version:
+        changed["kubernetesVersion"] = after.version
+    if before.control_plane_count != after.control_plane_count:
+        changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
     if changed:
-        yield replace(one, properties=_new_cluster(after), changed=changed)
-    pools_before, pools_after = before.get("agent_pool") or {}, after.get("agent_pool") or {}
-    for name in after.get("agent_pool_order") or pools_after:
-        pool_before = pools_before.get(name)
-        do = Do.CREATE if pool_before is None else Do.UPDATE
-        yield from _pool((one.names[0], name), one.site, one.address, do, pool_before, pools_after[name])
-    for name, pool_before in pools_before.items():
-        if name not in pools_after:
-            names = (one.names[0], name)
-            yield from _pool(names, one.site, one.address, Do.DELETE, pool_before, pool_before)
+        yield replace(one, properties=_new_cluster(values), changed=changed)
+    pool = replace(one, type=POOL)
+    for name, arguments in after.pools.items():
+        do = Do.UPDATE if name in before.pools else Do.CREATE
+        named = replace(pool, names=(*one.names, name), do=do)
+        yield from _with_pool_body(named, before.pools.get(name), arguments)
+    for name, arguments in before.pools.items():
+        if name not in after.pools:
+            named = replace(pool, names=(*one.names, name), do=Do.DELETE)
+            yield from _with_pool_body(named, arguments, arguments)
 
 
-def _pool(
-    names: tuple[str, ...],
-    site: str,
-    address: str,
-    do: Do,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
+def _with_pool_body(
+    pool: AzureObject, before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> Iterator[AzureObject]:
+    """A pool with its body, replaced where Azure does not change what changes; none if nothing does."""
     properties = pool_properties(after)
+    do = pool.do
     changed: dict[str, Any] = {}
     if do is Do.UPDATE and before is not None:
         old = pool_properties(before)
@@ -293,7 +312,7 @@ def _pool(
             do = Do.REPLACE
     made = properties if do is Do.UPDATE else new_pool_properties(after)
     whole = merged(_opaque(after), made)
-    yield AzureObject(POOL, names, do, site, address, whole, changed, _tags(after))
+    yield replace(pool, do=do, properties=whole, changed=changed, tags=_tags(after))
 
 
 # --- bodies ------------------------------------------------------------------------------------
@@ -341,15 +360,7 @@ def _without_secrets(values: Mapping[str, Any], change: Change) -> Mapping[str, 
 def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a VM."""
     targets = "Ids in Azure of what placement hints name, by the id here."
-    hints = [
-        {
-            "hintType": hint["hint_type"],
-            "resourceId": Input(("resource", "ids"), str(hint["resource_id"]), targets),
-            "schedulingExecution": hint["scheduling_execution"],
-            "scope": hint["scope"],
-        }
-        for hint in values.get("placement_hint") or []
-    ]
+    hints = placement_hints(values, partial(Input, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
     needed = {
         "adminUsername": ADMIN_USERNAME,

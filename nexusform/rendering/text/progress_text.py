@@ -124,8 +124,10 @@ def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN, width: in
     for event in events:
         if event.outcome is not None:
             steps[event.outcome].append(event)
-    told = {outcome: ended for outcome, ended in steps.items() if ended or outcome is not Outcome.WAITING}
-    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in told.items())
+    by_outcome = {
+        outcome: ended for outcome, ended in steps.items() if ended or outcome is not Outcome.WAITING
+    }
+    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in by_outcome.items())
     done, skipped = steps[Outcome.DONE], steps[Outcome.SKIPPED]
     listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *steps[Outcome.WAITING], *skipped[:_SHOWN]]
     longest = max((columns(_name(step)) for step in listed), default=0)
