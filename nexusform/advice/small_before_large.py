@@ -27,7 +27,6 @@ class _Gain(NamedTuple):
 class Group(NamedTuple):
     """Pools that are created together: a cluster's, in order."""
 
-    owner: str
     name: str
     pools: tuple[PoolFacts, ...]
 
@@ -59,7 +58,7 @@ def _groups(pools: Sequence[PoolFacts]) -> list[Group]:
     owners: dict[str, list[PoolFacts]] = {}
     for pool in pools:
         owners.setdefault(pool.owner, []).append(pool)
-    return [Group(owner, members[0].cluster, tuple(members)) for owner, members in owners.items()]
+    return [Group(members[0].cluster, tuple(members)) for members in owners.values()]
 
 
 def _is_new(pools: Sequence[PoolFacts]) -> bool:

@@ -32,11 +32,11 @@ from nexusform.scheduling.matching import (
 )
 from nexusform.scheduling.pods.workloads import (
     Aligned,
-    Asked,
     HostPort,
     NodeTerm,
     PodSpec,
     PodTerm,
+    QuotaFigures,
     Requests,
     SpreadConstraint,
 )
@@ -157,13 +157,13 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         template=owner.template,
         aligned=_aligned(spec),
         gates=tuple(gate.text("name") for gate in spec.each("schedulingGates")),
-        asked=_asked(spec),
+        quota_figures=_quota_figures(spec),
         preempts=spec.text("preemptionPolicy") != NEVER
         and spec.text("priorityClassName") not in priorities.never,
     )
 
 
-def _asked(spec: Fields) -> Asked:
+def _quota_figures(spec: Fields) -> QuotaFigures:
     """What quotas read."""
     containers = [*spec.each("containers"), *spec.each("initContainers")]
     left_out = []
@@ -171,7 +171,7 @@ def _asked(spec: Fields) -> Asked:
         if not all(name in _stated(container, of) for container in containers):
             left_out.append(f"{of}.{name}")
     limits = _total(spec, lambda container: _stated(container, "limits"))
-    return Asked(
+    return QuotaFigures(
         tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
         tuple(left_out),
         "activeDeadlineSeconds" in spec,

@@ -186,7 +186,7 @@ class _WorkloadReader:
         self.findings.append(
             problem_at(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING, brief)
         )
-        return replace(workload, replicas=replicas, autoscaler=scaler.name)
+        return replace(workload, replicas=replicas)
 
 
 def _selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:

@@ -70,7 +70,7 @@ def run(pods: int, nodes: int, replicas: int, shape: str) -> None:
     before = time.process_time()
     predict(here, standing, wanted)
     again = time.process_time() - before
-    pending = len(prediction.pending())
+    pending = sum(outcome.pending for outcome in prediction.outcomes)
     print(
         f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |"
     )

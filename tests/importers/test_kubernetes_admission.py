@@ -122,7 +122,7 @@ def test_quotas_and_what_they_read_of_pods() -> None:
     assert read_quotas(read_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
     asked = pod(
         bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
-    ).asked
+    ).quota_figures
     assert (asked.limits, asked.left_out, asked.finite) == ((("memory", MIB),), ("limits.cpu",), True)
 
 

@@ -18,6 +18,7 @@ from nexusform.scheduling.pods.forecast import Prediction
 from nexusform.scheduling.pods.rules.volumes import refuse
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Claim, Cluster, Node, NodeTerm, PodSpec, StandingPod, Volume
+from tests.scheduling.pods.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
@@ -302,14 +303,14 @@ def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
     lost = before[0].node
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
-    (waiting,) = meanwhile.pending()
+    (waiting,) = pending(meanwhile)
     assert waiting.reason == "0/2 nodes are available: 2 node(s) had volume node affinity conflict."
     assert [
         (pod.node, pod.volumes) for pod in predict(cluster, meanwhile.standing(), workloads).standing()
     ] == [(pod.node, pod.volumes) for pod in before]
     # A state that remembers no volumes says it by its nodes.
     forgotten = [replace(pod, volumes=()) for pod in before]
-    assert predict(smaller, forgotten, workloads).pending()[0].reason == waiting.reason
+    assert pending(predict(smaller, forgotten, workloads))[0].reason == waiting.reason
 
 
 def test_volumes_are_those_of_a_plain_search() -> None:

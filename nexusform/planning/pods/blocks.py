@@ -327,9 +327,8 @@ def _together(risks: Sequence[_Risk]) -> str:
     several = any(other != cluster for other, _ in risks)
     places: dict[str, None] = {}
     for other, warning in risks[1:]:
-        where = warning.machine or warning.rack
-        if where:
-            places[f"{where} ({other})" if several else where] = None
+        if warning.place:
+            places[f"{warning.place} ({other})" if several else warning.place] = None
         elif other != cluster:
             places[f"cluster {other}"] = None
     detail = f"On cluster {cluster}: {first.detail}" if several else first.detail

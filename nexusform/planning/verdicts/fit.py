@@ -21,7 +21,7 @@ from nexusform.planning.vms.vm_object import HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.vms import MIB_PER_GIB, Demand, Machine, Placement
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, Placement
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
@@ -36,7 +36,6 @@ class Unplaced(Struct, frozen=True):
 
     address: Address
     pool: PoolDemand
-    demand: Demand
     site_id: str
     cluster: str
     placed: int
@@ -63,7 +62,7 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
             shortage = _shortage(vms, pool)
             if shortage is not None:
                 diagnostics.append(_error(vms, pool, shortage, left_out))
-                unplaced.append(_unplaced(vms, pool, shortage))
+                unplaced.append(_unplaced(vms, pool))
     return Failures(tuple(diagnostics), tuple(unplaced))
 
 
@@ -73,7 +72,7 @@ def _shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
     return next((vms.failed[key] for key in keys if key in vms.failed), None)
 
 
-def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
+def _unplaced(vms: VmObject, pool: PoolDemand) -> Unplaced:
     """The pool that found no room, with how far it came."""
     demand = vms.demand
     assert demand is not None
@@ -83,7 +82,6 @@ def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
     return Unplaced(
         address=vms.instance.address,
         pool=pool,
-        demand=shortage.demand,
         site_id=demand.site_id,
         cluster=demand.cluster,
         placed=placed,

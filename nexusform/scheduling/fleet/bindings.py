@@ -188,7 +188,6 @@ class Condition(Struct, frozen=True):
 class Abort(Struct, frozen=True):
     """Why a whole cycle stopped: one cluster's value that the rule (a plugin) cannot read."""
 
-    plugin: str
     cluster: str
     message: str
 

@@ -77,9 +77,7 @@ def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Rank
     for position in ascending(failing & candidates):
         name = roster.members[position].name
         message = cluster_affinity.scores(ask, roster)[1][position]
-        return Abort(
-            cluster_affinity.PLUGIN, name, f"failed to calculate score for cluster {name}: {message}"
-        )
+        return Abort(name, f"failed to calculate score for cluster {name}: {message}")
     return Ranking(_by_spread(ask, roster, standing), affinities, standing)
 
 
@@ -351,7 +349,7 @@ def _hold(
     for pick in picks:
         if holdings.missing_previous_state(pick.position):
             name = holdings.roster.members[pick.position].name
-            return Abort("", name, f"failed to find the previous state of an unscheduled binding on {name}")
+            return Abort(name, f"failed to find the previous state of an unscheduled binding on {name}")
     created: list[Binding] = []
     patched: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:

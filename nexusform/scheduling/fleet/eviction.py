@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.bindings import Binding, BindingState, Condition, PlacementType
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, PlacementType
 from nexusform.scheduling.quantity import Amount
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
@@ -19,7 +19,6 @@ DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by evicti
 PICK_FIXED = "Found ClusterResourcePlacement with PickFixed placement type targeted by eviction"
 NO_BINDING = "Failed to find scheduler decision for placement in cluster targeted by eviction"
 MANY_BINDINGS = "Found more than one scheduler decision for placement in cluster targeted by eviction"
-VALID = "Eviction is valid"
 BEING_REMOVED = (
     "Eviction is allowed, resources propagated by placement is currently being removed from cluster"
     " targeted by eviction"
@@ -62,15 +61,6 @@ class Eviction(Struct, frozen=True):
     valid: bool
     executed: bool
     message: str
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """The Valid and, when valid, the Executed condition."""
-        start = "ClusterResourcePlacementEviction"
-        if not self.valid:
-            return (Condition("Valid", "False", f"{start}Invalid", self.message),)
-        valid = Condition("Valid", "True", f"{start}Valid", VALID)
-        status, reason = ("True", "Executed") if self.executed else ("False", "NotExecuted")
-        return (valid, Condition("Executed", status, start + reason, self.message))
 
 
 def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) -> Eviction:

@@ -62,11 +62,6 @@ class Rollout(Struct, frozen=True):
     stalled: tuple[str, ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing stayed behind."""
-        return not self.stalled
-
-    @property
     def reached(self) -> frozenset[str]:
         """The clusters that got the latest resources in one of the waves."""
         return frozenset(chain.from_iterable((*wave.updated, *wave.bound) for wave in self.waves))

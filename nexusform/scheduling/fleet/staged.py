@@ -71,10 +71,9 @@ class RunPlan(Struct, frozen=True):
 
 
 class RunProblem(Struct, frozen=True):
-    """Why a run cannot be initialised. `transient`: it would be tried again."""
+    """Why a run cannot be initialised."""
 
     message: str
-    transient: bool = False
 
 
 def initialize(
@@ -100,7 +99,6 @@ def initialize(
         return RunProblem(
             f"binding on {behind.cluster} with old policy snapshot {behind.policy_snapshot} has state"
             f" {behind.state}, we might observe a transient state, need retry",
-            transient=True,
         )
     if not picked and not deletes:
         return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
@@ -201,11 +199,6 @@ class RunOutcome(Struct, frozen=True):
     bindings: tuple[Binding, ...]
     waits_for: str = ""
     stuck: tuple[str, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether the run went through all its stages."""
-        return not self.waits_for and not self.stuck
 
 
 def steps_of(plan: RunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:

@@ -183,7 +183,6 @@ def queued(
 class Observation(Struct, frozen=True):
     """A change of a picked member that would keep it from being picked today, and moves nothing."""
 
-    member: str
     trigger: Trigger
     reason: str
 
@@ -193,7 +192,7 @@ def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observ
     observed: list[Observation] = []
     ineligible = cluster_eligibility.ineligible(after)
     if ineligible is not None and (before is None or cluster_eligibility.ineligible(before) is None):
-        observed.append(Observation(after.name, Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
+        observed.append(Observation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
     if ask.policy.placement_type is PlacementType.PICK_FIXED:
         return tuple(observed)
     tolerations = ask.policy.tolerations
@@ -202,9 +201,9 @@ def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observ
         before is None or taint_toleration.untolerated(before.taints, tolerations) is None
     ):
         reason = taint_toleration.reason(ask, Roster([after]), Standing(), 0)
-        observed.append(Observation(after.name, Trigger.TAINT_ADDED, reason))
+        observed.append(Observation(Trigger.TAINT_ADDED, reason))
     if not _matches(after, ask) and (before is None or _matches(before, ask)):
-        observed.append(Observation(after.name, Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+        observed.append(Observation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
     return tuple(observed)
 
 

@@ -44,9 +44,9 @@ class PodOutcome(Struct, frozen=True):
 
     `node` "" = it has none, and is `without` (or removed, when `action` says so), and then `reason` says
     why, as Kubernetes would, and `refusals` has the first reason per node. `certain`: any scheduler run
-    would choose this node (or leave the pod Pending). `feasible` and `score` are None where nothing was
-    decided. `victims` are evicted for it; `preempted_by` is the pod for which it was evicted itself.
-    `volumes`: claims of it that have a volume, each with its name.
+    would choose this node (or leave the pod Pending). `feasible` is None where nothing was decided.
+    `victims` are evicted for it; `preempted_by` is the pod for which it was evicted itself. `volumes`:
+    claims of it that have a volume, each with its name.
     """
 
     workload: str
@@ -58,7 +58,6 @@ class PodOutcome(Struct, frozen=True):
     trigger: str = ""
     certain: bool = True
     feasible: int | None = None
-    score: int | None = None
     reason: str = ""
     refusals: tuple[Refusal, ...] = ()
     spec: PodSpec | None = None
@@ -106,7 +105,6 @@ class WorkloadForecast(Struct, frozen=True):
 
     workload: Workload
     replicas: int
-    running: int
     reach: Reach
     per_machine: Mapping[str, int]
     per_rack: Mapping[str, int]
@@ -133,10 +131,6 @@ class Prediction(Struct, frozen=True):
             if o.action != REMOVE and o.spec is not None
         )
         return self.bystanders + mine
-
-    def pending(self) -> tuple[PodOutcome, ...]:
-        """The pods that no node takes."""
-        return tuple(o for o in self.outcomes if o.pending)
 
     def of(self, workload: str) -> tuple[PodOutcome, ...]:
         """The outcomes of one workload (key), by number; removed pods too."""

@@ -67,7 +67,7 @@ def _refusal(account: _Account, pod: PodSpec) -> str:
     """Why a quota refuses a pod, as Kubernetes says it; "" when it does not."""
     quota, used = account.quota, account.used
     limited = dict(quota.hard)
-    lacks = [name for name in limited if _long_name(name) in pod.asked.left_out]
+    lacks = [name for name in limited if _long_name(name) in pod.quota_figures.left_out]
     if lacks:
         return f"failed quota: {quota.name}: must specify {', '.join(lacks)} for every container"
     charge = _charge(quota, pod)
@@ -99,7 +99,7 @@ def _charge(quota: Quota, pod: PodSpec) -> dict[str, int]:
     for name, amount in requests:
         amounts[_REQUESTS + name] = amount
         amounts[name] = amount
-    amounts |= {_LIMITS + name: amount for name, amount in pod.asked.limits}
+    amounts |= {_LIMITS + name: amount for name, amount in pod.quota_figures.limits}
     return {name: amounts.get(name, 0) for name, _ in quota.hard}
 
 
@@ -109,20 +109,20 @@ def _speaks_of(quota: Quota, pod: PodSpec) -> bool:
 
 def _in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
     """Whether a pod is of the kind that a scope speaks of."""
-    best_effort = not (pod.requests.cpu or pod.requests.memory or pod.asked.limits)
+    best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
         case "BestEffort":
             return best_effort
         case "NotBestEffort":
             return not best_effort
         case "Terminating":
-            return pod.asked.finite
+            return pod.quota_figures.finite
         case "NotTerminating":
-            return not pod.asked.finite
+            return not pod.quota_figures.finite
         case "CrossNamespacePodAffinity":
             return _looks_elsewhere(pod)
         case _:
-            return _of_class(scope, pod.asked.priority_class)
+            return _of_class(scope, pod.quota_figures.priority_class)
 
 
 def _of_class(scope: QuotaScope, name: str) -> bool:

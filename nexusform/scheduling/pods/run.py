@@ -33,7 +33,6 @@ class Choice(Struct, frozen=True):
     """The best nodes of a pod (ids, all with the highest total) and how many were feasible."""
 
     tied: tuple[int, ...]
-    total: int
     feasible: int
 
 
@@ -156,7 +155,7 @@ class Run:
                 levels.append(bucket.by_score[top])
         tied = tuple([node for level in levels for node in level])
         feasible = sum(bucket.size for bucket, _ in open_ones)
-        return Choice(tied, best, feasible)
+        return Choice(tied, feasible)
 
     def scored(self) -> dict[int, dict[str, int]]:
         """Each feasible node's points per rule, weighted as they are summed."""

@@ -21,7 +21,14 @@ from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.rollouts import Rollout, replace_pods
 from nexusform.scheduling.pods.run import NodeFacts
 from nexusform.scheduling.pods.session import Look, Session, Verdict
-from nexusform.scheduling.pods.work import Asked, Work, admit_new, free_numbers, queue_order, surplus_pods
+from nexusform.scheduling.pods.work import (
+    PodToPlace,
+    Work,
+    admit_new,
+    free_numbers,
+    queue_order,
+    surplus_pods,
+)
 from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
     Budget,
@@ -139,12 +146,12 @@ class Predictor:
             elif pod.refused and pod.spec.template == workload.pod.template:
                 work.over.append(pod)
             elif pod.node:
-                work.asked.append(Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
+                work.to_place.append(PodToPlace(pod.number, "", pod.node, forecast.NODE_REMOVED))
             else:
-                work.asked.append(Asked(pod.number, waited=True, age=pod.age))
+                work.to_place.append(PodToPlace(pod.number, waited=True, age=pod.age))
         missing = max(0, workload.replicas - len(pods))
         numbers = free_numbers([pod.number for pod in pods], workload.first, missing)
-        work.asked += [Asked(number, trigger=work.growth) for number in numbers]
+        work.to_place += [PodToPlace(number, trigger=work.growth) for number in numbers]
         return work
 
     def _shrink(self, work: Work, pods: list[StandingPod]) -> list[StandingPod]:
@@ -185,12 +192,13 @@ class Predictor:
                 work.gone.append((pod, forecast.NODE_REMOVED))
         missing = [name for name in sorted(eligible) if name not in have]
         for pod, node in zip(waiting, missing, strict=False):
-            work.asked.append(Asked(pod.number, node, waited=True, age=pod.age))
+            work.to_place.append(PodToPlace(pod.number, node, waited=True, age=pod.age))
         work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(missing) :]]
         open_nodes = missing[len(waiting) :]
         numbers = free_numbers([pod.number for pod in pods], 0, len(open_nodes))
-        work.asked += [
-            Asked(number, node, trigger=work.growth) for number, node in zip(numbers, open_nodes, strict=True)
+        work.to_place += [
+            PodToPlace(number, node, trigger=work.growth)
+            for number, node in zip(numbers, open_nodes, strict=True)
         ]
 
     def _names(self, facts: NodeFacts) -> set[str]:
@@ -208,8 +216,8 @@ class Predictor:
         for work in works:
             for pod in (*work.keeps, *work.outdated):
                 ledger.book(pod.spec)
-            for asked in work.asked:
-                if not asked.is_new:
+            for pod_to_place in work.to_place:
+                if not pod_to_place.is_new:
                     ledger.book(work.workload.pod)
         for work in sorted(works, key=lambda work: self.creation[work.workload.key]):
             admit_new(work, ledger)
@@ -220,13 +228,13 @@ class Predictor:
         """Place what is asked for, and roll out a new template."""
         workload = work.workload
         work.begun = True
-        work.asked.sort()
+        work.to_place.sort()
         if work.is_daemon:
             self._replace_daemons(work)
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
-        if work.asked and not work.is_daemon and not workload.pod.gates:
-            more = forecast.reach(self.session.run_of(workload.pod), len(work.asked))
+        if work.to_place and not work.is_daemon and not workload.pod.gates:
+            more = forecast.reach(self.session.run_of(workload.pod), len(work.to_place))
             # How many find a volume depends on who comes first.
             least = 0 if workload.pod.claims else more.least
             work.reach = Reach(stays + least, stays + more.most, more.exact and least == more.least)
@@ -235,9 +243,9 @@ class Predictor:
         if work.outdated:
             verdicts = self._roll(work, verdicts)
             self._bring_back()
-        asked = {pod.number: pod for pod in work.asked}
+        by_number = {pod.number: pod for pod in work.to_place}
         for number, verdict in verdicts.items():
-            work.made[number] = self._made(workload, verdict, asked[number])
+            work.made[number] = self._made(workload, verdict, by_number[number])
         if work.is_daemon:
             running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
             work.reach = Reach(running, running, exact=True)
@@ -247,7 +255,7 @@ class Predictor:
         workload = work.workload
         blocked = ""  # the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, Verdict] = {}
-        for pod in work.asked:
+        for pod in work.to_place:
             if blocked:
                 verdict = Verdict("", certain=True, feasible=0, reason=f"waits until {blocked} runs")
             elif pod.pin:
@@ -268,8 +276,8 @@ class Predictor:
         for pod in outdated:
             work.keeps.remove(pod)
             self.session.remove(pod)
-            work.asked.append(Asked(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
-        work.asked.sort()
+            work.to_place.append(PodToPlace(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+        work.to_place.sort()
 
     def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
         """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
@@ -294,7 +302,7 @@ class Predictor:
                 final_number, previous = free_numbers(taken, workload.first, 1)[0], ""
                 taken.add(final_number)
             final[final_number] = verdict
-            work.asked.append(Asked(final_number, "", previous, forecast.TEMPLATE_CHANGED))
+            work.to_place.append(PodToPlace(final_number, "", previous, forecast.TEMPLATE_CHANGED))
         not_replaced = [pod for pod in state.gone if pod.number not in state.made]
         work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
         return final
@@ -316,7 +324,7 @@ class Predictor:
         made = work.made.get(pod.number)
         if made is not None and made.node == pod.node:
             # It was placed by this very prediction, and is placed again.
-            work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
+            work.made[pod.number] = replace(made, node="", feasible=0, victims=())
             return
         standing = next((pods for pods in (work.keeps, work.outdated) if pod in pods), None)
         if standing is None:
@@ -333,7 +341,7 @@ class Predictor:
             work = self.strangers[pod.workload] = Work(workload, had_pods=True, begun=True)
         made = work.made.get(pod.number)
         if made is not None and made.node == pod.node:
-            work.made[pod.number] = replace(made, node="", feasible=0, score=None, victims=())
+            work.made[pod.number] = replace(made, node="", feasible=0, victims=())
             return
         self.displaced.add((pod.workload, pod.number))
         if is_made_anew(pod.workload):
@@ -342,46 +350,44 @@ class Predictor:
             work.gone.append((pod, forecast.PREEMPTED))
 
     def _ask_again(self, work: Work, eviction: Eviction) -> None:
-        pod = eviction.pod
-        by = pod_name(*eviction.by)
-        asked = Asked(
-            pod.number,
-            pod.node if work.is_daemon else "",
-            pod.node,
-            forecast.PREEMPTED,
-            preempted_by=by,
+        victim = eviction.pod
+        again = PodToPlace(
+            number=victim.number,
+            pin=victim.node if work.is_daemon else "",
+            previous=victim.node,
+            trigger=forecast.PREEMPTED,
+            preempted_by=pod_name(*eviction.by),
         )
-        work.asked.append(asked)
+        work.to_place.append(again)
         if work.begun:
             waiting = Verdict("", certain=True, feasible=0)
-            work.made[pod.number] = self._made(work.workload, waiting, asked)
+            work.made[victim.number] = self._made(work.workload, waiting, again)
 
-    def _made(self, workload: Workload, verdict: Verdict, asked: Asked) -> PodOutcome:
+    def _made(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
         """What becomes of a pod by its verdict."""
-        action = forecast.MOVE if asked.previous else forecast.PLACE
-        trigger = asked.trigger
-        still_pending = asked.waited and not verdict.node
+        action = forecast.MOVE if pod.previous else forecast.PLACE
+        trigger = pod.trigger
+        still_pending = pod.waited and not verdict.node
         if still_pending:
             action, trigger = forecast.KEEP, ""
         return PodOutcome(
             workload=workload.key,
-            number=asked.number,
-            name=workload.pod_name(asked.number),
+            number=pod.number,
+            name=workload.pod_name(pod.number),
             action=action,
             node=verdict.node,
-            previous=asked.previous,
+            previous=pod.previous,
             trigger=trigger,
             certain=verdict.certain,
             feasible=verdict.feasible,
-            score=verdict.score,
             reason=verdict.reason,
             refusals=verdict.refusals,
             spec=workload.pod,
-            age=asked.age,
+            age=pod.age,
             without=verdict.without,
             victims=verdict.victims,
-            preempted_by=asked.preempted_by,
-            volumes=self._volumes(workload.pod, asked.number),
+            preempted_by=pod.preempted_by,
+            volumes=self._volumes(workload.pod, pod.number),
         )
 
     def _volumes(self, spec: PodSpec, number: int) -> Pairs:
@@ -402,11 +408,11 @@ class Predictor:
     def _retry_one(self, work: Work) -> bool:
         workload = work.workload
         changed = False
-        asked = {pod.number: pod for pod in work.asked}
+        by_number = {pod.number: pod for pod in work.to_place}
         anew = is_made_anew(workload.key)
         waiting = [n for n, outcome in work.made.items() if outcome.pending or (outcome.failed and anew)]
         for number in sorted(waiting):
-            pin = asked[number].pin
+            pin = by_number[number].pin
             if pin:
                 verdict = self.session.pin(workload.pod, workload.key, number, pin)
             else:
@@ -415,7 +421,7 @@ class Predictor:
                 changed = True
             elif workload.ordered:
                 break
-            work.made[number] = self._made(workload, verdict, asked[number])
+            work.made[number] = self._made(workload, verdict, by_number[number])
         return changed
 
     # --- telling ------------------------------------------------------------------------------
@@ -456,7 +462,6 @@ class Predictor:
         return WorkloadForecast(
             workload=workload,
             replicas=replicas,
-            running=running,
             reach=reach,
             per_machine=_tally(node.machine for node in nodes),
             per_rack=_tally(node.rack for node in nodes),

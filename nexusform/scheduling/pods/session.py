@@ -48,7 +48,6 @@ class Verdict(Struct, frozen=True):
     node: str
     certain: bool
     feasible: int
-    score: int | None = None
     reason: str = ""
     refusals: tuple[Refusal, ...] = ()
     without: PodState = PodState.PENDING
@@ -171,12 +170,12 @@ class Session:
             node = tie_break.lowest(self._lot(pod), self._names, tied)
             refused = self._run_on(run, node, pod)
             if not refused:
-                return Verdict(self._names[node], certain, choice.feasible, choice.total)
+                return Verdict(self._names[node], certain, choice.feasible)
             first = first or f"on {self._names[node]}: {refused}."
             tied.remove(node)
             if not is_made_anew(pod.workload):
                 break
-        return Verdict("", certain, choice.feasible, None, first, (), PodState.FAILED)
+        return Verdict("", certain, choice.feasible, first, without=PodState.FAILED)
 
     def _lot(self, pod: StandingPod) -> str:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
@@ -216,7 +215,7 @@ class Session:
         if refusal is not None:
             instead = self._preempt(run, pod, {at: refusal})
             reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
-            return instead or Verdict("", not self._blurred & 1 << at, 0, None, reason, (refusal,))
+            return instead or Verdict("", not self._blurred & 1 << at, 0, reason, (refusal,))
         certain = self._is_clear(run, 1 << at)
         refused = self._run_on(run, at, pod)
         return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
@@ -231,7 +230,7 @@ class Session:
         certain = self._is_clear(run, run.facts.mask)
         each = tuple(refusals.values())
         reason = message(each, len(self._names)) + missing(pod.spec, self.cluster.nodes)
-        verdict = Verdict("", certain, 0, None, reason, each)
+        verdict = Verdict("", certain, 0, reason, each)
         if not pod.spec.claims:  # else others of the spec may have other volumes
             self._failures[id(run.group)] = (self.board.version, verdict)
         return verdict
@@ -319,7 +318,7 @@ def gated(spec: PodSpec) -> Verdict:
 
 
 def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:
-    return Verdict("", certain, feasible, None, f"on {node}: {reason}.", (), PodState.FAILED)
+    return Verdict("", certain, feasible, f"on {node}: {reason}.", without=PodState.FAILED)
 
 
 def _related(run: Run) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -59,20 +59,15 @@ _MOST_NAMES: Final = 5
 class PodWarning(Struct, frozen=True):
     """One risk of one workload (key).
 
-    `kind` is the constant of this file and the id of the diagnostic; `detail` is for people.
-    `topology_key` is the key that the workload's rule uses ("" = none), `proposed_key` one that the nodes
-    have and that would help. `brief` says it in a line (`name: what`), "" where `detail` is short enough.
+    `kind` is the constant of this file and the id of the diagnostic; `detail` is for people. `place` is the
+    machine or rack that its pods share ("" = the risk is another one). `brief` says it in a line
+    (`name: what`), "" where `detail` is short enough.
     """
 
     kind: str
     workload: str
     detail: str
-    pods: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    machine: str = ""
-    rack: str = ""
-    topology_key: str = ""
-    proposed_key: str = ""
+    place: str = ""
     brief: str = ""
 
 
@@ -92,9 +87,9 @@ class _Scene(Struct, frozen=True):
         group = self.board.group(self.workload.pod)
         return [term for term in terms if self.board.chooses(term, group)]
 
-    def warn(self, kind: str, detail: str, **more: Any) -> PodWarning:
+    def warn(self, kind: str, detail: str, *, place: str = "", brief: str = "") -> PodWarning:
         text = f"{self.workload.kind} {self.workload.namespace}/{self.workload.name}: {detail}"
-        return PodWarning(kind, self.workload.key, text, **more)
+        return PodWarning(kind, self.workload.key, text, place, brief)
 
 
 def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
@@ -144,15 +139,7 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
             f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
         )
-        yield scene.warn(
-            SHARED_MACHINE,
-            detail,
-            pods=pods,
-            nodes=nodes,
-            machine=machine,
-            topology_key=_key_used(scene),
-            proposed_key=proposed,
-        )
+        yield scene.warn(SHARED_MACHINE, detail, place=machine)
 
 
 def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
@@ -168,9 +155,7 @@ def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
         f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks "
         f"could take them. {_why(scene, proposed, 'racks')}"
     )
-    yield scene.warn(
-        SHARED_RACK, detail, pods=pods, rack=rack, topology_key=_key_used(scene), proposed_key=proposed
-    )
+    yield scene.warn(SHARED_RACK, detail, place=rack)
 
 
 def _machine(node: Node) -> str:
@@ -214,11 +199,6 @@ def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
             keys = required if constraint.hard else preferred
             keys.append(constraint.topology_key)
     return list(dict.fromkeys(required)), list(dict.fromkeys(preferred))
-
-
-def _key_used(scene: _Scene) -> str:
-    required, preferred = _keys(scene)
-    return next(iter(required + preferred), "")
 
 
 def _why(scene: _Scene, proposed: str, places: str) -> str:
@@ -269,7 +249,7 @@ def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
         if len(lacking) == len(scene.nodes):
             yield _unknown_key(scene, key, use, proposed)
         elif use == _ANTI_AFFINITY:
-            yield _unlabelled(scene, key, lacking, proposed)
+            yield _unlabelled(scene, key, lacking)
 
 
 _ANTI_AFFINITY, _AFFINITY, _SPREAD, _WISH = "anti-affinity", "affinity", "spread", "wish"
@@ -294,17 +274,17 @@ def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
 def _unknown_key(scene: _Scene, key: str, use: str, proposed: str) -> PodWarning:
     hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
     detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
-    return scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
+    return scene.warn(UNKNOWN_KEY, detail)
 
 
-def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...], proposed: str) -> PodWarning:
+def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...]) -> PodWarning:
     count = len(lacking)
     workers = f"{count} {form(count, 'worker')} {_few(lacking)} {form(count, 'lacks', 'lack')}"
     detail = (
         f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
         "Label all workers."
     )
-    return scene.warn(UNLABELLED, detail, nodes=lacking, topology_key=key, proposed_key=proposed)
+    return scene.warn(UNLABELLED, detail)
 
 
 # --- rollouts and what cannot be met -------------------------------------------------------------
@@ -321,7 +301,7 @@ def _too_many(scene: _Scene) -> Iterator[PodWarning]:
                 f"{replicas} replicas must not share a {term.topology_key}, and its workers have {domains}: "
                 f"at most {domains} can run. Use fewer replicas, add hardware, or make the rule preferred."
             )
-            yield scene.warn(TOO_MANY, detail, topology_key=term.topology_key)
+            yield scene.warn(TOO_MANY, detail)
             return
 
 
@@ -342,7 +322,7 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
             f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop "
             f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
         )
-        yield scene.warn(DEADLOCK, detail, topology_key=term.topology_key)
+        yield scene.warn(DEADLOCK, detail)
         return
     yield from _no_surge(scene)
 
@@ -379,7 +359,7 @@ def _stuck(scene: _Scene) -> Iterator[PodWarning]:
     if waiting:
         names = tuple(outcome.name for outcome in waiting)
         detail = f"its new pods ({_few(names)}) cannot be placed beside the old ones: {waiting[0].reason}"
-        yield scene.warn(STUCK, detail, pods=names)
+        yield scene.warn(STUCK, detail)
     elif scene.forecast.not_made:
         count = scene.forecast.not_made
         pods = f"{count} new {form(count, 'pod')}"
@@ -396,7 +376,7 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     detail = f"{share} ({_few(names)}) would stay Pending: {waiting[0].reason}"
     workload = scene.workload
     brief = f"{workload.namespace}/{workload.name}: {len(names)} Pending: {_decisive(scene, waiting[0])}"
-    yield scene.warn(PENDING, detail, pods=names, brief=brief)
+    yield scene.warn(PENDING, detail, brief=brief)
 
 
 def _decisive(scene: _Scene, pod: PodOutcome) -> str:
@@ -414,7 +394,7 @@ def _failed(scene: _Scene) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in refused)
         share = f"{len(names)} of {scene.forecast.replicas} pods"
         detail = f"{share} ({_few(names)}) would be Failed, as kubelet refuses them {refused[0].reason}"
-        yield scene.warn(FAILED, detail, pods=names)
+        yield scene.warn(FAILED, detail)
 
 
 def _gated(scene: _Scene) -> Iterator[PodWarning]:
@@ -423,7 +403,7 @@ def _gated(scene: _Scene) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in waiting)
         share = f"{len(names)} of {scene.forecast.replicas} pods"
         detail = f"{share} ({_few(names)}) would be SchedulingGated: {waiting[0].reason}"
-        yield scene.warn(GATED, detail, pods=names)
+        yield scene.warn(GATED, detail)
 
 
 def _not_made(scene: _Scene) -> Iterator[PodWarning]:
@@ -470,7 +450,7 @@ def _preempts(scene: _Scene) -> Iterator[PodWarning]:
         detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
     workload = scene.workload
     brief = f"{workload.namespace}/{workload.name}: evicts {_few([pod.name for pod in victims])}"
-    yield scene.warn(PREEMPTS, detail, pods=tuple(pod.name for pod in victims), brief=brief)
+    yield scene.warn(PREEMPTS, detail, brief=brief)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from nexusform.scheduling.pods.rollouts import removal_order
 from nexusform.scheduling.pods.workloads import StandingPod, Strategy, Workload
 
 
-class Asked(Struct, frozen=True, order=True):
+class PodToPlace(Struct, frozen=True, order=True):
     """A pod to place: its number, the only node for it (DaemonSets), where it was, why; whether it was
     Pending and since when, and the pod that took its place.
     """
@@ -43,7 +43,7 @@ class Work(Struct):
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
     over: list[StandingPod] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    to_place: list[PodToPlace] = field(default_factory=list)
     gone: list[tuple[StandingPod, str]] = field(default_factory=list)
     made: dict[int, PodOutcome] = field(default_factory=dict)
     reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
@@ -64,14 +64,14 @@ class Work(Struct):
 
 def admit_new(work: Work, ledger: Ledger) -> None:
     """Leave out new pods once a quota refuses one."""
-    made: list[Asked] = []
-    for asked in work.asked:
-        if asked.is_new and not work.refused:
+    made: list[PodToPlace] = []
+    for pod in work.to_place:
+        if pod.is_new and not work.refused:
             work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
-        if not asked.is_new or not work.refused:
-            made.append(asked)
-    work.not_made = len(work.asked) - len(made)
-    work.asked = made
+        if not pod.is_new or not work.refused:
+            made.append(pod)
+    work.not_made = len(work.to_place) - len(made)
+    work.to_place = made
 
 
 def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:

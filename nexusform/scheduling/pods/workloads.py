@@ -161,7 +161,7 @@ class HostPort(Struct, frozen=True):
     address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
-class Asked(Struct, frozen=True):
+class QuotaFigures(Struct, frozen=True):
     """What quotas read of a pod beside its requests: its limits, of which of requests.cpu, requests.memory,
     limits.cpu and limits.memory some container says nothing, whether it has a deadline, its PriorityClass.
     """
@@ -205,7 +205,7 @@ class PodSpec(Struct, frozen=True):
     aligned: tuple[Aligned, ...] = ()
     terminating: bool = False
     gates: tuple[str, ...] = ()
-    asked: Asked = Asked()
+    quota_figures: QuotaFigures = QuotaFigures()
     volumes: tuple[VolumeNeed, ...] = ()
     exclusive: tuple[str, ...] = ()
     preempts: bool = True
@@ -226,8 +226,7 @@ class Workload(Struct, frozen=True):
     `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
     `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
     the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
-    `autoscaler` is the name of a HorizontalPodAutoscaler that will change `replicas`. `forbidden`: why the
-    API server makes no pod of it, "" where it does.
+    `forbidden`: why the API server makes no pod of it, "" where it does.
     """
 
     kind: str
@@ -242,7 +241,6 @@ class Workload(Struct, frozen=True):
     first: int = 0
     partition: int = 0
     ordered: bool = False
-    autoscaler: str = ""
     line: int = 0
     forbidden: str = ""
 

@@ -54,18 +54,14 @@ Operation = VmPlaced | VmReleased | Stand
 class PoolCertainty(Struct, frozen=True):
     """What held for the VMs that the plan placed for one pool.
 
-    `vms` were placed; `rack_certain` and `machine_certain` of them had the same rack, machine in
-    every run. `counts` are VMs per rack in the plan; `counts_certain` says that they were the same in
-    every run, and `certain_racks` names the racks whose own count was.
+    `machine_certain` VMs stood on one machine in every run. `counts` are VMs per rack in the plan,
+    `certain_racks` the racks whose count was the same in every run.
     """
 
     owner: str
     pool: str
-    vms: int
-    rack_certain: int
     machine_certain: int
     counts: Mapping[str, int]
-    counts_certain: bool
     certain_racks: tuple[str, ...]
 
     @property
@@ -75,13 +71,12 @@ class PoolCertainty(Struct, frozen=True):
 
 
 class RepeatedRuns(Struct, frozen=True):
-    """The outcome of `runs` repetitions.
+    """The outcome of repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
     for. `fits[run]` says whether every VM found a place.
     """
 
-    runs: int
     vms: Mapping[Token, Certainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
@@ -147,7 +142,7 @@ def repeat(
     place does not match in that run.
     """
     if runs <= 0:
-        return RepeatedRuns(0, {}, ())
+        return RepeatedRuns({}, ())
     actual = replay(base, operations)
     demands = {
         operation.token: operation.demand for operation in operations if isinstance(operation, VmPlaced)
@@ -161,7 +156,7 @@ def repeat(
         tallies.compare(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-    return RepeatedRuns(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
+    return RepeatedRuns(tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
 
 
 class _Tallies:
@@ -222,10 +217,7 @@ class _Tallies:
         return PoolCertainty(
             owner=owner,
             pool=name,
-            vms=len(tokens),
-            rack_certain=sum(self._racks[token] == runs for token in tokens),
             machine_certain=sum(self._machines[token] == runs for token in tokens),
             counts=dict(sorted(counts.items())),
-            counts_certain=not wrong,
             certain_racks=tuple(sorted(set(counts) - wrong)),
         )

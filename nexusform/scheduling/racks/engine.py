@@ -263,13 +263,6 @@ class RackScheduler:
         """The availability zones of the racks that have machines, in the order of their first machine."""
         return tuple(dict.fromkeys(self._site.rack_zone))
 
-    def machines_of_rack(self, rack: str) -> tuple[str, ...]:
-        """The names of a rack's machines, in the order given; empty for an unknown rack."""
-        number = self._site.rack_index.get(rack)
-        if number is None:
-            return ()
-        return tuple(self._site.machines[machine].name for machine in self._site.machines_in[number])
-
     def vm(self, handle: int) -> StandingVm:
         """The VM behind a handle; KeyError when it left or never was."""
         return self._ledger.standing_vm(handle, self._ledger.record(handle))
@@ -313,7 +306,7 @@ class RackScheduler:
             return find_shortage(self._ledger, demand)
         if session.shortage is None:
             session.shortage = find_shortage(self._ledger, demand)
-        return replace(session.shortage, demand=demand)
+        return session.shortage
 
     def _add(self, record: Record) -> int:
         handle = self._ledger.add(record)

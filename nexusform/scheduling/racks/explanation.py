@@ -27,7 +27,6 @@ NO_MACHINE: Final = "no_machine"
 class Shortage(Struct, frozen=True):
     """Why nothing fits: the binding constraint in a word, for programs, and in sentences, for people."""
 
-    demand: Demand
     binding: str
     reason: str
 
@@ -74,7 +73,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
         return shortage
     scene.here = scene.machines
     if not scene.here:
-        return Shortage(demand, NO_MACHINE, "There is no machine on the site.")
+        return Shortage(NO_MACHINE, "There is no machine on the site.")
     others = [(rule, refuse) for rule, refuse in asked if not opened.chooses_racks(rule)]
     shortage = _first_short(scene, others)
     assert shortage is not None, "a machine passes every filter"
@@ -88,7 +87,7 @@ def _first_short(scene: _Scene, asked: list[tuple[Filter, Refuse | None]]) -> Sh
             continue
         left = [machine for machine in scene.machines if refuse(machine) is None]
         if not left:
-            return Shortage(scene.demand, rule.binding or rule.name, rule.sentence(scene))
+            return Shortage(rule.binding or rule.name, rule.sentence(scene))
         scene.machines = left
     return None
 
@@ -126,7 +125,7 @@ class Explanation(Struct, frozen=True):
     first; those that tie with the best carry a digest. `fitting_cells` are the cells of the
     chosen machine in the order of step 5, none where the cells of its VMs are not known. `refusals` name
     every machine that a filter refused, `rack_machines` all those of the chosen rack. Without a
-    candidate `placement` is None, `shortage` says why, and the rankings are empty.
+    candidate `placement` is None, and the rankings are empty.
     """
 
     demand: Demand
@@ -138,7 +137,6 @@ class Explanation(Struct, frozen=True):
     fitting_cells: tuple[int, ...]
     refusals: tuple[Refusal, ...]
     placement: Placement | None
-    shortage: Shortage | None = None
     rack_machines: frozenset[str] = frozenset()
 
     @property
@@ -163,7 +161,6 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     total = len(site.machines)
     left, filters, refusals = _filtered(ledger, demand)
     if not left:
-        shortage = find_shortage(ledger, demand)
         return Explanation(
             demand=demand,
             seed=seed,
@@ -174,7 +171,6 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
             fitting_cells=(),
             refusals=refusals,
             placement=None,
-            shortage=shortage,
         )
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in left)

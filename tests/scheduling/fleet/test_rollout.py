@@ -69,7 +69,7 @@ def test_a_new_placement_is_bound_within_target_and_surge() -> None:
     rollout = roll_out(new(*"abcdefgh"), RollingUpdate(), 8, 0)
     assert rollout.waves == (Wave((), (), tuple("abcdefgh")),)
     assert all(b.state is BOUND and b.resource_snapshot == 0 for b in rollout.bindings)
-    assert rollout.complete
+    assert not rollout.stalled
 
 
 def test_new_resources_go_out_a_quarter_at_a_time() -> None:
@@ -104,7 +104,7 @@ def test_nothing_unavailable_blocks_updates_in_place() -> None:
 def test_no_room_at_all_stalls_a_replacement() -> None:
     rollout = roll_out([*bound("a"), *gone("b"), *new("c")], RollingUpdate(Amount(0), Amount(0)), 2, 0)
     assert rollout.stalled == ("b", "c")
-    assert not rollout.complete
+    assert rollout.stalled
     assert [b.state for b in rollout.bindings] == [BOUND, UNSCHEDULED, SCHEDULED]
 
 

@@ -13,18 +13,19 @@ from nexusform.scheduling.pods.forecast import Prediction
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import warnings_of
 from nexusform.scheduling.pods.workloads import (
-    Asked,
     Cluster,
     Node,
     PodSpec,
     PodState,
     Quota,
+    QuotaFigures,
     QuotaScope,
     Requests,
     StandingPod,
     Strategy,
     Workload,
 )
+from tests.scheduling.pods.outcomes import pending, running
 
 NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))
 
@@ -43,7 +44,10 @@ def foretold(quotas: list[Quota], *works: Workload, standing: tuple[StandingPod,
 
 
 def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
-    return {f.workload.name: (f.running, f.not_made) for f in prediction.forecasts.values()}
+    return {
+        f.workload.name: (running(prediction, f.workload.key), f.not_made)
+        for f in prediction.forecasts.values()
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
     ],
 )
 def test_a_quota_lets_only_so_many_pods_be_made(hard: tuple[str, int], running: int) -> None:
-    work = web(asked=Asked(limits=(("cpu", 700),)))
+    work = web(quota_figures=QuotaFigures(limits=(("cpu", 700),)))
     assert made(foretold([quota(hard)], work)) == {"web": (running, 3 - running)}
 
 
@@ -76,7 +80,9 @@ def test_older_workloads_are_made_first_whatever_their_priority() -> None:
 
 
 def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
-    prediction = foretold([quota(("requests.cpu", 8000))], web(asked=Asked(left_out=("requests.cpu",))))
+    prediction = foretold(
+        [quota(("requests.cpu", 8000))], web(quota_figures=QuotaFigures(left_out=("requests.cpu",)))
+    )
     (forecast,) = prediction.forecasts.values()
     assert forecast.refused == "failed quota: compute: must specify requests.cpu for every container"
 
@@ -94,7 +100,7 @@ def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
     ],
 )
 def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: int) -> None:
-    work = web(asked=Asked(priority_class="high"))
+    work = web(quota_figures=QuotaFigures(priority_class="high"))
     assert made(foretold([quota(("pods", 0), scopes=(scope,))], work)) == {"web": (running, 3 - running)}
     elsewhere = quota(("pods", 0), namespace="other")
     assert made(foretold([elsewhere], work)) == {"web": (3, 0)}
@@ -120,7 +126,7 @@ def test_gated_pods_exist_and_nobody_looks_for_a_node() -> None:
     cluster = Cluster("k", NODES)
     prediction = predict(cluster, (), [work])
     assert [outcome.state for outcome in prediction.outcomes] == [PodState.GATED] * 3
-    assert prediction.pending() == ()
+    assert pending(prediction) == []
     again = predict(cluster, prediction.standing(), [work])
     assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
     (warning,) = warnings_of(cluster, prediction)
@@ -158,7 +164,7 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     hung = rolled(2, max_surge=1, max_unavailable=0)
     assert new_ones(hung) == []
     (forecast,) = hung.forecasts.values()
-    assert (forecast.running, forecast.stuck, forecast.not_made) == (2, True, 1)
+    assert (running(hung, forecast.workload.key), forecast.stuck, forecast.not_made) == (2, True, 1)
     (warning,) = warnings_of(Cluster("k", NODES), hung)
     assert warning.kind == warnings.STUCK
     assert warning.detail == (

@@ -20,6 +20,7 @@ from nexusform.scheduling.pods.workloads import (
     Strategy,
     Workload,
 )
+from tests.scheduling.pods.outcomes import pending, running
 
 HOST = "kubernetes.io/hostname"
 
@@ -140,7 +141,7 @@ def test_pods_of_lost_or_recreated_nodes_are_placed_anew() -> None:
 def test_other_workloads_stay_unless_they_are_removed() -> None:
     big, small = workload("big", cpu=800), workload("small", cpu=800)
     there = standing(big, "n1")
-    assert predict(cluster(1), there, [small]).pending()[0].name == "small-0"
+    assert pending(predict(cluster(1), there, [small]))[0].name == "small-0"
     freed = predict(cluster(1), there, [small], removed={big.key})
     assert moves(freed) == [("small-0", "place", "n1"), ("big-0", "remove", "n1")]
     assert freed.outcomes[1].trigger == "workload_removed"
@@ -221,7 +222,7 @@ def test_a_full_node_leaves_its_daemon_pending_there() -> None:
     agent = workload("agent", kind="DaemonSet", cpu=400)
     full = workload("full", cpu=800)
     prediction = predict(cluster(2), standing(full, "n1"), [agent])
-    waiting = prediction.pending()
+    waiting = pending(prediction)
     assert [(o.refusals[0].candidate, o.refusals[0].reason) for o in waiting] == [("n1", "Insufficient cpu")]
 
 
@@ -247,7 +248,7 @@ def test_a_rolling_update_without_room_for_one_more_hangs() -> None:
     prediction = predict(here, standing(old, "n1"), [new])
     assert moves(prediction) == [("web-0", "keep", "n1"), ("web-1", "place", "")]
     assert prediction.forecasts[new.key].stuck
-    assert prediction.forecasts[new.key].running == 1
+    assert running(prediction, new.key) == 1
     recreate = replace(new, strategy=Strategy.RECREATE)
     assert moves(predict(here, standing(old, "n1"), [recreate])) == [("web-0", "move", "n1")]
 
@@ -372,7 +373,7 @@ def test_explaining_replays_the_choice() -> None:
     prediction = predict(cluster(2), (), [work])
     verdicts = explain(cluster(2), (), [work], (work.key, 1))
     assert verdicts[0].node == prediction.outcomes[1].node
-    assert verdicts[0].total == prediction.outcomes[1].score == sum(verdicts[0].points.values())
+    assert verdicts[0].total == sum(verdicts[0].points.values())
     assert [r.rule for r in verdicts[1].refusals] == ["inter_pod_affinity"]
     assert explain(cluster(2), prediction.standing(), [work], (work.key, 1)) == ()
     others = [pod for pod in prediction.standing() if pod.number != 1]

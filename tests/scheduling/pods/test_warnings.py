@@ -56,7 +56,7 @@ ONE_MACHINE = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m1", **{BARE: "m1"}
 def test_pods_without_any_rule_on_one_machine() -> None:
     (warning,) = warnings_about(ONE_MACHINE, web())
     assert warning.kind == warnings.SHARED_MACHINE
-    assert (warning.machine, warning.proposed_key, warning.topology_key) == ("m1", BARE, "")
+    assert warning.place == "m1"
     assert warning.detail == (
         "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2) "
         "and be lost with it. All its workers are there, so that no rule keeps its pods apart: it needs "
@@ -107,7 +107,6 @@ def test_one_pod_or_a_daemonset_or_separate_machines_are_fine() -> None:
 
 def test_workers_without_hardware_labels_need_some_first() -> None:
     (warning,) = warnings_about([node("w1", "m1"), node("w2", "m1")], web(over=HOST))
-    assert warning.proposed_key == ""
     assert "no label of its workers tells machines apart: label them with their hardware" in warning.detail
 
 
@@ -136,13 +135,15 @@ def test_all_pods_in_one_rack_when_others_were_open() -> None:
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
     (warning,) = warnings_about(nodes, full, small)
-    assert (warning.kind, warning.rack, warning.proposed_key) == (warnings.SHARED_RACK, "r1", "zone")
+    assert (warning.kind, warning.place) == (warnings.SHARED_RACK, "r1")
+    assert "Use topologyKey: zone." in warning.detail
 
 
 def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"}), node("w3", "m3")]
     (warning,) = warnings_about(nodes, web(over=BARE))
-    assert (warning.kind, warning.nodes, warning.topology_key) == (warnings.UNLABELLED, ("w3",), BARE)
+    assert warning.kind == warnings.UNLABELLED
+    assert f"1 worker w3 lacks the label {BARE}" in warning.detail
     assert "never keeps pods off there" in warning.detail
     assert kinds(nodes, web(over=BARE, hard=False)) == []
 
@@ -150,7 +151,8 @@ def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
 def test_a_key_that_nobody_has() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     (anti,) = warnings_about(nodes, web(over="kubernetes.io/zone"))
-    assert (anti.kind, anti.proposed_key) == (warnings.UNKNOWN_KEY, BARE)
+    assert anti.kind == warnings.UNKNOWN_KEY
+    assert f"A key that they have is {BARE}." in anti.detail
     assert "refuses nothing" in anti.detail
     spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
     both = warnings_about(nodes, web(pod=replace(web().pod, spread=(spread,))))

@@ -158,10 +158,9 @@ def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:
     answer = repeat(base, [VmPlaced(demand.vm, demand) for demand in last], 20)
     pools = {pool.pool: pool for pool in answer.pools}
     assert pools[POOL1].counts == {"rack7": 12, "rack8": 12}
-    assert pools[POOL1].counts_certain
     assert pools[POOL1].vms_on_certain_counts == 24
-    assert pools[POOL2].counts_certain
+    assert set(pools[POOL2].certain_racks) == set(pools[POOL2].counts)
     assert pools[CONTROL].counts == dict.fromkeys(["rack2", "rack3", "rack5", "rack7", "rack8"], 1)
-    assert pools[CONTROL].counts_certain
-    assert (pools[CONTROL].rack_certain, pools[CONTROL].machine_certain) == (0, 0)
+    assert set(pools[CONTROL].certain_racks) == set(pools[CONTROL].counts)
+    assert pools[CONTROL].machine_certain == 0
     assert all(0 <= value.machine <= value.rack <= 1 for value in answer.vms.values())

@@ -256,7 +256,7 @@ class TestAddedFilter:
         steps = [VmPlaced(number, demand(number)) for number in range(7)]
         answer = repeat(base, steps, 20)
         assert answer.pools[0].counts == {"r1": 2, "r2": 2, "r3": 2}
-        assert answer.pools[0].counts_certain
+        assert answer.pools[0].certain_racks == ("r1", "r2", "r3")
         assert all(replay(base, steps, seed)[6] is None for seed in range(20))
 
 

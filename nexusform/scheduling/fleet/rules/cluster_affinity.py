@@ -71,7 +71,7 @@ def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask
 
 
 def _abort(roster: Roster, position: int, message: str) -> Abort:
-    return Abort(PLUGIN, roster.members[position].name, message)
+    return Abort(roster.members[position].name, message)
 
 
 def _meeting(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
@@ -118,7 +118,7 @@ def prepare(ask: Ask, roster: Roster) -> Abort | None:
         sorter = term.preference.property_sorter
         extremes = extremes_of(roster, sorter.name) if sorter else None
         if isinstance(extremes, Unreadable):
-            return Abort(PLUGIN, "", f"failed to prepare plugin state: {extremes.message}")
+            return Abort("", f"failed to prepare plugin state: {extremes.message}")
     return None
 
 

@@ -26,14 +26,12 @@ class Verdict(Struct, frozen=True):
     by_score: dict[int, Mask]
 
 
-class DomainCount(Struct, frozen=True):
-    """One domain of a constraint: its members, how many are picked, how a further pick changes the skew,
-    and whether that violates the constraint.
+class Domain(Struct, frozen=True):
+    """One domain of a constraint: its members, how a further pick changes the skew, and whether that
+    violates the constraint.
     """
 
-    value: str
     members: Mask
-    count: int
     change: int
     violated: bool
 
@@ -47,21 +45,19 @@ def skew_change(count: int, smallest: int, second: int, largest: int) -> int:
     return 1 if count == largest else 0
 
 
-def domains(constraint: SpreadConstraint, roster: Roster, standing: Standing) -> tuple[DomainCount, ...]:
+def domains(constraint: SpreadConstraint, roster: Roster, standing: Standing) -> tuple[Domain, ...]:
     """Every domain of a constraint as it stands; members without the label belong to none."""
-    held = [
-        (value, members, (members & standing.current).bit_count())
-        for value, members in roster.labelled.get(constraint.topology_key, {}).items()
-    ]
+    by_value = roster.labelled.get(constraint.topology_key, {})
+    held = [(members, (members & standing.current).bit_count()) for members in by_value.values()]
     if not held:
         return ()
-    counts = sorted(count for _, _, count in held)
+    counts = sorted(count for _, count in held)
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
-    rows: list[DomainCount] = []
-    for value, members, count in held:
+    rows: list[Domain] = []
+    for members, count in held:
         change = skew_change(count, smallest, second, largest)
         violated = largest - smallest + change > constraint.max_skew
-        rows.append(DomainCount(value, members, count, change, violated))
+        rows.append(Domain(members, change, violated))
     return tuple(rows)
 
 
