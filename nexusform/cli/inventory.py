@@ -11,7 +11,7 @@ from nexusform.cli.answers import Answer, AnswerFormFlags, tell
 from nexusform.cli.arguments import group, positional, text
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.diagnostics import has_errors
+from nexusform.diagnostics import diagnostic_of, has_errors
 
 
 class ScriptArguments(Struct, frozen=True, kw_only=True):
@@ -51,16 +51,20 @@ def check(arguments: CheckArguments) -> int:
     catalogue does not know, VMs without a machine, and the age of the export. Exit code 0 when there is
     nothing to say, 2 with findings, 1 when it cannot be read.
     """
+    from nexusform.providers.azure_export import read_export
     from nexusform.rendering.answers.inventory_outline import inventory_document, inventory_outline
-    from nexusform.workflow.inventory import check_inventory
+    from nexusform.whatif.capture import capture
 
     screen = arguments.view.screen()
-    answer = check_inventory(os.path.normpath(arguments.directory), place_of().confinement)
-    if has_errors(answer.diagnostics):
-        screen.diagnostics(answer.diagnostics, {})
+    directory = os.path.normpath(arguments.directory)
+    sites, findings = read_export(directory, {}, place_of().confinement.of_operator(directory))
+    captures = tuple(map(capture, sites))
+    diagnostics = tuple(map(diagnostic_of, findings))
+    if has_errors(diagnostics):
+        screen.diagnostics(diagnostics, {})
         return 1
-    outline = inventory_outline(arguments.directory, answer.sites, answer.diagnostics)
-    document = inventory_document(answer.sites, answer.diagnostics)
+    outline = inventory_outline(arguments.directory, captures, diagnostics)
+    document = inventory_document(captures, diagnostics)
     return tell(Answer("inventory", arguments.directory, outline, document), arguments.answer, screen)
 
 

@@ -45,7 +45,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "inventory": Entry("nexusform.cli.inventory:inventory", "Capture a running site, and look at a capture"),
     "reconcile": Entry("nexusform.cli.reconcile:reconcile_", "Compare what stands with what state has"),
     "metadata": Entry("nexusform.cli.metadata:metadata", "What tools ask of nexusform itself"),
-    "state": Entry("nexusform.cli.state:state", "Look at and correct the state"),
+    "state": Entry("nexusform.cli.main:STATE", "Look at and correct the state"),
     "taint": Entry("nexusform.cli.state_edit:taint", "Mark an object for replacement"),
     "untaint": Entry("nexusform.cli.state_edit:untaint", "Take such a mark away"),
     "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
@@ -64,6 +64,19 @@ _CALLS: Final = 3_000
 _SAFE: Final = (
     "Nothing that was recorded is lost: the state and its journal are as the last finished step left them."
 )
+# The same of `nexusform state ...`.
+_STATE_COMMANDS: Final[dict[str, Entry]] = {
+    "list": Entry("nexusform.cli.state_view:list_instances", "List the addresses of what the state holds"),
+    "show": Entry("nexusform.cli.state_view:show", "Show one resource instance"),
+    "mv": Entry("nexusform.cli.state_edit:mv", "Give an instance, a resource or a module another address"),
+    "rm": Entry("nexusform.cli.state_edit:rm", "Forget instances without destroying them"),
+    "verify": Entry("nexusform.cli.state_view:verify", "Look whether what the state says can be so"),
+    "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
+    "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
+    "history": Entry("nexusform.cli.state_view:history", "List the versions that are kept"),
+    "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Go back to an earlier version"),
+    "lock": Entry("nexusform.cli.state_lock:lock", "See who holds the lock, or break it"),
+}
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 
 ROOT: Final = LazyGroup(
@@ -73,6 +86,7 @@ ROOT: Final = LazyGroup(
     summary="Plan and apply where things land on Azure Operator Nexus.",
     epilogue="-chdir=DIR before the command runs it there. nexusform COMMAND -help tells more.",
 )
+STATE: Final = LazyGroup("state", _STATE_COMMANDS, summary="Look at and correct the state.")
 
 
 def main() -> NoReturn:

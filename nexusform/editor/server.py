@@ -18,8 +18,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.editor.completion import Suggestion, completions
 from nexusform.editor.hover import hover_text
 from nexusform.editor.landing import Landing, blocks_that_place, plan_landing
-from nexusform.editor.module_text import ModuleText, Naming, Range, read_module
-from nexusform.editor.rename import RenameProblem, renamed
+from nexusform.editor.module_text import ModuleText, Naming, Range, RenameProblem, read_module, renamed
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
 from nexusform.workflow.place import place_in

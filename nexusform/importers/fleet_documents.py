@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
 from nexusform.importers.fleet_shapes import METADATA, ApiKind, Holds, Objection, Shape, block_name
-from nexusform.importers.kubernetes_metadata import metadata_problems
+from nexusform.importers.kubernetes_checks import metadata_problems
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
 from nexusform.plain_data import Path

@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from nexusform.importers.kubernetes_metadata import label_problems, metadata_problems
 from nexusform.importers.yaml_text import Node
-from nexusform.scheduling.matching import Requirement, label_selector, matches
+from nexusform.plain_data import Path
+from nexusform.scheduling.matching import (
+    Requirement,
+    label_selector,
+    label_value_problems,
+    matches,
+    qualified_name_problems,
+)
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
 Wrong: TypeAlias = tuple[Node, str, str]
@@ -361,3 +367,36 @@ CHECKS: Final[Mapping[str, Check]] = {
     "rbac_v1.PolicyRule": _rule,
     "rbac_v1.Role": _role,
 }
+
+
+# --- metadata of any object ---------------------------------------------------------------------
+
+
+# The part of the metadata, the path to it, and what is wrong, as a sentence.
+Refused: TypeAlias = tuple[Node, Path, str]
+
+
+def metadata_problems(metadata: Node) -> Iterator[Refused]:
+    """Labels and annotations that no object may have. Values that are no texts are judged elsewhere."""
+    if not isinstance(metadata.data, dict):
+        return
+    yield from label_problems(metadata.at("labels"), "metadata.labels", ("labels",))
+    for key, below in _entries(metadata.at("annotations")):
+        # Of annotations the case of a key does not count.
+        for problem in qualified_name_problems(key.lower()):
+            yield below, ("annotations", key), f'metadata.annotations: key "{key}": {problem}.'
+
+
+def label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[Refused]:
+    """Labels that no object may have; `name` says where they stand."""
+    for key, below in _entries(labels):
+        for problem in qualified_name_problems(key):
+            yield below, (*path, key), f'{name}: key "{key}": {problem}.'
+        if isinstance(below.data, str):
+            for problem in label_value_problems(below.data):
+                yield below, (*path, key), f'{name}.{key} is "{below.data}": {problem}.'
+
+
+def _entries(node: Node) -> Iterator[tuple[str, Node]]:
+    if isinstance(node.data, dict):
+        yield from node.fields()

@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.importers.kubernetes_checks import CHECKS
+from nexusform.importers.kubernetes_checks import CHECKS, metadata_problems
 from nexusform.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
-from nexusform.importers.kubernetes_metadata import metadata_problems
 from nexusform.importers.kubernetes_rules import FORMS, OF_KEYS, FieldRule, field_rules, name_problem
 from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import ELISION, Node, YamlDocument, problem_at

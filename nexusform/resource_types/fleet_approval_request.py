@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.resource_types.fleet_staged_runs import approval_type
+from nexusform.resource_types.fleet_staged import approval_type
 
 FLEET_APPROVAL_REQUEST: Final = approval_type("fleet_approval_request", "ApprovalRequest", namespaced=True)

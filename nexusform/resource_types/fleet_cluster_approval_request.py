@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.resource_types.fleet_staged_runs import approval_type
+from nexusform.resource_types.fleet_staged import approval_type
 
 FLEET_CLUSTER_APPROVAL_REQUEST: Final = approval_type(
     "fleet_cluster_approval_request", "ClusterApprovalRequest", namespaced=False

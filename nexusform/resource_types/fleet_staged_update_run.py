@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.resource_types.fleet_staged_runs import run_type
+from nexusform.resource_types.fleet_staged import run_type
 
 FLEET_STAGED_UPDATE_RUN: Final = run_type(
     "fleet_staged_update_run",

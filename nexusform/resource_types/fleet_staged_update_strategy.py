@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.resource_types.fleet_staged_strategies import strategy_type
+from nexusform.resource_types.fleet_staged import strategy_type
 
 FLEET_STAGED_UPDATE_STRATEGY: Final = strategy_type(
     "fleet_staged_update_strategy",

@@ -9,7 +9,6 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.azure_block import azure_problems
 from nexusform.resource_types.kubelet import NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
@@ -27,6 +26,7 @@ from nexusform.resource_types.nks_pools import (
     with_labels,
 )
 from nexusform.resource_types.shared_arguments import (
+    azure_problems,
     id_attribute,
     joined_id,
     name_attribute,

@@ -12,7 +12,6 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
@@ -33,6 +32,8 @@ from nexusform.resource_types.nks_pools import (
     with_labels,
 )
 from nexusform.resource_types.shared_arguments import (
+    AZURE_BLOCK,
+    azure_problems,
     id_attribute,
     joined_id,
     name_attribute,

@@ -11,8 +11,9 @@ from nexusform.address import Address
 from nexusform.demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.azure_block import AZURE_BLOCK, azure_problems
 from nexusform.resource_types.shared_arguments import (
+    AZURE_BLOCK,
+    azure_problems,
     figure_attribute,
     id_attribute,
     joined_id,

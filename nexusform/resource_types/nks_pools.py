@@ -11,10 +11,9 @@ from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDema
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings, Unplaced
-from nexusform.resource_types.azure_block import POOL_AZURE_BLOCK
 from nexusform.resource_types.hardware import VFS, with_vfs
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
-from nexusform.resource_types.shared_arguments import unknown_sku
+from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, unknown_sku
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
 from nexusform.scheduling.kubelet import capacity as vm_size
 from nexusform.scheduling.matching import Taint

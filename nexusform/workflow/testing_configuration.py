@@ -4,13 +4,14 @@ real ones, and the configuration as loaded, with what the file puts in place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
+from nexusform.applying.outcomes import known_parts
 from nexusform.configuration.configuration import (
     Configuration,
     Module,
@@ -20,7 +21,7 @@ from nexusform.configuration.configuration import (
     Variable,
 )
 from nexusform.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import (
@@ -31,12 +32,12 @@ from nexusform.language.syntax import (
     Traversal,
     TraverseAttribute,
 )
-from nexusform.plain_data import ConversionProblem, to_plain
+from nexusform.plain_data import ConversionProblem, Path, to_plain
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope
 from nexusform.planning.request import DataValues
-from nexusform.ports import Provider
-from nexusform.providers.overriding import OverridingProvider
+from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
 from nexusform.providers.registry import DEFAULT
+from nexusform.providers.simulated import with_answer
 from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
 
 Answer = tuple[Value, int, list[Diagnostic]]
@@ -307,3 +308,68 @@ def _overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[
         elif isinstance(expression, Traversal) and not expression.steps:
             outputs[expression.root.name] = value
     return outputs
+
+
+# --- providers with answers given beforehand ----------------------------------------------------
+
+
+# The values for an object by its address, None when its provider is to be asked.
+Answers = Callable[[str], Mapping[str, Any] | None]
+
+
+class OverridingProvider:
+    """Asks another provider, except about objects whose values are given: those exist only in state."""
+
+    def __init__(self, inner: Provider, answers: Answers) -> None:
+        self._inner = inner
+        self._answers = answers
+        self.name = inner.name
+        self.sends = inner.sends
+        self.observes = inner.observes
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """What stands; overridden objects as state remembers them. Raises ProviderProblem."""
+        asked = [r for r in requests if self._answers(r.address) is None]
+        answers = iter(self._inner.read(asked) if asked else [])
+        return [
+            next(answers) if self._answers(r.address) is None else ReadAnswer(r.attributes or None)
+            for r in requests
+        ]
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        """Make the object. Raises ProviderProblem."""
+        values = self._answers(request.address)
+        return self._inner.create(request) if values is None else _answered(request, values)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        """Change it. Raises ProviderProblem."""
+        values = self._answers(request.address)
+        return self._inner.update(request) if values is None else _answered(request, values)
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Remove it. Raises ProviderProblem."""
+        if self._answers(request.address) is None:
+            self._inner.delete(request)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """For import: as the other provider finds it."""
+        return self._inner.find(resource_type, object_id)
+
+    def remarks(self) -> list[Problem]:
+        """What the other provider says of what it read."""
+        return self._inner.remarks()
+
+
+def _answered(request: ChangeRequest, answers: Mapping[str, Any]) -> ProviderAnswer:
+    """What is planned, with the given values in their places."""
+    values = tuple(_leaves(answers, ()))
+    planned = known_parts(request.planned or {})
+    return ProviderAnswer(with_answer(planned, values), tuple(path for path, _ in values))
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and (value or not path):
+        for name, part in value.items():
+            yield from _leaves(part, (*path, name))
+    else:
+        yield path, value

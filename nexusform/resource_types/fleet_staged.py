@@ -1,22 +1,27 @@
-"""What the staged types of the cluster and of a namespace have in common: runs and approval requests."""
+"""What the staged types have in common, cluster-wide and of a namespace: strategies, runs, approvals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetRun
+from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
-from nexusform.resource_types.fleet_schemas import PLACEMENT_NAME, argument, text
-from nexusform.scheduling.fleet.staged import RunState
+from nexusform.resource_types.fleet_reading import amount_problems, read_amount, read_label_selector
+from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, PLACEMENT_NAME, argument, many, one, text
+from nexusform.scheduling.fleet.changes import check_stages
+from nexusform.scheduling.fleet.staged import RunState, Stage, Task
 from nexusform.scheduling.fleet.validation import invalid
+from nexusform.scheduling.quantity import Amount, parse_duration
 from nexusform.schema import BlockSchema, OnChange, Reference
 from nexusform.value_types import BOOL, STRING, SetType
+
+# --- runs --------------------------------------------------------------------------------------
 
 _APPROVALS: Final = argument(
     SetType(STRING), "Approval requests that are granted: <run>-before-<stage>, <run>-after-<stage>."
@@ -81,6 +86,9 @@ def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> Resour
     )
 
 
+# --- approval requests -------------------------------------------------------------------------
+
+
 _APPROVAL_SPEC: Final = BlockSchema(
     {
         "parent_stage_rollout": text(
@@ -130,3 +138,89 @@ def approval_type(name: str, kind: str, *, namespaced: bool) -> ResourceType:
         findings=_approval_findings,
         values={"approved": _APPROVED},
     )
+
+
+# --- strategies --------------------------------------------------------------------------------
+
+
+_TASK: Final = BlockSchema(
+    {
+        "type": text("Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")),
+        "wait_time": text("How long, such as 1h30m (TimedWait)."),
+    }
+)
+_STRATEGY_SPEC: Final = BlockSchema(
+    {},
+    {
+        "stage": many(
+            "The stages in order.",
+            BlockSchema(
+                {
+                    "name": text("Name: lower-case letters and digits.", required=True),
+                    "sorting_label_key": text("Label whose whole number orders the clusters."),
+                    "max_concurrency": text(
+                        "How many clusters at a time: a number or per cent.", default="1"
+                    ),
+                },
+                {
+                    "label_selector": one(
+                        "The clusters: an empty block stands for all that are picked, no block for none.",
+                        LABEL_SELECTOR,
+                    ),
+                    "before_stage_task": many("What is waited for before the stage.", _TASK),
+                    "after_stage_task": many("What is waited for after the stage.", _TASK),
+                },
+            ),
+        )
+    },
+)
+
+
+def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
+    stages = tuple(
+        Stage(
+            str(block.get("name") or ""),
+            read_label_selector(block.get("label_selector")),
+            block.get("sorting_label_key"),
+            read_amount(block.get("max_concurrency"), Amount(1)) or Amount(1),
+            _tasks(block.get("before_stage_task")),
+            _tasks(block.get("after_stage_task")),
+        )
+        for block in arguments.get("stage") or ()
+    )
+    namespace = str(attributes.get("namespace") or "")
+    return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
+
+
+def _tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
+    tasks = []
+    for block in blocks or ():
+        written = block.get("wait_time")
+        seconds = parse_duration(written) if written is not None else None
+        tasks.append(Task(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
+    return tuple(tasks)
+
+
+def _strategy_findings(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
+    assert isinstance(strategy, FleetStrategy)
+    wrong: list[Problem] = []
+    for i, block in enumerate(arguments.get("stage") or ()):
+        here = ("stage", i)
+        wrong += amount_problems(block, ("max_concurrency",), here)
+        for kind in ("before_stage_task", "after_stage_task"):
+            for k, task in enumerate(block.get(kind) or ()):
+                written = task.get("wait_time")
+                seconds = parse_duration(written) if written is not None else None
+                if isinstance(seconds, str):
+                    wrong.append(invalid((*here, kind, k, "wait_time"), seconds))
+    yield from wrong
+    if not strategy.stages:
+        yield invalid((), "a staged update strategy needs at least one stage")
+    said = {f.path for f in wrong}
+    yield from (f for f in check_stages(strategy.stages) if f.path not in said)
+
+
+def strategy_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
+    """The resource type of a staged update strategy."""
+    fleet = FleetKind(kind, _STRATEGY_SPEC, namespaced)
+    return fleet_type(name, fleet, description, read=_read_strategy, findings=_strategy_findings)
