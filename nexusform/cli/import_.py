@@ -12,7 +12,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.importers.az_adoption import AdoptedSite
+from nexusform.importers.azure.az_adoption import AdoptedSite
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
 from nexusform.workflow.adopting import import_site

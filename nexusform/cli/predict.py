@@ -76,7 +76,7 @@ def predict(arguments: PredictArguments) -> int:
 
 def _source(arguments: PredictArguments) -> tuple[str, Read]:
     """The other tool's file, and who reads it."""
-    from nexusform.importers.terraform_plan import read_terraform_plan
+    from nexusform.importers.azure.terraform_plan import read_terraform_plan
 
     plan, template = arguments.terraform_plan, arguments.arm_template
     if plan and template:

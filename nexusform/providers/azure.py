@@ -17,7 +17,7 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.az_model import AzSite
+    from nexusform.importers.azure.az_model import AzSite
 
 KIND: Final = "azure"
 NAME: Final = "nexusform.dev/builtin/azure"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.importers.az_bodies import (
+from nexusform.importers.azure.az_bodies import (
     body_of,
     changed_part,
     cluster_properties,

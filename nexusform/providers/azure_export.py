@@ -16,8 +16,8 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.az_directory import Export
-    from nexusform.importers.az_model import AzSite
+    from nexusform.importers.azure.az_directory import Export
+    from nexusform.importers.azure.az_model import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
 _LARGEST: Final = 64 * 1024 * 1024  # bytes of one file
@@ -67,7 +67,7 @@ def read_export(
     directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = FREE
 ) -> tuple[tuple[AzSite, ...], list[Problem]]:
     """The sites of a directory and everything wrong with its files."""
-    from nexusform.importers.az_inventory import read_sites
+    from nexusform.importers.azure.az_inventory import read_sites
 
     export = read_files(directory, confinement)
     if export.problems:
@@ -78,7 +78,7 @@ def read_export(
 
 def read_files(directory: str, confinement: Confinement = FREE) -> Export:
     """The files of a directory by kind, and what cannot be read."""
-    from nexusform.importers.az_directory import Export, read_directory
+    from nexusform.importers.azure.az_directory import Export, read_directory
 
     try:
         names = [entry.name for entry in os.scandir(confinement.admitted(directory)) if entry.is_file()]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nexusform.importers.az_bodies import shows
+from nexusform.importers.azure.az_bodies import shows
 from nexusform.ports import ChangeRequest, ProviderProblem, StepNews, StepWaits
 
 _TYPES: Final = {

@@ -26,12 +26,7 @@ from nexusform.ports import (
     StepWaits,
 )
 from nexusform.providers.azure_changes import CLUSTER, MACHINE, POOL, VM, Surroundings, changes_of
-from nexusform.providers.azure_nodes import (
-    doomed_nodes,
-    make_anew,
-    nodes_to_make_anew,
-    way_of_deleting,
-)
+from nexusform.providers.azure_nodes import doomed_nodes, make_anew, nodes_to_make_anew, way_of_deleting
 from nexusform.providers.azure_requests import RESTING, SHOWN_WITHIN, Arm, ArmChange, Target, state_of
 from nexusform.providers.azure_subscription import (
     CLUSTERS,
@@ -48,8 +43,8 @@ from nexusform.providers.observed_site import ObservedSites, Shown, shown_of
 from nexusform.words import counted, first_of
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.az_adoption import AdoptedObject
-    from nexusform.importers.az_model import AzSite
+    from nexusform.importers.azure.az_adoption import AdoptedObject
+    from nexusform.importers.azure.az_model import AzSite
 
 _MOST_NAMED: Final = 4
 _CORDON, _UNCORDON, _EMPTY = "cordon", "uncordon", "empty"
@@ -234,9 +229,9 @@ class AzureSites(ObservedSites):
 
     def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
         """What Azure shows now of one object alone: reading everything would take time with every step."""
-        from nexusform.importers.az_adoption import adopt_sites
-        from nexusform.importers.az_known_nodes import known_nodes
-        from nexusform.importers.az_ownership import with_pools_apart
+        from nexusform.importers.azure.az_adoption import adopt_sites
+        from nexusform.importers.azure.az_known_nodes import known_nodes
+        from nexusform.importers.azure.az_ownership import with_pools_apart
 
         documents = self._documents_of(request, arm, group)
         if documents is None:
@@ -269,7 +264,7 @@ class AzureSites(ObservedSites):
 
     def _hardware_of(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
         """The bodies of these machines, and of all racks."""
-        from nexusform.importers.arm import id_key
+        from nexusform.importers.azure.arm import id_key
 
         known = self._directory().machines
         if not ids <= known.keys():  # one that came since
@@ -279,7 +274,7 @@ class AzureSites(ObservedSites):
 
     def _under_way(self) -> set[tuple[str, str]]:
         """Type and id of what Azure works on."""
-        from nexusform.importers.arm import id_key
+        from nexusform.importers.azure.arm import id_key
 
         busy = {
             id_key(str(body.get("id")))
@@ -323,7 +318,7 @@ class _Directory(Struct, frozen=True):
 
 
 def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
-    from nexusform.importers.arm import id_key
+    from nexusform.importers.azure.arm import id_key
 
     directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
     for site in sites:
@@ -357,7 +352,7 @@ def _site_of(request: ChangeRequest) -> str:
 
 def _machine_ids(body: Body) -> set[str]:
     """The keys of the ids of the machines that a cluster's nodes, or a VM, are on."""
-    from nexusform.importers.arm import id_key
+    from nexusform.importers.azure.arm import id_key
 
     properties = body.get("properties") or {}
     nodes: Iterable[Body] = properties.get("nodes") or ()

@@ -20,7 +20,7 @@ from nexusform.ports import ProviderProblem
 from nexusform.providers.azure_requests import Arm, Pace
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.az_model import AzSite
+    from nexusform.importers.azure.az_model import AzSite
 
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
@@ -66,7 +66,7 @@ class Subscription:
 
     def sites_in(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """The sites that bodies show, and what is wrong with them."""
-        from nexusform.importers.az_inventory import read_sites
+        from nexusform.importers.azure.az_inventory import read_sites
 
         named = {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
         sites, findings = read_sites(named, self._machine_sku_by_id)
@@ -164,7 +164,7 @@ def asking() -> Iterator[None]:
 
 
 def _is_at(body: Body, location: str) -> bool:
-    from nexusform.importers.arm import id_key
+    from nexusform.importers.azure.arm import id_key
 
     properties = body.get("properties") or {}
     # A Nexus cluster's own location is its manager's; that of its tenants is the other one.

@@ -29,8 +29,8 @@ from nexusform.ports import (
 from nexusform.words import first_of, form
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.az_adoption import AdoptedObject
-    from nexusform.importers.az_model import AzCluster, AzShape, AzSite
+    from nexusform.importers.azure.az_adoption import AdoptedObject
+    from nexusform.importers.azure.az_model import AzCluster, AzShape, AzSite
 
 # Gives the sites as they are, and what is wrong with what was read.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
@@ -126,9 +126,9 @@ class ObservedSites:
         """The objects of all sites by type and id. `standing` says the numbers of nodes and, where `pools`
         does not, the arguments of pools that the site does not tell.
         """
-        from nexusform.importers.az_adoption import adopt_sites
-        from nexusform.importers.az_known_nodes import known_nodes, with_arguments
-        from nexusform.importers.az_ownership import with_pools_apart
+        from nexusform.importers.azure.az_adoption import adopt_sites
+        from nexusform.importers.azure.az_known_nodes import known_nodes, with_arguments
+        from nexusform.importers.azure.az_ownership import with_pools_apart
 
         known = known_nodes(standing)
         if pools is not None:
@@ -190,7 +190,7 @@ class ObservedSites:
 
     def _held(self, objects: Iterable[AdoptedObject]) -> dict[tuple[str, str], dict[str, _Row]]:
         """The room on machines (by site and name) that no managed object stands for, by the VM's name."""
-        from nexusform.importers.az_ownership import unmanaged_vms
+        from nexusform.importers.azure.az_ownership import unmanaged_vms
 
         held: dict[tuple[str, str], dict[str, _Row]] = {}
         for site in self._read_sites():
@@ -216,7 +216,7 @@ class ObservedSites:
         return SiteView(self.source, self._sites, self._unseen, self._managed).remarks()
 
     def _read_sites(self) -> tuple[AzSite, ...]:
-        from nexusform.importers.az_sites import named_as_known
+        from nexusform.importers.azure.az_sites import named_as_known
 
         with self._lock:
             if self._sites is None:
@@ -303,7 +303,7 @@ def _of_this_resource(
     one: AdoptedObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> AdoptedObject:
     """A cluster without the pools that its resource neither has nor had: others are made for them."""
-    from nexusform.importers.az_ownership import without_pools
+    from nexusform.importers.azure.az_ownership import without_pools
 
     own = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
     return without_pools(one, [name for name in one.attributes["agent_pool"] if name not in own])

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.az_captured import (
+from nexusform.importers.azure.az_captured import (
     CAPTURE_NODES,
     NOT_CAPTURED,
     TENANTS,
@@ -17,8 +17,8 @@ from nexusform.importers.az_captured import (
     nodes_missing,
     pool_command,
 )
-from nexusform.importers.az_model import AzCluster, AzSite
-from nexusform.importers.az_ownership import unmanaged_vms
+from nexusform.importers.azure.az_model import AzCluster, AzSite
+from nexusform.importers.azure.az_ownership import unmanaged_vms
 from nexusform.words import counted, first_of, form
 
 _UNMANAGED: Final = "unmanaged-vms"

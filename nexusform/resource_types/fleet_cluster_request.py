@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.cluster_requests import read_cluster_request
+from nexusform.importers.fleet.cluster_requests import read_cluster_request
 from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
 from nexusform.resource_types.fleet_schemas import argument, number, one, text
 from nexusform.resource_types.nks_pools import MOST_NODES

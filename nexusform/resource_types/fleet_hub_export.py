@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.fleet_export import (
+from nexusform.importers.fleet.fleet_export import (
     MADE_BY_THE_HUB,
     ShownBinding,
     ShownPlacement,
@@ -20,8 +20,8 @@ from nexusform.importers.fleet_export import (
     missing_snapshots,
     read_placements,
 )
-from nexusform.importers.fleet_model import FleetPlacement
-from nexusform.importers.kubernetes_manifests import INVALID, Manifest, is_fleet_group
+from nexusform.importers.fleet.fleet_model import FleetPlacement
+from nexusform.importers.kubernetes.kubernetes_manifests import INVALID, Manifest, is_fleet_group
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, Kind, ReadContext, ResourceType
 from nexusform.resource_types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT

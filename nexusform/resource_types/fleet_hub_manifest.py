@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.fleet_model import HubObjects
-from nexusform.importers.fleet_shapes import API_KINDS
-from nexusform.importers.kubernetes_manifests import (
+from nexusform.importers.fleet.fleet_model import HubObjects
+from nexusform.importers.fleet.fleet_shapes import API_KINDS
+from nexusform.importers.kubernetes.kubernetes_manifests import (
     INVALID,
     Manifest,
     ManifestReading,
@@ -19,7 +19,7 @@ from nexusform.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
-from nexusform.importers.manifest_corrections import CorrectionList
+from nexusform.importers.kubernetes.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
@@ -71,8 +71,8 @@ def _refused(body: str, *, lenient: bool) -> tuple[Problem, ...]:
     what their controllers need, wherever their pods go. What other objects have a part in is looked at where
     they meet.
     """
-    from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any manifest
-    from nexusform.importers.kubernetes_workloads import workloads_of
+    from nexusform.importers.kubernetes.kubernetes_schemas import schema_problems
+    from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 
     corrections = CorrectionList("yaml_body", allowed=lenient)
     problems: list[Problem] = []

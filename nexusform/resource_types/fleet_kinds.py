@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_documents import FleetDocument
-from nexusform.importers.fleet_model import FleetObject
+from nexusform.importers.fleet.fleet_documents import FleetDocument
+from nexusform.importers.fleet.fleet_model import FleetObject
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_reading import (
     document_of,

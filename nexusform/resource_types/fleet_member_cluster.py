@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import FleetMember
+from nexusform.importers.fleet.fleet_model import FleetMember
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.fleet_kinds import CONFLICT, Values, known
 from nexusform.resource_types.fleet_reading import finding_problems, known_only, read_taints

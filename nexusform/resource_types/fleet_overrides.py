@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_model import (
     FleetObject,
     FleetOverride,
     JsonPatch,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import FleetBudget, FleetObject
+from nexusform.importers.fleet.fleet_model import FleetBudget, FleetObject
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_amount
 from nexusform.resource_types.fleet_schemas import text

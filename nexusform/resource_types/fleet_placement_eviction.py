@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import FleetEviction, FleetObject
+from nexusform.importers.fleet.fleet_model import FleetEviction, FleetObject
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_schemas import MANIFEST, PLACEMENT_NAME, text
 from nexusform.schema import BlockSchema, OnChange

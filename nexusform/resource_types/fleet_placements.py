@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_model import (
     EXTERNAL,
     SERVER_SIDE_APPLY,
     WITH_SELECTED,

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.fleet_documents import FleetDocument, read_fleet_document
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_documents import FleetDocument, read_fleet_document
+from nexusform.importers.fleet.fleet_model import (
     CLUSTER_SCOPE_ONLY,
     DELETE,
     MIRROR,
@@ -22,7 +22,7 @@ from nexusform.importers.fleet_model import (
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.importers.fleet_shapes import API_KINDS
+from nexusform.importers.fleet.fleet_shapes import API_KINDS
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
+from nexusform.importers.fleet.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_amount, read_label_selector

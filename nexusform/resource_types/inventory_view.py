@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nexusform.importers.az_model import (
+from nexusform.importers.azure.az_model import (
     AzCluster,
     AzInventory,
     AzMachine,

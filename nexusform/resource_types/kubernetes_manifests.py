@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import parse_time
-from nexusform.importers.fleet_documents import FleetDocument, read_fleet_object
-from nexusform.importers.fleet_members import MemberView, newest_heartbeat, read_member, time_problems
-from nexusform.importers.fleet_shapes import API_KINDS
-from nexusform.importers.kubernetes_manifests import (
+from nexusform.importers.azure.arm import parse_time
+from nexusform.importers.fleet.fleet_documents import FleetDocument, read_fleet_object
+from nexusform.importers.fleet.fleet_members import MemberView, newest_heartbeat, read_member, time_problems
+from nexusform.importers.fleet.fleet_shapes import API_KINDS
+from nexusform.importers.kubernetes.kubernetes_manifests import (
     INVALID,
     Manifest,
     envelope_problems,
@@ -20,7 +20,7 @@ from nexusform.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
-from nexusform.importers.manifest_corrections import CorrectionList
+from nexusform.importers.kubernetes.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import Node, YamlDocument, problem_at
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
@@ -146,7 +146,7 @@ class Reading:
 
     def _findings(self, manifest: Manifest) -> Iterable[Problem]:
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
-            from nexusform.importers.kubernetes_schemas import schema_problems  # where there is any of these
+            from nexusform.importers.kubernetes.kubernetes_schemas import schema_problems
 
             corrections = CorrectionList(manifest.file, allowed=self.lenient)
             problems = [*schema_problems(manifest, corrections), *corrections.problems]

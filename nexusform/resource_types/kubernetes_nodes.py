@@ -58,7 +58,7 @@ def identify(attributes: Mapping[str, Any]) -> str:
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files."""
-    from nexusform.importers.kubernetes_nodes import observation_of, read_cluster  # few plans need them
+    from nexusform.importers.kubernetes.kubernetes_nodes import observation_of, read_cluster
 
     contents: list[tuple[str, bytes]] = []
     problems: list[Problem] = []

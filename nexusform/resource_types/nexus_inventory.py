@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.importers.arm import parse_duration, parse_time
-from nexusform.importers.az_model import STANDARD_FILES, AzInventory
+from nexusform.importers.azure.arm import parse_duration, parse_time
+from nexusform.importers.azure.az_model import STANDARD_FILES, AzInventory
 from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.hardware import machine_sku_names
 from nexusform.resource_types.inventory_view import (
@@ -22,7 +22,7 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType, SetType, Type
 
 if TYPE_CHECKING:  # few configurations read an inventory
-    from nexusform.importers.az_directory import Export
+    from nexusform.importers.azure.az_directory import Export
 
 # Argument -> the kind of document that it names.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {
@@ -149,7 +149,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     if reading.problems:
         return DataAnswer({}, reading.problems)
     # Few configurations read an inventory: its readers are loaded for those that do.
-    from nexusform.importers.az_inventory import read_inventory
+    from nexusform.importers.azure.az_inventory import read_inventory
 
     inventory, findings = read_inventory(
         reading.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
@@ -170,7 +170,7 @@ def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
     """The content of every file that stands."""
-    from nexusform.importers.az_directory import Export, read_directory
+    from nexusform.importers.azure.az_directory import Export, read_directory
 
     directory = attributes.get("directory")
     if directory is not None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
+from nexusform.importers.tacker.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.hardware import with_vfs
 from nexusform.resource_types.kubelet import (

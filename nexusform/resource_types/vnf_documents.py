@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
-from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
+from nexusform.importers.tacker.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import FileProblem, Files, Surroundings
 from nexusform.resource_types.hardware import VFS
@@ -28,7 +28,7 @@ from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN
 
 if TYPE_CHECKING:
-    from nexusform.importers.vnf import ReadVnf
+    from nexusform.importers.tacker.vnf import ReadVnf
 
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
@@ -113,7 +113,7 @@ def _packaged(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, An
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
-    from nexusform.importers.vnf_package import read_package
+    from nexusform.importers.tacker.vnf_package import read_package
 
     try:
         package = read_package(str(path), str(flavour or ""), files)
@@ -159,7 +159,7 @@ def _read(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
 ) -> ReadVnf:
     # Few configurations hold a VNF: the readers of TOSCA and HOT are loaded for those that do.
-    from nexusform.importers.vnf import read_vnf
+    from nexusform.importers.tacker.vnf import read_vnf
 
     return read_vnf(VnfSources(vnfd, base_hot, dict(nested), json.loads(parameters), flavour))
 

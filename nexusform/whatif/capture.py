@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nexusform.importers.az_machines import COMPUTE
-from nexusform.importers.az_model import AzInventory, AzMachine, AzSite
+from nexusform.importers.azure.az_machines import COMPUTE
+from nexusform.importers.azure.az_model import AzInventory, AzMachine, AzSite
 from nexusform.resource_types.hardware import refusal_of
 
 

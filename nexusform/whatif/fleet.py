@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
-from nexusform.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.fleet.fleet_model import FleetEviction, FleetMember, FleetPlacement
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.hub import prepare_resources, read_hub
 from nexusform.planning.fleet.outcome import placement_warnings
 from nexusform.planning.fleet.phase import evict_once, roll_out_all

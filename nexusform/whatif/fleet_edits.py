@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.importers.fleet_model import FleetMember
+from nexusform.importers.fleet.fleet_model import FleetMember
 from nexusform.planning.fleet.world import member_of
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.resource_types.fleet_member_cluster import MEMBER_LABEL

@@ -10,11 +10,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
-from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
-from nexusform.importers.kubernetes_nodes import Observation
-from nexusform.importers.kubernetes_volumes import read_offer
-from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.importers.kubernetes.kubernetes_admission import read_budgets, read_quotas
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.importers.kubernetes.kubernetes_nodes import Observation
+from nexusform.importers.kubernetes.kubernetes_volumes import read_offer
+from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.pods.brought import PodKey

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.importers.az_captured import TENANTS
-from nexusform.importers.az_model import (
+from nexusform.importers.azure.az_captured import TENANTS
+from nexusform.importers.azure.az_model import (
     AzCluster,
     AzInventory,
     AzMachine,
@@ -20,14 +20,7 @@ from nexusform.importers.az_model import (
     AzVirtualMachine,
 )
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import (
-    CONTROL_PLANE,
-    Machine,
-    Placement,
-    RackSpread,
-    Terms,
-    VmSku,
-)
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, RackSpread, Terms, VmSku
 from nexusform.whatif.capture import machine_refusal
 from nexusform.whatif.replay import DELETED, LATER, NO_ORDER, NOT_ALL, Batch, RealVm, Replay, replay
 

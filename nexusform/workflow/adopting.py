@@ -17,15 +17,10 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors, warning
-from nexusform.importers.az_adoption import (
-    AdoptedObject,
-    AdoptedSite,
-    Reference,
-    adopt_sites,
-)
-from nexusform.importers.az_known_nodes import known_nodes
-from nexusform.importers.az_model import AzSite
-from nexusform.importers.az_sites import named_as_known
+from nexusform.importers.azure.az_adoption import AdoptedObject, AdoptedSite, Reference, adopt_sites
+from nexusform.importers.azure.az_known_nodes import known_nodes
+from nexusform.importers.azure.az_model import AzSite
+from nexusform.importers.azure.az_sites import named_as_known
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic_of, error, has_errors
-from nexusform.importers.arm import id_key
-from nexusform.importers.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
-from nexusform.importers.az_changes import AzChange, ChangedItems, NewPool
-from nexusform.importers.az_inventory import read_changed_sites, read_sites
-from nexusform.importers.az_model import AzSite
+from nexusform.importers.azure.arm import id_key
+from nexusform.importers.azure.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
+from nexusform.importers.azure.az_changes import AzChange, ChangedItems, NewPool
+from nexusform.importers.azure.az_inventory import read_changed_sites, read_sites
+from nexusform.importers.azure.az_model import AzSite
 from nexusform.language.surroundings import FileProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.preparation.prior import adopted
@@ -121,7 +121,7 @@ def _changes(
 
 def arm_reader(parameters: Sequence[str], confinement: Confinement) -> Read:
     """Who reads a template with these parameter files."""
-    from nexusform.importers.arm_template import read_arm_template
+    from nexusform.importers.azure.arm_template import read_arm_template
 
     def read(path: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
         try:

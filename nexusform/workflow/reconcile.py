@@ -13,8 +13,8 @@ import nexusform
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
-from nexusform.importers.az_model import AzSite
-from nexusform.importers.az_sites import named_as_known
+from nexusform.importers.azure.az_model import AzSite
+from nexusform.importers.azure.az_sites import named_as_known
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT

@@ -47,7 +47,7 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     modules = loaded("plan", where=tmp_path)
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
-    assert not {"nexusform.importers.vnf", "nexusform.importers.az_inventory"} & modules
+    assert not {"nexusform.importers.tacker.vnf", "nexusform.importers.azure.az_inventory"} & modules
 
 
 # What a plan without fleets, pods, inventories, imports or reports has no use for.

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
-from nexusform.importers.fleet_model import FleetPlacement, FleetStrategy
+from nexusform.importers.fleet.fleet_model import FleetPlacement, FleetStrategy
 from nexusform.state.conformity import misfits
 from nexusform.workflow.place import Place
 from nexusform.workflow.validate import validate_directory

@@ -9,11 +9,11 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.diagnostics import Severity
-from nexusform.importers.fleet_shapes import API_KINDS
+from nexusform.importers.fleet.fleet_shapes import API_KINDS
 from nexusform.ports import DataAnswer, ReadContext
 from nexusform.resource_types.fleet_hub_manifest import FLEET_HUB_MANIFEST
 from nexusform.resource_types.kubernetes_manifests import ATTRIBUTES, MEMBER, read
-from tests.importers.test_fleet_documents import SPECS, manifest
+from tests.importers.fleet.test_fleet_documents import SPECS, manifest
 from tests.resource_types.test_nexus_inventory import NOW, MemoryFiles
 
 MEMBERS = """apiVersion: cluster.kubernetes-fleet.io/v1

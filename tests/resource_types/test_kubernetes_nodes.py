@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.ports import DataAnswer, ReadContext
 from nexusform.resource_types.kubernetes_nodes import read
-from tests.importers.cluster_objects import node, pod, printed
+from tests.importers.kubernetes.cluster_objects import node, pod, printed
 from tests.resource_types.test_nexus_inventory import NOW, MemoryFiles
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
-from tests.importers.cluster_objects import node, pod, printed
+from tests.importers.kubernetes.cluster_objects import node, pod, printed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
 FULL = pod("smf-1-x", "core-workers-0", "7500m", owner=("ReplicaSet", "smf-1"))

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from nexusform.address import Address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
-from nexusform.importers.fleet_model import FleetMember
+from nexusform.importers.fleet.fleet_model import FleetMember
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.world import member_of
 from nexusform.planning.names.evaluation import Evaluation

@@ -17,18 +17,12 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from nexusform.importers.fleet_model import FleetPlacement
-from nexusform.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.importers.fleet.fleet_model import FleetPlacement
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, manifest_of
 from nexusform.importers.yaml_text import read_yaml
 from nexusform.plain_data import has_unknown
 from nexusform.planning.fleet.overrides import Identity, Rendered
-from nexusform.scheduling.fleet.bindings import (
-    Binding,
-    BindingState,
-    Condition,
-    Decision,
-    PolicySnapshot,
-)
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Condition, Decision, PolicySnapshot
 from nexusform.scheduling.fleet.decisions import SCHEDULED, SchedulingStatus
 from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.status import ClusterStatus, FailedObject, PlacementStatus

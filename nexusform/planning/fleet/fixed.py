@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetOverride, FleetRun
+from nexusform.importers.fleet.fleet_model import FleetApproval, FleetObject, FleetOverride, FleetRun
 from nexusform.planning.instances.instance import Instance
 
 # By record: its fields, and what the API calls each. Source: the CRDs' rules with oldSelf.

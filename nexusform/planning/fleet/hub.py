@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_model import (
     FleetApproval,
     FleetBudget,
     FleetEviction,
@@ -23,7 +23,7 @@ from nexusform.importers.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, unwrapped
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.contents import (
     Contents,
@@ -39,14 +39,7 @@ from nexusform.planning.fleet.fixed import fixed_problems
 from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, applicable, identity, refusals
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.selecting import idle_selectors, selected, selector_problem
-from nexusform.planning.fleet.world import (
-    UNSEEN,
-    FleetMemberState,
-    Pods,
-    member_of,
-    remember,
-    remembered,
-)
+from nexusform.planning.fleet.world import UNSEEN, FleetMemberState, Pods, member_of, remember, remembered
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.nodes import NodeCluster

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.importers.fleet_documents import OLD_NODE_COUNT
-from nexusform.importers.fleet_model import ABANDON, FleetPlacement
-from nexusform.importers.kubernetes_manifests import Manifest, is_reserved
+from nexusform.importers.fleet.fleet_documents import OLD_NODE_COUNT
+from nexusform.importers.fleet.fleet_model import ABANDON, FleetPlacement
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.fleet.contents import (
     availability_tracked,
     has_resources,

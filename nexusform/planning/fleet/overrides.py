@@ -16,8 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from nexusform.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.importers.kubernetes_manifests import Manifest, is_envelope, manifest_from, unwrapped
+from nexusform.importers.fleet.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.importers.kubernetes.kubernetes_manifests import (
+    Manifest,
+    is_envelope,
+    manifest_from,
+    unwrapped,
+)
 from nexusform.scheduling.matching import matches
 
 MOST_OVERRIDES: Final = 100

@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.importers.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.fleet.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.overrides import Identity, identities, identity, opened
 from nexusform.planning.fleet.placement import Loss, PlacementPlan
 from nexusform.scheduling.fleet.bindings import Binding

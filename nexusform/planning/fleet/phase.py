@@ -14,7 +14,7 @@ from itertools import chain
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
-from nexusform.importers.fleet_model import FleetPlacement
+from nexusform.importers.fleet.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.export import ShownHub, shown_hub
 from nexusform.planning.fleet.hub import (

@@ -9,9 +9,9 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
-from nexusform.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.fleet.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
+from nexusform.importers.fleet.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.contents import (
     Contents,
     ResourceSnapshot,

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.overrides import Rendered, opened
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementChange

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.contents import has_resources
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, convert, json
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
-from nexusform.importers.fleet_model import ApplyStrategy, FleetOverride, FleetRun
+from nexusform.importers.fleet.fleet_model import ApplyStrategy, FleetOverride, FleetRun
 from nexusform.planning.fleet.contents import ResourceSnapshot
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.overrides import Renders, picked

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_model import (
     ONLY_NAMESPACE,
     WITH_RESOURCES,
     WITH_SELECTED,
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.importers.kubernetes_manifests import Manifest, is_reserved, never_selected
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, is_reserved, never_selected
 from nexusform.planning.fleet.placement import SelectorProblem
 from nexusform.scheduling.matching import matches
 

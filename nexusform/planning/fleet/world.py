@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.importers.fleet_model import FleetMember
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.fleet.fleet_model import FleetMember
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.fleet.bindings import Health, Member, ResourceUsage
 from nexusform.scheduling.matching import Taint

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
-from nexusform.importers.kubernetes_manifests import Manifest, is_reserved, read_manifests, unwrapped
+from nexusform.importers.kubernetes.kubernetes_manifests import (
+    Manifest,
+    is_reserved,
+    read_manifests,
+    unwrapped,
+)
 from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance

@@ -12,8 +12,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.kubernetes_manifests import Manifest
-from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 from nexusform.planning.pods.rows import PodNote, pod_values, read_note, read_pod
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast

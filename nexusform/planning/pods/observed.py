@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
-from nexusform.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
+from nexusform.importers.kubernetes.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.pods.brought import PodKey, PriorPods
 from nexusform.planning.vms.nodes import NodeCluster, total_of

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import Problem
-from nexusform.importers.kubernetes_admission import read_budgets, read_quotas
-from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
-from nexusform.importers.kubernetes_volumes import read_offer
-from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.importers.kubernetes.kubernetes_admission import read_budgets, read_quotas
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, unwrapped
+from nexusform.importers.kubernetes.kubernetes_volumes import read_offer
+from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
 from nexusform.planning.pods.observed import stand_where_seen

@@ -201,7 +201,7 @@ def _separation_text(verdict: SeparationVerdict) -> str:
 
 def _standing_pods(state: State, registries: Registries) -> list[PlannedPod]:
     """The pods that state has on nodes, with the labels of the workloads that they came of."""
-    from nexusform.importers.kubernetes_workloads import workloads_of
+    from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
     from nexusform.planning.pods.blocks import prior_members, prior_pods
     from nexusform.planning.pods.phase import PlannedPod
     from nexusform.planning.pods.rows import read_note

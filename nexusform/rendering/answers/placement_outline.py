@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table

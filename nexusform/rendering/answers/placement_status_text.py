@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from nexusform.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
+from nexusform.importers.fleet.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.planning.fleet.contents import RecordedPlacement, SelectedObject
 from nexusform.rendering.notation.colours import harmless, indented
 from nexusform.scheduling.fleet.bindings import Condition

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.az_bodies import (
+from nexusform.importers.azure.az_bodies import (
     body_of,
     cluster_properties,
     merged,

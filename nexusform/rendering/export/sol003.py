@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.importers.vnf_model import MACHINE, RACK, SITE, Rule
+from nexusform.importers.tacker.vnf_model import MACHINE, RACK, SITE, Rule
 from nexusform.planning.plan import Change, PlacementAction, Plan
 from nexusform.resource_types.vnf_documents import documents_known, read_documents
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.importers.fleet_model import (
+from nexusform.importers.fleet.fleet_model import (
     ONLY_NAMESPACE,
     WITH_SELECTED,
     FleetOverride,
@@ -13,7 +13,7 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
     OverrideRule,
 )
-from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.fleet.contents import availability_tracked, fingerprint
 from nexusform.planning.fleet.overrides import applicable, render
 from nexusform.planning.fleet.selecting import selected

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.importers.kubernetes_nodes import read_cluster
+from nexusform.importers.kubernetes.kubernetes_nodes import read_cluster
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.request import DataValues
 from nexusform.state.objects import EMPTY, State
-from tests.importers.cluster_objects import node, pod, printed
+from tests.importers.kubernetes.cluster_objects import node, pod, printed
 from tests.planning.harness import RACKS, applied, errors, good, is_empty, plan, warnings
 from tests.planning.pods.test_pods import deployment, manifest, pods, standing, workers
 

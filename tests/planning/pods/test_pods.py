@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode, PodPlace
 from nexusform.planning.pods.brought import PriorPods

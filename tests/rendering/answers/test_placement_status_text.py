@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.importers.fleet_model import FleetPlacement
+from nexusform.importers.fleet.fleet_model import FleetPlacement
 from nexusform.planning.fleet.contents import read_placement
 from nexusform.rendering.answers.placement_status_text import render_placement
 from tests.planning.fleet_harness import hub, member, pick_n, placement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.importers.kubernetes_manifests import read_manifests
-from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.importers.kubernetes.kubernetes_manifests import read_manifests
+from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY, warnings_of
 from nexusform.scheduling.pods.workloads import Cluster, Node, Workload

@@ -1,0 +1,160 @@
+"""What an export was not asked for: what follows from that, and the command that captures it.
+
+A file that is not there says nothing; an empty list says that there is none.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.azure.az_documents import AzItems
+from nexusform.importers.azure.az_model import STANDARD_FILES, AzCluster, AzInventory
+from nexusform.importers.azure.az_sites import GROUND
+from nexusform.words import counted, first_of, form
+
+NOT_CAPTURED: Final = "not-captured"
+_TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
+_MOST_NAMED: Final = 4
+_FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
+
+# What stands on machines, in words, and what follows where it was not captured.
+TENANTS: Final = {
+    "kubernetes_clusters": ("Kubernetes clusters", "the room of their nodes counts as free"),
+    "virtual_machines": ("virtual machines", "their room counts as free"),
+}
+
+
+def capture_command(kind: str) -> str:
+    """The command that captures a kind, with the file that it goes to."""
+    standard = _FILES[kind]
+    return f"{standard.command} > {standard.name}"
+
+
+CAPTURE_NODES: Final = (
+    f"Capture them with: {capture_command('kubernetes_clusters')} (where there are none, nodes is an empty "
+    "list)."
+)
+
+
+def missing_ground(items: AzItems) -> list[Problem]:
+    """Errors for racks and machines that no file tells of; a Nexus cluster that is planned tells both."""
+    missing = [kind for kind in GROUND if not items.of(kind) and kind not in items.listed | items.unreadable]
+    if len(missing) == len(GROUND) and items.of("clusters"):
+        return []
+    return [
+        Problem(
+            (),
+            "missing-file",
+            f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}, and "
+            f"nothing can be said of a site without. Capture them with: {capture_command(kind)}",
+        )
+        for kind in missing
+    ]
+
+
+def not_captured(
+    items: AzItems, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
+) -> Iterator[Problem]:
+    """Warnings of what else is missing, where machines stand. `numbers_nodes`: the reader numbers
+    nodes, so that it matters when they were made.
+    """
+    if not any(inventory.machines for inventory in inventories) or not items.of("bare_metal_machines"):
+        return
+    for kind, (words, consequence) in TENANTS.items():
+        is_contradicted = kind == "kubernetes_clusters" and items.clusters_lacking
+        if kind not in items.listed and not is_contradicted:
+            yield from _missing_tenants(kind, words, consequence, items)
+    clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
+    if items.clusters_lacking:
+        yield _warning(clusters_missing(items.clusters_lacking))
+    without_pools = [cluster for cluster in clusters if not cluster.pools_listed]
+    if without_pools:
+        yield _warning(_missing_pools(without_pools))
+    without_nodes = [cluster for cluster in clusters if not cluster.nodes_listed]
+    if without_nodes:
+        yield _warning(
+            f"{nodes_missing(without_nodes)} on which machines they are is not known, and their room "
+            f"counts as free. {CAPTURE_NODES}"
+        )
+    without_times = [cluster for cluster in clusters if numbers_nodes and _numbers_are_guessed(cluster)]
+    if without_times:
+        yield _warning(_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
+
+
+def clusters_missing(names: Sequence[str]) -> str:
+    """What is said of clusters that only their agent pools show."""
+    themselves = form(len(names), "that cluster itself", "those clusters themselves")
+    return (
+        f"The agent pools of {first_of(names, _MOST_NAMED)} were captured, and not {themselves}: the list of "
+        "clusters is not whole, and the room of nodes that neither it nor the state tells counts as free. "
+        f"Capture all clusters with: {capture_command('kubernetes_clusters')} (of a cluster that is gone, "
+        "delete the file of agent pools)."
+    )
+
+
+def _missing_tenants(kind: str, words: str, consequence: str, items: AzItems) -> Iterator[Problem]:
+    command = capture_command(kind)
+    if not items.of(kind):
+        name = _FILES[kind].name
+        yield _warning(
+            f"No file of the export lists {words} ({name}): none is read, and {consequence}. Capture them "
+            f"with: {command} (where there are none, that is an empty list)."
+        )
+    elif kind not in items.incomplete:  # that a list is cut off is said already
+        yield _warning(
+            f"The export holds single {words}, and no list of them: the room of others counts as free. "
+            f"Capture them with: {command}"
+        )
+
+
+def _missing_pools(clusters: Sequence[AzCluster]) -> str:
+    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
+    of = form(len(clusters), "it was", "they were")
+    return (
+        f"The agent pools of {counted(len(clusters), 'cluster')} were not captured ({names}). Their mode, "
+        f"zones, labels and taints are those that {of} made with, and where only nodes tell of a pool those "
+        "of its nodes: an import would write them so, and a later plan would re-place the VMs of pools that "
+        "have others. Capture them, cluster by cluster: "
+        f"{pool_command(clusters[0])}"
+    )
+
+
+def nodes_missing(clusters: Sequence[AzCluster]) -> str:
+    """What is said of clusters whose nodes were not captured, up to what follows from that."""
+    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
+    return f"The nodes of {counted(len(clusters), 'cluster')} were not captured ({names}):"
+
+
+def pool_command(cluster: AzCluster) -> str:
+    """The command that captures the agent pools of a cluster."""
+    parts = cluster.id.split("/")
+    lowered = [part.lower() for part in parts]
+    at = lowered.index("resourcegroups") + 1 if "resourcegroups" in lowered[:-1] else 0
+    group = shlex.quote(parts[at]) if at else "RESOURCE_GROUP"
+    standard = _FILES["agent_pools"]
+    command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
+    return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
+
+
+def _numbers_are_guessed(cluster: AzCluster) -> bool:
+    """Whether nodes of one pool are numbered by their names alone."""
+    untimed = [node.pool for node in cluster.nodes if node.created_at is None]
+    return len(untimed) > len(set(untimed))
+
+
+def _missing_times(clusters: Sequence[AzCluster], of: int) -> str:
+    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
+    return (
+        f"When nodes were made is not known for {len(clusters):,} of {counted(of, 'cluster')} ({names}): "
+        "numbers follow their names, and which node came first is unknown. Where the clusters can be "
+        f"reached: kubectl --context {shlex.quote(clusters[0].name)} get nodes --output json > "
+        f"{shlex.quote(f'nodes.{clusters[0].name}.json')}"
+    )
+
+
+def _warning(detail: str, kind: str = NOT_CAPTURED) -> Problem:
+    return Problem((), kind, detail, Severity.WARNING)
