@@ -1,4 +1,4 @@
-"""Makes kubernetes_fields.py of nexusform/importers/kubernetes: the fields of Kubernetes' kinds and what each holds.
+"""Makes importers/kubernetes/kubernetes_fields.py: the fields of Kubernetes' own kinds and what each holds.
 
 From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install lightkube and
 lightkube-models, run this, and write what it prints to that file.
