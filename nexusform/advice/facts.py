@@ -8,6 +8,7 @@ what the configuration's literals tell.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -16,6 +17,9 @@ from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, warning
+from nexusform.scheduling.catalogue import largest_sku
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import (
     ANYWHERE,
     CONTROL_PLANE,
@@ -25,6 +29,7 @@ from nexusform.scheduling.racks.vms import (
     Terms,
     VmName,
     VmSku,
+    anybodys,
 )
 from nexusform.source import Span
 
@@ -170,3 +175,37 @@ def finding(
 ) -> Diagnostic:
     """A warning of a rule about a pool; `brief` is the same in a line, after a name and a colon."""
     return warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=brief)
+
+
+def rehearsal(before: RackScheduler) -> Rehearse:
+    """A function that places the new VMs of pools, in the order given, from this start.
+
+    `before` is the site as it stands before the plan places anything (it is copied, never
+    changed). Room afterwards is counted for the largest of the pools' SKUs.
+    """
+
+    def rehearse(pools: Sequence[PoolFacts]) -> Outcome:
+        scheduler = before.copy()
+        unplaced = 0
+        for pool in pools:
+            demands = [pool.demand(number) for number in pool.new_numbers]
+            unplaced += sum(isinstance(answer, Shortage) for answer in scheduler.place_run(demands))
+        return _outcome(scheduler, unplaced, largest_sku(pool.sku for pool in pools))
+
+    return rehearse
+
+
+def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> Outcome:
+    on_machine = Counter((standing.vm.owner, standing.placement.machine) for standing in scheduler.vms())
+    shared: Counter[str] = Counter()
+    most: dict[str, int] = {}
+    machines: Counter[str] = Counter()
+    vms: Counter[str] = Counter()
+    for (owner, _), count in on_machine.items():
+        machines[owner] += 1
+        vms[owner] += count
+        shared[owner] += count > 1
+        most[owner] = max(most.get(owner, 0), count)
+    free = scheduler.count_free(anybodys(largest)).least if largest is not None else 0
+    name = largest.name if largest else ""
+    return Outcome(unplaced, dict(shared), most, dict(machines), dict(vms), name, free)

@@ -15,10 +15,9 @@ from nexusform.applying.standing import ProviderCall, deposed_key, remembered, w
 from nexusform.planning.plan import Action, Change, Plan, StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
 from nexusform.state import codec
-from nexusform.state.draft import StateDraft
+from nexusform.state.draft import Remaining, StateDraft
 from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Moved, Record, UnderWay, encode
 from nexusform.state.objects import InstanceState, State
-from nexusform.state.remaining import Remaining
 
 
 class Recorder:

@@ -12,10 +12,8 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
-from nexusform.planning.fleet.reasons import PlacementReason
-from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.answers.outline import Outline
-from nexusform.whatif.pools import PoolReason
+from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason
 from nexusform.words import counted
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations

@@ -53,7 +53,7 @@ def check(arguments: CheckArguments) -> int:
     """
     from nexusform.providers.azure_export import read_export
     from nexusform.rendering.answers.inventory_outline import inventory_document, inventory_outline
-    from nexusform.whatif.capture import capture
+    from nexusform.whatif.reconciliation import capture
 
     screen = arguments.view.screen()
     directory = os.path.normpath(arguments.directory)

@@ -17,14 +17,15 @@ from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.whatif.availability import (
+    DrawnRoom,
     PoolLeft,
     Replacement,
+    ask_again,
     down_by_cluster,
     place_anew,
     pool_left,
     pools_hit,
 )
-from nexusform.whatif.draws import DrawnRoom, ask_again
 from nexusform.whatif.pods_down import (
     NO_PODS,
     ClusterPods,

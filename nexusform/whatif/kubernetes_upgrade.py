@@ -15,8 +15,7 @@ from nexusform.planning.vms.sites import vm_name
 from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.whatif.availability import PlacedAnew, Replacement, place_anew, quorum_of
-from nexusform.whatif.draws import DrawnRoom, ask_again
+from nexusform.whatif.availability import DrawnRoom, PlacedAnew, Replacement, ask_again, place_anew, quorum_of
 from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView
 

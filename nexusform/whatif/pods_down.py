@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.pods.budgets import allowed_now, covers
 from nexusform.scheduling.pods.forecast import PREEMPTED, PodOutcome, Prediction
+from nexusform.scheduling.pods.preemption import allowed_now, covers
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Budget, Cluster, StandingPod, Workload
 

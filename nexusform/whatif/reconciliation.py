@@ -1,7 +1,10 @@
-"""What a site is, against what state has of it: hits and misses by cluster, with the causes that show."""
+"""What an export shows of a site: counted, and against what state has of it, as hits and misses by cluster
+with the causes that show.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
@@ -10,6 +13,7 @@ from msgspec import Struct
 
 from nexusform.demands import PlacedVm
 from nexusform.importers.azure.az_captured import TENANTS
+from nexusform.importers.azure.az_machines import COMPUTE
 from nexusform.importers.azure.az_model import (
     AzCluster,
     AzInventory,
@@ -19,9 +23,9 @@ from nexusform.importers.azure.az_model import (
     AzSite,
     AzVirtualMachine,
 )
+from nexusform.resource_types.hardware import refusal_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, RackSpread, Terms, VmSku
-from nexusform.whatif.capture import machine_refusal
 from nexusform.whatif.replay import DELETED, LATER, NO_ORDER, NOT_ALL, Batch, RealVm, Replay, replay
 
 _DAY = "2024-01-09"
@@ -237,3 +241,63 @@ def _nodes_in_time(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_T
 
 def _placement(place: AzPlacement) -> Placement:
     return Placement(place.machine, place.rack, place.availability_zone or place.rack, ())
+
+
+class SiteCapture(Struct, frozen=True):
+    """What an export holds of one site.
+
+    `closed` are compute machines that take no new VM, with the reason; `skus` the machine SKU ids with what
+    they stand for in the catalogue ("" = figures of their own, or unknown) and how many machines have them;
+    `homeless` the VMs and nodes without a machine, by name.
+    """
+
+    name: str
+    racks: int
+    machines: int
+    compute: int
+    clusters: int
+    vms: int
+    closed: tuple[tuple[str, str], ...]
+    skus: tuple[tuple[str, str, int], ...]
+    homeless: tuple[str, ...]
+    exported_at: str | None
+    age_certain: bool
+
+
+def capture(site: AzSite) -> SiteCapture:
+    """Count a site."""
+    inventory = site.inventory
+    compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
+    refusals = [(machine.name, machine_refusal(machine)) for machine in compute]
+    skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
+    return SiteCapture(
+        name=site.name,
+        racks=len(inventory.racks),
+        machines=len(inventory.machines),
+        compute=len(compute),
+        clusters=len(inventory.clusters),
+        vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
+        closed=tuple((name, why) for name, why in refusals if why),
+        skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
+        homeless=tuple(_homeless(inventory)),
+        exported_at=inventory.exported_at,
+        age_certain=inventory.age_certain,
+    )
+
+
+def machine_refusal(machine: AzMachine) -> str:
+    """Why a machine takes no new VM, "" when it does."""
+    return refusal_of(
+        roles=list(machine.roles),
+        cordoned=machine.cordon_status == "Cordoned",
+        evacuating=False,
+        power_state=machine.power_state,
+        ready_state=machine.ready_state,
+        detailed_status=machine.detailed_status,
+    )
+
+
+def _homeless(inventory: AzInventory) -> Iterator[str]:
+    for cluster in inventory.clusters:
+        yield from (node.name for node in cluster.nodes if node.placement is None)
+    yield from (vm.name for vm in inventory.virtual_machines if vm.placement is None)

@@ -26,9 +26,9 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved import plan_file
 from nexusform.ports import BackendProblem
 from nexusform.state import codec, journal
+from nexusform.state.draft import Remaining, planned_records
 from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
-from nexusform.state.remaining import Remaining, planned_records
 from nexusform.words import counted, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request

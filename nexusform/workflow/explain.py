@@ -13,10 +13,8 @@ from nexusform.address import Address, AddressPattern, AddressProblem, address_o
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
-from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.vms.vm_object import placed_by
@@ -27,7 +25,7 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.other_places import Way, find_ways
-from nexusform.whatif.pools import PoolReason, explain_pools
+from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.explain_workloads import (
     explain_member,

@@ -13,12 +13,11 @@ from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.fleet.placement import PlacementPlan
-from nexusform.planning.fleet.reasons import PlacementReason, placement_reason
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
 from nexusform.scheduling.fleet.roster import Roster
+from nexusform.whatif.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")

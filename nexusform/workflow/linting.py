@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
+from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
 from nexusform.advice.registry import advise
-from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.configuration import Configuration
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity

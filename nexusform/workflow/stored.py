@@ -16,10 +16,9 @@ from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBack
 from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
 from nexusform.state.conformity import misfits
-from nexusform.state.draft import replayed
+from nexusform.state.draft import Remaining, replayed
 from nexusform.state.journal import OpenIntent, Planned, Progress
 from nexusform.state.objects import EMPTY, InstanceState, State
-from nexusform.state.remaining import Remaining
 from nexusform.workflow.encryption import refusal_to_guess
 
 

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
+from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
 from nexusform.advice.no_surge_room import surge_count
 from nexusform.advice.registry import RULE_IDS, RULES, advise
-from nexusform.advice.rehearsal import rehearsal
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST

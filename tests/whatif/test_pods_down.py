@@ -10,7 +10,7 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.planning.vms.sites import Thing
 from nexusform.scheduling.matching import label_selector
-from nexusform.scheduling.pods.budgets import allowed_disruptions
+from nexusform.scheduling.pods.preemption import allowed_disruptions
 from nexusform.scheduling.pods.workloads import Budget
 from nexusform.state.objects import State
 from nexusform.whatif.failure import FailureScope, lose_cluster, lose_machines

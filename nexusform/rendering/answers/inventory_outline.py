@@ -7,7 +7,7 @@ from typing import Any
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.whatif.capture import SiteCapture
+from nexusform.whatif.reconciliation import SiteCapture
 from nexusform.words import counted, first_of, form
 
 _MOST_NAMED = 8

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
-from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
@@ -19,6 +18,7 @@ from nexusform.scheduling.fleet.explanation import (
     PolicyDrift,
     Preference,
 )
+from nexusform.whatif.reasons import PlacementReason
 from nexusform.words import listed
 
 _WORDS = {

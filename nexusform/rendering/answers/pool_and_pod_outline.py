@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.pods.rows import REASONS
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import table_document
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.scheduling.pods.explanation import NodeVerdict
 from nexusform.scheduling.pods.workloads import PodState
-from nexusform.whatif.pools import Coming, PoolReason
+from nexusform.whatif.reasons import Coming, PodReason, PoolReason
 from nexusform.words import counted, listed, natural
 
 _WITHOUT: Final = {

@@ -2,22 +2,24 @@
 
 On every node where leaving pods may help, all pods of lower priority are taken away; if the pod fits then, as
 many as possible come back, and the others are the node's victims. The node whose victims matter least wins.
-Source: kubernetes pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption (1.30 on).
+PodDisruptionBudgets say how many of their pods may go.
+Source: kubernetes pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption (1.30 on);
+pkg/controller/disruption/disruption.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.matching import matches
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board
-from nexusform.scheduling.pods.budgets import allowed_disruptions, covers
 from nexusform.scheduling.pods.run import Run
-from nexusform.scheduling.pods.workloads import Budget, StandingPod
+from nexusform.scheduling.pods.workloads import Budget, PodSpec, StandingPod
 
 # kube-scheduler stops searching once it has so many candidates, in hundredths of the nodes that may help.
 _SHARE: Final = 10
@@ -203,3 +205,34 @@ def _by_chance(lower: Sequence[StandingPod], victims: Sequence[StandingPod]) -> 
         fates.setdefault(key, set()).add(id(pod) in going)
         kinds.setdefault(key, set()).add((pod.workload, pod.spec.template))
     return any(len(fates[key]) > 1 and len(kinds[key]) > 1 for key in fates)
+
+
+def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
+    """How many of the budget's pods may be evicted now; below 0 when it is broken already.
+
+    Per cents of `pods`, the pods that there should be, are rounded up (as Kubernetes does).
+    """
+    if budget.min_available:
+        return healthy - _amount(budget.min_available, pods)
+    return healthy - (pods - _amount(budget.max_unavailable or "0", pods))
+
+
+def _amount(text: str, pods: int) -> int:
+    number = text.removesuffix("%")
+    if not number.isdecimal():
+        return 0
+    return -(-int(number) * pods // 100) if text.endswith("%") else int(number)
+
+
+def covers(budget: Budget, pod: PodSpec) -> bool:
+    """Whether a budget speaks of a pod."""
+    return budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
+
+
+def allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
+    """How many of the pods that stand the budget lets go; None when it covers none of them."""
+    covered = [pod for pod in standing if covers(budget, pod.spec)]
+    if not covered:
+        return None
+    healthy = sum(bool(pod.node) for pod in covered)
+    return allowed_disruptions(budget, len(covered), healthy)

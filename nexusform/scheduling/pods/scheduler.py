@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from nexusform.scheduling.pods import forecast
-from nexusform.scheduling.pods.budgets import covers
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
-from nexusform.scheduling.pods.preemption import Eviction
+from nexusform.scheduling.pods.preemption import Eviction, covers
 from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.rollouts import Rollout, replace_pods
 from nexusform.scheduling.pods.run import NodeFacts

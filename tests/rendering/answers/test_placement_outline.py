@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nexusform.address import parse_address
-from nexusform.planning.fleet.reasons import PlacementReason
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 from nexusform.scheduling.fleet.bindings import (
@@ -20,6 +19,7 @@ from nexusform.scheduling.fleet.explanation import drift, explain
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.matching import Taint
+from nexusform.whatif.reasons import PlacementReason
 
 P = parse_address("fleet_cluster_resource_placement.p")
 COST = "kubernetes.azure.com/per-cpu-core-cost"
