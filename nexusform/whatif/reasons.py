@@ -26,7 +26,6 @@ from nexusform.scheduling.pods.explanation import NodeVerdict
 from nexusform.scheduling.pods.forecast import PodOutcome
 from nexusform.state.objects import State
 
-
 # --- pools ---------------------------------------------------------------------------------------
 
 
