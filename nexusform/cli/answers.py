@@ -34,7 +34,7 @@ class Answer(Struct, frozen=True):
         """The answer as terminal text."""
         if self.text is not None:
             return self.text(colour, width)
-        from nexusform.rendering.answers.outline_formats import outline_text
+        from nexusform.rendering.answers.outline import outline_text
 
         return outline_text(self.outline, colour=colour, width=width)
 
@@ -77,7 +77,7 @@ def _text(answer: Answer) -> bytes:
 
 
 def _markdown(answer: Answer) -> bytes:
-    from nexusform.rendering.answers.outline_formats import outline_markdown
+    from nexusform.rendering.answers.outline import outline_markdown
 
     return outline_markdown(answer.outline).encode()
 
@@ -85,7 +85,7 @@ def _markdown(answer: Answer) -> bytes:
 def _page(answer: Answer) -> bytes:
     if answer.page is not None:
         return answer.page().encode()
-    from nexusform.rendering.answers.outline_formats import outline_page
+    from nexusform.rendering.answers.outline import outline_page
 
     return outline_page(answer.outline).encode()
 

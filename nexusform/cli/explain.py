@@ -113,10 +113,10 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
 
 def _outlined(outline: Outline, arguments: ExplainArguments, screen: Screen) -> str:
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.outline_formats import outline_markdown
+        from nexusform.rendering.answers.outline import outline_markdown
 
         return outline_markdown(outline)
-    from nexusform.rendering.answers.outline_formats import outline_text
+    from nexusform.rendering.answers.outline import outline_text
 
     return outline_text(outline, colour=screen.colour, width=screen.width)
 
@@ -135,7 +135,7 @@ def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
     elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
     if arguments.format == "markdown":
         from nexusform.rendering.answers.explanation_text import certainty_text, explanation_outline
-        from nexusform.rendering.answers.outline_formats import outline_markdown
+        from nexusform.rendering.answers.outline import outline_markdown
 
         certainty = certainty_text(reason.certainty, reason.tie_breaks)
         facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]

@@ -29,7 +29,7 @@ def script(arguments: ScriptArguments) -> int:
     Read it through, then run it where you are signed in: `nexusform inventory script | bash`. Needs the az
     extension networkcloud, and kubectl only for the times at which nodes were made.
     """
-    from nexusform.importers.azure.az_directory import capture_script
+    from nexusform.importers.azure.az_capture import capture_script
 
     arguments.view.screen().out(capture_script(arguments.directory, arguments.location), end="")
     return 0

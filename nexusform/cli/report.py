@@ -37,7 +37,7 @@ def capacity(arguments: CapacityArguments) -> int:
     among the files that match, by the times at which they were written. States are read without locks.
     """
     from nexusform.rendering.answers.capacity_report_outline import report_csv, report_outline
-    from nexusform.rendering.answers.outline_formats import outline_markdown, outline_text
+    from nexusform.rendering.answers.outline import outline_markdown, outline_text
     from nexusform.workflow.capacity_report import report_capacity
 
     if not arguments.states:

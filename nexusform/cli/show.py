@@ -77,7 +77,7 @@ def show(arguments: ShowArguments) -> int:
 
 def _show_several(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
     """One summary over several saved plans."""
-    from nexusform.rendering.answers.outline_formats import outline_markdown, outline_text
+    from nexusform.rendering.answers.outline import outline_markdown, outline_text
     from nexusform.rendering.answers.plans_outline import plans_outline
 
     if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):

@@ -16,7 +16,7 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.importers.azure.az_directory import Export
+    from nexusform.importers.azure.az_capture import Export
     from nexusform.importers.azure.az_model import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
@@ -78,7 +78,7 @@ def read_export(
 
 def read_files(directory: str, confinement: Confinement = FREE) -> Export:
     """The files of a directory by kind, and what cannot be read."""
-    from nexusform.importers.azure.az_directory import Export, read_directory
+    from nexusform.importers.azure.az_capture import Export, read_directory
 
     try:
         names = [entry.name for entry in os.scandir(confinement.admitted(directory)) if entry.is_file()]

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.azure.az_captured import (
+from nexusform.importers.azure.az_capture import (
     CAPTURE_NODES,
     NOT_CAPTURED,
     TENANTS,

@@ -22,7 +22,7 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType, SetType, Type
 
 if TYPE_CHECKING:  # few configurations read an inventory
-    from nexusform.importers.azure.az_directory import Export
+    from nexusform.importers.azure.az_capture import Export
 
 # Argument -> the kind of document that it names.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {
@@ -170,7 +170,7 @@ def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
     """The content of every file that stands."""
-    from nexusform.importers.azure.az_directory import Export, read_directory
+    from nexusform.importers.azure.az_capture import Export, read_directory
 
     directory = attributes.get("directory")
     if directory is not None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.importers.azure.az_captured import TENANTS
+from nexusform.importers.azure.az_capture import TENANTS
 from nexusform.importers.azure.az_machines import COMPUTE
 from nexusform.importers.azure.az_model import (
     AzCluster,

@@ -11,7 +11,7 @@ from nexusform.rendering.answers.kubernetes_upgrade_outline import (
     kubernetes_upgrade_document,
     kubernetes_upgrade_outline,
 )
-from nexusform.rendering.answers.outline_formats import outline_markdown, outline_text
+from nexusform.rendering.answers.outline import outline_markdown, outline_text
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.whatif.failure import Failure, FailureScope, lose_machines
 from nexusform.whatif.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.rendering.answers.outline_formats import outline_text
+from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
 from nexusform.whatif.reasons import PodReason, pod_reasons
 from tests.planning.harness import RACKS, applied, good, plan

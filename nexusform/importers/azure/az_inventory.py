@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.azure.arm import id_key, name_of, newest_change, parse_time, time_text
-from nexusform.importers.azure.az_captured import missing_ground, not_captured
+from nexusform.importers.azure.az_capture import missing_ground, not_captured
 from nexusform.importers.azure.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.azure.az_documents import ANY, AzItems, Documents, read_items
 from nexusform.importers.azure.az_machines import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.importers.azure.az_directory import read_directory
+from nexusform.importers.azure.az_capture import read_directory
 from nexusform.importers.azure.az_documents import read_items
 from nexusform.importers.azure.az_inventory import read_inventory, read_sites
 from nexusform.language.surroundings import FileProblem

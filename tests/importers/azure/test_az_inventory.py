@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.azure.arm import parse_duration, parse_time
-from nexusform.importers.azure.az_captured import NOT_CAPTURED
+from nexusform.importers.azure.az_capture import NOT_CAPTURED
 from nexusform.importers.azure.az_documents import Documents, parse_json
 from nexusform.importers.azure.az_inventory import MAX_FINDINGS, read_inventory
 from nexusform.importers.azure.az_machines import machine_sku_of, plain_roles

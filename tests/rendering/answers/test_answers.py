@@ -9,8 +9,16 @@ import pytest
 from nexusform.rendering.answers.capacity_outline import capacity_outline
 from nexusform.rendering.answers.failure_outline import failure_outline
 from nexusform.rendering.answers.kubernetes_upgrade_outline import kubernetes_upgrade_outline
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
-from nexusform.rendering.answers.outline_formats import outline_markdown, outline_page, outline_text
+from nexusform.rendering.answers.outline import (
+    Outline,
+    Row,
+    Section,
+    Table,
+    outline_markdown,
+    outline_page,
+    outline_text,
+    spans_text,
+)
 from nexusform.rendering.answers.runtime_upgrade_outline import runtime_upgrade_outline
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.whatif.capacity import MixPart, find_capacity
