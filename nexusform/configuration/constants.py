@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language import syntax
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax import (
-    Attribute,
-    Expression,
-    Literal,
-    ObjectCons,
-    Parentheses,
-    StringLiteral,
-    Traversal,
-    TupleCons,
-    Unary,
-)
 from nexusform.language.type_expressions import no_calls
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, Type
@@ -33,7 +23,7 @@ class _NoNames:
 
     functions: Mapping[str, Any] = {}
 
-    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def lookup(self, traversal: syntax.Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Refuse the reference."""
         problem = error("variables-not-allowed", "Variables may not be used here.", traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
@@ -42,27 +32,27 @@ class _NoNames:
 NO_NAMES: Final = _NoNames()
 
 
-def is_constant(expression: Expression) -> bool:
+def is_constant(expression: syntax.Expression) -> bool:
     """Whether the expression is made of literals alone."""
     kind = expression.__class__
-    if kind is StringLiteral or kind is Literal:
+    if kind is syntax.StringLiteral or kind is syntax.Literal:
         return True
-    if isinstance(expression, TupleCons):
+    if isinstance(expression, syntax.TupleCons):
         return all(is_constant(item) for item in expression.items)
-    if isinstance(expression, ObjectCons):
+    if isinstance(expression, syntax.ObjectCons):
         return all((k.bare or is_constant(k.expression)) and is_constant(v) for k, v in expression.items)
-    if isinstance(expression, Parentheses):
+    if isinstance(expression, syntax.Parentheses):
         return is_constant(expression.inner)
-    return isinstance(expression, Unary) and is_constant(expression.operand)
+    return isinstance(expression, syntax.Unary) and is_constant(expression.operand)
 
 
-def constant(expression: Expression) -> tuple[Value, list[Diagnostic]]:
+def constant(expression: syntax.Expression) -> tuple[Value, list[Diagnostic]]:
     """The value of an expression that may refer to nothing."""
     value, problems = evaluate(expression, NO_NAMES)
     return value, no_calls(problems)
 
 
-def _of_type(attribute: Attribute | None, type_: Type, problems: list[Diagnostic]) -> Any:
+def _of_type(attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic]) -> Any:
     """The raw value of a constant argument; None when it is absent, null or wrong."""
     if attribute is None:
         return None
@@ -78,19 +68,19 @@ def _of_type(attribute: Attribute | None, type_: Type, problems: list[Diagnostic
         return None
 
 
-def constant_number(attribute: Attribute | None, problems: list[Diagnostic]) -> int | Fraction | None:
+def constant_number(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> int | Fraction | None:
     """A constant number, None when it is absent or wrong."""
     number: int | Fraction | None = _of_type(attribute, NUMBER, problems)
     return number
 
 
-def constant_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:
+def constant_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
     """A constant string argument, None when it is absent or wrong."""
     text = _of_type(attribute, STRING, problems)
     return text if isinstance(text, str) else None
 
 
-def required_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:
+def required_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
     """A constant string argument that may not be null, None when it is absent or wrong."""
     before = len(problems)
     text = constant_text(attribute, problems)
@@ -100,13 +90,13 @@ def required_text(attribute: Attribute | None, problems: list[Diagnostic]) -> st
     return text
 
 
-def constant_flag(attribute: Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
+def constant_flag(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
     """A constant bool argument."""
     flag = _of_type(attribute, BOOL, problems)
     return flag if isinstance(flag, bool) else default
 
 
-def constant_texts(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+def constant_texts(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     """A constant list of strings, nulls left out."""
     values = _of_type(attribute, ListType(STRING), problems)
     return tuple(v.raw for v in values or () if isinstance(v.raw, str))

@@ -10,18 +10,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.language.syntax import (
-    Attribute,
-    Block,
-    Body,
-    Expression,
-    JsonBody,
-    Literal,
-    StringLiteral,
-    Template,
-    TupleCons,
-    Unary,
-)
+from nexusform.language import syntax
 from nexusform.source import SourceFile, Span
 
 
@@ -61,15 +50,15 @@ def edited(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[s
     return {name: text.decode() for name, text in texts.items()}
 
 
-def is_literal(expression: Expression) -> bool:
+def is_literal(expression: syntax.Expression) -> bool:
     """Whether an expression is a literal value: a number, a text without interpolation, a list of these."""
-    if isinstance(expression, TupleCons):
+    if isinstance(expression, syntax.TupleCons):
         return all(is_literal(item) for item in expression.items)
-    if isinstance(expression, Unary):
-        return isinstance(expression.operand, Literal)
-    if isinstance(expression, Template):
-        return all(isinstance(part, StringLiteral) for part in expression.parts)
-    return isinstance(expression, Literal | StringLiteral)
+    if isinstance(expression, syntax.Unary):
+        return isinstance(expression.operand, syntax.Literal)
+    if isinstance(expression, syntax.Template):
+        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)
+    return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
 def _block(root: Module, address: Address) -> ResourceBlock | None:
@@ -87,9 +76,9 @@ def _block(root: Module, address: Address) -> ResourceBlock | None:
     return None if repeated else block
 
 
-def _attribute(body: Body | JsonBody, path: Sequence[str | int]) -> Attribute | None:
+def _attribute(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """The argument that a path leads to: through blocks by type, then by label or number if there are any."""
-    if isinstance(body, JsonBody) or not path:
+    if isinstance(body, syntax.JsonBody) or not path:
         return None
     name, below = path[0], path[1:]
     if not below:
@@ -99,7 +88,9 @@ def _attribute(body: Body | JsonBody, path: Sequence[str | int]) -> Attribute | 
     return _attribute(block.body, below) if block is not None else None
 
 
-def _nested(blocks: Sequence[Block], path: Sequence[str | int]) -> tuple[Block | None, Sequence[str | int]]:
+def _nested(
+    blocks: Sequence[syntax.Block], path: Sequence[str | int]
+) -> tuple[syntax.Block | None, Sequence[str | int]]:
     """Which of the blocks of a type a path goes on in, and how."""
     step = path[0]
     if isinstance(step, int):

@@ -22,20 +22,8 @@ from nexusform.configuration.written import (
     relative_path,
 )
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.language import syntax
 from nexusform.language.bodies import BodySchema, Content, content
-from nexusform.language.syntax import (
-    Attribute,
-    Block,
-    Body,
-    Expression,
-    Index,
-    JsonBody,
-    JsonObject,
-    RelativeTraversal,
-    StringLiteral,
-    Traversal,
-    TraverseAttribute,
-)
 from nexusform.plain_data import PathStep
 from nexusform.schema import BlockSchema
 
@@ -82,7 +70,7 @@ class Home(Struct, frozen=True):
 
 
 def decode_resource(
-    block: Block, mode: Mode, home: Home, registered: Registered, problems: list[Diagnostic]
+    block: syntax.Block, mode: Mode, home: Home, registered: Registered, problems: list[Diagnostic]
 ) -> ResourceBlock | None:
     """One `resource` or `data` block; None when it cannot be told what it declares."""
     kind, name = block.labels
@@ -112,7 +100,7 @@ def decode_resource(
     )
 
 
-def _check_labels(block: Block, mode: Mode, problems: list[Diagnostic]) -> bool:
+def _check_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -> bool:
     kind, name = block.labels
     of_kind, of_name = (
         ("invalid-resource-type-name", "invalid-resource-name")
@@ -123,7 +111,7 @@ def _check_labels(block: Block, mode: Mode, problems: list[Diagnostic]) -> bool:
     return check_name(name, of_name, problems) and valid_kind
 
 
-def _check_type(block: Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
+def _check_type(block: syntax.Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
     known = registered.of(mode)
     label = block.labels[0]
     if known is None or label.value in known:
@@ -143,14 +131,14 @@ def _check_type(block: Block, mode: Mode, registered: Registered, problems: list
     problems.append(error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
 
 
-def _no_provisioners(block: Block) -> Diagnostic:
+def _no_provisioners(block: syntax.Block) -> Diagnostic:
     detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
     return error("unsupported-block-type", detail, block.type_span)
 
 
 def repetition(
-    attributes: Mapping[str, Attribute], noun: str, problems: list[Diagnostic]
-) -> tuple[Expression | None, Expression | None]:
+    attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
+) -> tuple[syntax.Expression | None, syntax.Expression | None]:
     """`count` and `for_each`, of which at most one may stand."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
@@ -166,12 +154,12 @@ def repetition(
     return count.expression if count else None, for_each.expression if for_each else None
 
 
-def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str:
+def provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
     """`name` or `name.alias`; "" when it is not written."""
     if attribute is None:
         return ""
     expression = attribute.expression
-    if isinstance(expression, StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
+    if isinstance(expression, syntax.StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
         # Also where a name in quotes is none without: "null.foo".
         return expression.value
     traversal = reference(expression, problems)
@@ -180,7 +168,7 @@ def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str
     match traversal.steps:
         case ():
             return traversal.root.name
-        case (TraverseAttribute(alias),):
+        case (syntax.TraverseAttribute(alias),):
             return f"{traversal.root.name}.{alias}"
     problems.append(
         error(
@@ -217,7 +205,7 @@ def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecy
 
 
 def _ignore_changes(
-    attribute: Attribute | None, problems: list[Diagnostic]
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...]]:
     if attribute is None:
         return False, ()
@@ -232,11 +220,13 @@ def _ignore_changes(
     return False, tuple(paths)
 
 
-def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[Expression, ...]:
+def _triggers(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> tuple[syntax.Expression, ...]:
     """References, whose instance keys may be expressions (`nexus_rack.r[count.index]`)."""
     if attribute is None:
         return ()
-    triggers: list[Expression] = []
+    triggers: list[syntax.Expression] = []
     for item in listed_expressions(attribute, problems):
         expression = as_expression(item, problems)
         if expression is None:
@@ -250,10 +240,10 @@ def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[
     return tuple(triggers)
 
 
-def _has_instance_key(expression: Expression) -> bool:
+def _has_instance_key(expression: syntax.Expression) -> bool:
     """Whether it is `type.name[expression]`, perhaps with a path behind it."""
-    instance = expression.source if isinstance(expression, RelativeTraversal) else expression
-    if not isinstance(instance, Index) or not isinstance(instance.collection, Traversal):
+    instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
+    if not isinstance(instance, syntax.Index) or not isinstance(instance.collection, syntax.Traversal):
         return False
     return len(instance.collection.steps) == 1
 
@@ -263,16 +253,16 @@ def _has_instance_key(expression: Expression) -> bool:
 
 def remaining(body: AnyBody, taken: BodySchema) -> AnyBody:
     """The body without the arguments and blocks that have been read."""
-    if isinstance(body, JsonBody):
+    if isinstance(body, syntax.JsonBody):
         names = {*taken.attributes, *taken.blocks}
         objects = tuple(_without(each, names) for each in body.objects)
-        return JsonBody(objects, body.span)
+        return syntax.JsonBody(objects, body.span)
     attributes = tuple(a for a in body.attributes if a.name not in taken.attributes)
     blocks = tuple(b for b in body.blocks if b.type not in taken.blocks)
     if len(attributes) == len(body.attributes) and len(blocks) == len(body.blocks):
         return body
-    return Body(attributes, blocks, body.span, body.end_span)
+    return syntax.Body(attributes, blocks, body.span, body.end_span)
 
 
-def _without(json: JsonObject, names: Collection[str]) -> JsonObject:
-    return JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)
+def _without(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
+    return syntax.JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)

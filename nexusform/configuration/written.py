@@ -9,19 +9,9 @@ import re
 from collections.abc import Iterable
 
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.language import syntax
 from nexusform.language.parser import parse_expression
 from nexusform.language.positions import describe
-from nexusform.language.syntax import (
-    Attribute,
-    Block,
-    Expression,
-    Label,
-    StringLiteral,
-    Traversal,
-    TraverseAttribute,
-    TraverseIndex,
-    TupleCons,
-)
 from nexusform.plain_data import PathStep
 from nexusform.source import Position, SourceFile, Span
 
@@ -41,7 +31,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def check_name(label: Label, invalid: str, problems: list[Diagnostic]) -> bool:
+def check_name(label: syntax.Label, invalid: str, problems: list[Diagnostic]) -> bool:
     """Whether a label is a name; says so when it is not."""
     if is_name(label.value):
         return True
@@ -49,7 +39,7 @@ def check_name(label: Label, invalid: str, problems: list[Diagnostic]) -> bool:
     return False
 
 
-def header_text(block: Block) -> str:
+def header_text(block: syntax.Block) -> str:
     """The header of a block as diagnostics show it: `resource "type" "name"`."""
     return " ".join([block.type, *(f'"{label.value}"' for label in block.labels)])
 
@@ -59,9 +49,9 @@ def already(kind: str, name: str, earlier: Span, rule: str) -> str:
     return f'{kind} "{name}" was already declared at {describe(earlier)}. {rule}'
 
 
-def as_expression(expression: Expression, problems: list[Diagnostic]) -> Expression | None:
+def as_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
     """The expression itself, or the one that a string holds."""
-    if not isinstance(expression, StringLiteral):
+    if not isinstance(expression, syntax.StringLiteral):
         return expression
     span = expression.span
     inside = Position(span.start.line, span.start.column + 1, span.start.byte + 1)
@@ -70,20 +60,22 @@ def as_expression(expression: Expression, problems: list[Diagnostic]) -> Express
     return parsed
 
 
-def reference(expression: Expression, problems: list[Diagnostic]) -> Traversal | None:
+def reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
     """One static reference; None after a diagnostic."""
     before = len(problems)
     traversal = as_expression(expression, problems)
-    if isinstance(traversal, Traversal):
+    if isinstance(traversal, syntax.Traversal):
         return traversal
     if len(problems) == before:
         problems.append(error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None
 
 
-def listed_expressions(attribute: Attribute, problems: list[Diagnostic]) -> tuple[Expression, ...]:
+def listed_expressions(
+    attribute: syntax.Attribute, problems: list[Diagnostic]
+) -> tuple[syntax.Expression, ...]:
     """The items of a list that must be written as one."""
-    if isinstance(attribute.expression, TupleCons):
+    if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
     problems.append(
         error(
@@ -95,7 +87,9 @@ def listed_expressions(attribute: Attribute, problems: list[Diagnostic]) -> tupl
     return ()
 
 
-def references(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[Traversal, ...]:
+def references(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> tuple[syntax.Traversal, ...]:
     """The references of `depends_on` and the like."""
     if attribute is None:
         return ()
@@ -103,23 +97,23 @@ def references(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple
     return tuple(t for t in traversals if t is not None)
 
 
-def keyword(attribute: Attribute) -> str:
+def keyword(attribute: syntax.Attribute) -> str:
     """The bare word that an argument consists of, or ""."""
     match attribute.expression:
-        case Traversal(root, ()):
+        case syntax.Traversal(root, ()):
             return root.name
-        case StringLiteral(value):
+        case syntax.StringLiteral(value):
             return value
     return ""
 
 
-def relative_path(traversal: Traversal, problems: list[Diagnostic]) -> tuple[PathStep, ...] | None:
+def relative_path(traversal: syntax.Traversal, problems: list[Diagnostic]) -> tuple[PathStep, ...] | None:
     """A traversal into an object as the steps of a path: `agent_pool["np1"].count`."""
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
-        if isinstance(step, TraverseAttribute):
+        if isinstance(step, syntax.TraverseAttribute):
             steps.append(int(step.name) if step.name.isdecimal() else step.name)
-        elif isinstance(step, TraverseIndex) and isinstance(step.key, (str, int)):
+        elif isinstance(step, syntax.TraverseIndex) and isinstance(step.key, (str, int)):
             steps.append(step.key)
         else:
             problems.append(
@@ -129,7 +123,7 @@ def relative_path(traversal: Traversal, problems: list[Diagnostic]) -> tuple[Pat
     return tuple(steps)
 
 
-def only_block(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> Block | None:
+def only_block(blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]) -> syntax.Block | None:
     """The one block of a type that may stand once; more are told."""
     same = [b for b in blocks if b.type == kind]
     for extra in same[1:]:

@@ -13,20 +13,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.language import syntax
 from nexusform.language.json_syntax import COMMENT_NAME, expression_of
 from nexusform.language.positions import describe
-from nexusform.language.syntax import (
-    Attribute,
-    Block,
-    Body,
-    JsonArray,
-    JsonBody,
-    JsonObject,
-    JsonProperty,
-    JsonScalar,
-    JsonValue,
-    Label,
-)
 from nexusform.source import Position, Span
 
 
@@ -51,20 +40,20 @@ class Content(Struct, frozen=True):
     `end_span` is where the body ends, for complaints about what is missing.
     """
 
-    attributes: dict[str, Attribute]
-    blocks: tuple[Block, ...]
+    attributes: dict[str, syntax.Attribute]
+    blocks: tuple[syntax.Block, ...]
     end_span: Span
 
 
 def content(
-    body: Body | JsonBody, schema: BodySchema, *, partial: bool = False
+    body: syntax.Body | syntax.JsonBody, schema: BodySchema, *, partial: bool = False
 ) -> tuple[Content, list[Diagnostic]]:
     """What a body holds of a schema. With `partial`, anything outside the schema is passed over."""
-    if isinstance(body, JsonBody):
+    if isinstance(body, syntax.JsonBody):
         return _json_content(body, schema, partial=partial)
     diagnostics: list[Diagnostic] = []
-    attributes: dict[str, Attribute] = {}
-    blocks: list[Block] = []
+    attributes: dict[str, syntax.Attribute] = {}
+    blocks: list[syntax.Block] = []
     for attribute in body.attributes:
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
@@ -85,9 +74,11 @@ def content(
     return Content(attributes, tuple(blocks), body.end_span), diagnostics
 
 
-def just_attributes(body: Body | JsonBody) -> tuple[dict[str, Attribute], list[Diagnostic]]:
+def just_attributes(
+    body: syntax.Body | syntax.JsonBody,
+) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Every argument of a body whose names are free (`locals`, variable files); no blocks allowed."""
-    if isinstance(body, JsonBody):
+    if isinstance(body, syntax.JsonBody):
         return _json_attributes(body)
     complaints = [
         error(
@@ -102,7 +93,7 @@ def just_attributes(body: Body | JsonBody) -> tuple[dict[str, Attribute], list[D
     return {attribute.name: attribute for attribute in body.attributes}, complaints
 
 
-def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnostic:
+def _unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     name = attribute.name
     if name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -117,7 +108,7 @@ def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnosti
     )
 
 
-def _unsupported_block(block: Block, schema: BodySchema) -> Diagnostic:
+def _unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     name = block.type
     if name in schema.attributes:
         hint = (
@@ -131,7 +122,7 @@ def _unsupported_block(block: Block, schema: BodySchema) -> Diagnostic:
     )
 
 
-def _label_complaint(block: Block, labels: tuple[str, ...]) -> Diagnostic | None:
+def _label_complaint(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
     count = len(block.labels)
     if count > len(labels):
         return _extraneous_label(block.type, labels, block.labels[len(labels)].span)
@@ -140,7 +131,7 @@ def _label_complaint(block: Block, labels: tuple[str, ...]) -> Diagnostic | None
     return None
 
 
-def _missing_place(body: Body) -> Span:
+def _missing_place(body: syntax.Body) -> Span:
     """The opening brace of a block, so that its header is shown; the end of a whole file."""
     if body.span.start.line == 1 and body.span.start.column == 1:
         return body.end_span
@@ -155,11 +146,13 @@ def _first_character(span: Span) -> Span:
 # --- JSON: a schema says which properties are arguments and which are blocks -----------------
 
 
-def _json_content(body: JsonBody, schema: BodySchema, *, partial: bool) -> tuple[Content, list[Diagnostic]]:
+def _json_content(
+    body: syntax.JsonBody, schema: BodySchema, *, partial: bool
+) -> tuple[Content, list[Diagnostic]]:
     """The arguments and blocks of a JSON body; blocks are in the order of the keys as written."""
     diagnostics: list[Diagnostic] = []
-    attributes: dict[str, Attribute] = {}
-    blocks: list[Block] = []
+    attributes: dict[str, syntax.Attribute] = {}
+    blocks: list[syntax.Block] = []
     for each in _body_properties(body):
         if each.name in schema.attributes:
             _add(each, attributes, diagnostics)
@@ -172,16 +165,16 @@ def _json_content(body: JsonBody, schema: BodySchema, *, partial: bool) -> tuple
     return Content(attributes, tuple(blocks), end), diagnostics
 
 
-def _json_attributes(body: JsonBody) -> tuple[dict[str, Attribute], list[Diagnostic]]:
+def _json_attributes(body: syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Every property of a JSON body as an argument."""
     diagnostics: list[Diagnostic] = []
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, syntax.Attribute] = {}
     for each in _body_properties(body):
         _add(each, attributes, diagnostics)
     return attributes, diagnostics
 
 
-def _end_of(body: JsonBody) -> Span:
+def _end_of(body: syntax.JsonBody) -> Span:
     """The closing brace of a body (the last one, of several objects)."""
     span = body.objects[-1].span if body.objects else body.span
     end = span.end
@@ -190,14 +183,16 @@ def _end_of(body: JsonBody) -> Span:
     return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
 
 
-def _body_properties(body: JsonBody) -> Iterator[JsonProperty]:
+def _body_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
     for each in body.objects:
         for item in each.properties:
             if item.name != COMMENT_NAME:
                 yield item
 
 
-def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list[Diagnostic]) -> None:
+def _add(
+    each: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
+) -> None:
     earlier = attributes.get(each.name)
     if earlier is not None:
         diagnostics.append(
@@ -212,10 +207,10 @@ def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list
     expression, problems = expression_of(each.value)
     diagnostics += problems
     span = each.name_span.to(each.value.span)
-    attributes[each.name] = Attribute(each.name, expression, span, each.name_span)
+    attributes[each.name] = syntax.Attribute(each.name, expression, span, each.name_span)
 
 
-def _extraneous(each: JsonProperty, schema: BodySchema) -> Diagnostic:
+def _extraneous(each: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
     hint = meant_hint(each.name, [*schema.settable, *schema.blocks])
     return error(
         "extraneous-json-object-property",
@@ -228,42 +223,46 @@ class _Unpacking:
     """The blocks that one property stands for: a level of names per label, then bodies."""
 
     def __init__(
-        self, block: JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]
+        self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]
     ) -> None:
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[syntax.Block]:
         """All of them, in source order."""
-        blocks: list[Block] = []
+        blocks: list[syntax.Block] = []
         self._unpack(self.block.value, (), blocks)
         return blocks
 
-    def _unpack(self, value: JsonValue, labels: tuple[Label, ...], blocks: list[Block]) -> None:
+    def _unpack(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
         if len(labels) == len(self.label_names):
             self._bodies(value, labels, blocks)
             return
         for holder in _holders(value):
-            if not isinstance(holder, JsonObject):
+            if not isinstance(holder, syntax.JsonObject):
                 self.diagnostics.append(self._wrong_label_level(holder, len(labels)))
                 continue
             for each in holder.properties:
                 if each.name != COMMENT_NAME:
-                    self._unpack(each.value, (*labels, Label(each.name, each.name_span)), blocks)
+                    self._unpack(each.value, (*labels, syntax.Label(each.name, each.name_span)), blocks)
 
-    def _bodies(self, value: JsonValue, labels: tuple[Label, ...], blocks: list[Block]) -> None:
+    def _bodies(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
         name_span = labels[-1].span if labels else self.block.name_span
         for holder in _holders(value):
-            if not isinstance(holder, JsonObject):
+            if not isinstance(holder, syntax.JsonObject):
                 self.diagnostics.append(self._wrong_body(holder))
                 continue
             span = name_span.to(holder.span) if holder is value else holder.span
-            body = JsonBody((holder,), holder.span)
-            blocks.append(Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+            body = syntax.JsonBody((holder,), holder.span)
+            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
-    def _wrong_label_level(self, value: JsonValue, level: int) -> Diagnostic:
-        if isinstance(value, JsonScalar):
+    def _wrong_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+        if isinstance(value, syntax.JsonScalar):
             return error(
                 "incorrect-json-value-type",
                 f"A JSON object is required, whose keys represent the {self.block.name} block's "
@@ -272,7 +271,7 @@ class _Unpacking:
             )
         return _missing_label(self.block.name, self.label_names, level, value.span)
 
-    def _wrong_body(self, value: JsonValue) -> Diagnostic:
+    def _wrong_body(self, value: syntax.JsonValue) -> Diagnostic:
         return error(
             "incorrect-json-value-type",
             "Either a JSON object or a JSON array of objects is required, representing the contents "
@@ -281,10 +280,10 @@ class _Unpacking:
         )
 
 
-def _holders(value: JsonValue) -> tuple[JsonValue, ...]:
+def _holders(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     """The value, or the items of an array; null stands for no block at all."""
-    items = value.items if isinstance(value, JsonArray) else (value,)
-    return tuple(item for item in items if not (isinstance(item, JsonScalar) and item.value is None))
+    items = value.items if isinstance(value, syntax.JsonArray) else (value,)
+    return tuple(item for item in items if not (isinstance(item, syntax.JsonScalar) and item.value is None))
 
 
 # --- complaints of both syntaxes -------------------------------------------------------------

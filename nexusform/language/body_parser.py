@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from nexusform.language import scanner
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.positions import describe
-from nexusform.language.scanner import (
-    CLOSE_HEREDOC,
-    CLOSE_QUOTE,
-    DIRECTIVE,
-    END,
-    IDENT,
-    INTERPOLATION,
-    NEWLINE,
-    OPEN_HEREDOC,
-    OPEN_QUOTE,
-    QUOTED_NEWLINE,
-    QUOTED_TEXT,
-    SEQUENCE_END,
-    STRING,
-)
 from nexusform.language.syntax import Attribute, Block, Body, Label, Traversal
 from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
@@ -29,10 +15,10 @@ _CLOSERS_OF = {
     "{": "}",
     "(": ")",
     "[": "]",
-    INTERPOLATION: SEQUENCE_END,
-    DIRECTIVE: SEQUENCE_END,
-    OPEN_QUOTE: CLOSE_QUOTE,
-    OPEN_HEREDOC: CLOSE_HEREDOC,
+    scanner.INTERPOLATION: scanner.SEQUENCE_END,
+    scanner.DIRECTIVE: scanner.SEQUENCE_END,
+    scanner.OPEN_QUOTE: scanner.CLOSE_QUOTE,
+    scanner.OPEN_HEREDOC: scanner.CLOSE_HEREDOC,
 }
 _CLOSERS = frozenset(_CLOSERS_OF.values())
 # After this many mistakes the rest of a file is not looked at: it is probably not HCL at all.
@@ -87,7 +73,7 @@ class BodyParser:
         items = _Items()
         while True:
             self._items(items)
-            if stream.peek() == END:
+            if stream.peek() == scanner.END:
                 break
             stream.problem(_REQUIRED, "An argument or block definition is required here.")
             stream.take()  # a closing brace too many
@@ -101,11 +87,11 @@ class BodyParser:
         kinds = stream.tokens.kinds
         while True:
             kind = kinds[stream.index]
-            if kind == IDENT:
+            if kind == scanner.IDENT:
                 self._item(items)
-            elif kind == NEWLINE:
+            elif kind == scanner.NEWLINE:
                 stream.index += 1
-            elif kind in {"}", END}:
+            elif kind in {"}", scanner.END}:
                 return
             else:
                 self._not_an_item(kind)
@@ -113,7 +99,7 @@ class BodyParser:
     def _not_an_item(self, kind: str) -> None:
         stream = self.stream
         first = stream.index
-        if kind in {STRING, OPEN_QUOTE}:
+        if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
             begin = stream.tokens.starts[first]
             stream.note(
                 "invalid-argument-name",
@@ -134,7 +120,7 @@ class BodyParser:
         try:
             if following == "=":
                 self._attribute(first, items)
-            elif following in {"{", STRING, IDENT, OPEN_QUOTE}:
+            elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._block(first, items)
             else:
                 raise stream.problem(
@@ -153,7 +139,7 @@ class BodyParser:
         attribute = self._bare_attribute(first)
         self._add(attribute, items)
         kind = stream.peek()
-        if kind == NEWLINE:
+        if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind == ",":
             raise stream.problem(
@@ -162,7 +148,7 @@ class BodyParser:
                 "must end with a newline.",
                 since=first,
             )
-        elif kind != END:
+        elif kind != scanner.END:
             written = attribute.expression
             if isinstance(written, Traversal) and written.root.name == "if" and not written.steps:
                 raise stream.problem(
@@ -212,9 +198,9 @@ class BodyParser:
             Block(stream.tokens.word(first), labels, body, span, header, stream.span(first, first))
         )
         kind = stream.peek()
-        if kind == NEWLINE:
+        if kind == scanner.NEWLINE:
             stream.index += 1
-        elif kind != END:
+        elif kind != scanner.END:
             raise stream.problem(
                 "missing-newline-after-block-definition",
                 "A block definition must end with a newline.",
@@ -230,13 +216,13 @@ class BodyParser:
             index = stream.index
             if kind == "{":
                 return tuple(labels)
-            if kind == STRING:
+            if kind == scanner.STRING:
                 text = self.expressions.templates.plain_string(stream.take())
                 labels.append(Label(text, stream.span(index, index)))
-            elif kind == IDENT:
+            elif kind == scanner.IDENT:
                 stream.take()
                 labels.append(Label(stream.tokens.word(index), stream.span(index, index)))
-            elif kind == OPEN_QUOTE:
+            elif kind == scanner.OPEN_QUOTE:
                 labels.append(self._quoted_label())
             else:
                 raise self._bad_header(kind, first)
@@ -248,7 +234,7 @@ class BodyParser:
                 'The equals sign "=" indicates an argument definition, and must not be used when '
                 "defining a block."
             )
-        elif kind == NEWLINE:
+        elif kind == scanner.NEWLINE:
             detail = (
                 'A block definition must have block content delimited by "{" and "}", starting on '
                 "the same line as the block header."
@@ -260,14 +246,14 @@ class BodyParser:
         stream = self.stream
         first = stream.take()
         kinds = stream.tokens.kinds
-        while kinds[stream.index] == QUOTED_TEXT:
+        while kinds[stream.index] == scanner.QUOTED_TEXT:
             stream.index += 1
         index = stream.index
-        if kinds[index] == CLOSE_QUOTE:
+        if kinds[index] == scanner.CLOSE_QUOTE:
             stream.index = first
             template = self.expressions.templates.quoted_or_heredoc()
             return Label(getattr(template, "value", ""), stream.span(first, index))
-        if kinds[index] in {INTERPOLATION, DIRECTIVE}:
+        if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
             raise stream.problem(
                 "invalid-string-literal",
@@ -288,11 +274,11 @@ class BodyParser:
         stream = self.stream
         items = _Items()
         problems = len(stream.diagnostics)
-        if stream.tokens.kinds[stream.index] in {NEWLINE, "}", END}:
+        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
             self._items(items)
         else:
             self._only_argument(items)
-        if stream.peek() != END:
+        if stream.peek() != scanner.END:
             closing = stream.take()
         else:
             closing = stream.index
@@ -312,13 +298,13 @@ class BodyParser:
         first = stream.index
         kind = stream.peek()
         following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
-        if kind != IDENT:
+        if kind != scanner.IDENT:
             raise stream.problem(_REQUIRED, "An argument or block definition is required here.")
         if following != "=":
             raise self._not_an_argument(first, following)
         self._add(self._bare_attribute(first), items)
         kind = stream.peek()
-        if kind in {"}", END}:
+        if kind in {"}", scanner.END}:
             return
         detail = "A single-line block definition must end with a closing brace immediately after its single "
         detail += "argument definition."
@@ -327,7 +313,7 @@ class BodyParser:
                 "Single-line block syntax can include only one argument definition. To define multiple "
                 "arguments, use the multi-line block syntax with one argument definition per line."
             )
-        elif kind == NEWLINE:
+        elif kind == scanner.NEWLINE:
             detail = (
                 "An argument definition on the same line as its containing block creates a single-line "
                 "block definition, which must also be closed on the same line. Place the block's closing "
@@ -337,7 +323,7 @@ class BodyParser:
 
     def _not_an_argument(self, first: int, following: str) -> MalformedError:
         stream = self.stream
-        if following not in {STRING, OPEN_QUOTE, "{", IDENT}:
+        if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.problem(
                 _REQUIRED,
                 "An argument or block definition is required here. To set an argument, use the equals sign "
@@ -368,14 +354,14 @@ class BodyParser:
             return
         opened = _Brackets()
         for index in range(first, len(kinds)):
-            kind = CLOSE_QUOTE if kinds[index] == QUOTED_NEWLINE else kinds[index]
+            kind = scanner.CLOSE_QUOTE if kinds[index] == scanner.QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:
                 opened.open(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
                 if not opened.close(kind) and kind == "}" and index >= wrong:
                     stream.index = index  # the end of the block that the item stands in
                     return
-            elif kind == NEWLINE and not opened.waiting and index >= wrong:
+            elif kind == scanner.NEWLINE and not opened.waiting and index >= wrong:
                 stream.index = index + 1
                 return
         # The end of the file: everything has been skipped, unless a bracket was never closed.
@@ -383,9 +369,9 @@ class BodyParser:
 
 
 def _next_line(kinds: list[str], index: int) -> int:
-    while kinds[index] not in {NEWLINE, END}:
+    while kinds[index] not in {scanner.NEWLINE, scanner.END}:
         index += 1
-    return index if kinds[index] == END else index + 1
+    return index if kinds[index] == scanner.END else index + 1
 
 
 def _body(items: _Items, span: Span, end: Span) -> Body:

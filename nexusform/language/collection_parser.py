@@ -6,18 +6,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from nexusform.language import syntax
 from nexusform.language.scanner import END, IDENT, NEWLINE
-from nexusform.language.syntax import (
-    Expression,
-    ForObject,
-    ForTuple,
-    Literal,
-    ObjectCons,
-    ObjectKey,
-    Traversal,
-    TraverseRoot,
-    TupleCons,
-)
 from nexusform.language.token_stream import MalformedError, TokenStream
 
 _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
@@ -29,23 +19,23 @@ class _ForParts(Struct):
 
     key_name: str | None
     value_name: str
-    collection: Expression
-    key: Expression | None
-    value: Expression
+    collection: syntax.Expression
+    key: syntax.Expression | None
+    value: syntax.Expression
     ellipsis: int | None
-    condition: Expression | None
+    condition: syntax.Expression | None
 
 
 class CollectionParser:
     """Reads tuple and object constructors from a token stream."""
 
-    def __init__(self, stream: TokenStream, parse_expression: Callable[[], Expression]) -> None:
+    def __init__(self, stream: TokenStream, parse_expression: Callable[[], syntax.Expression]) -> None:
         self.stream = stream
         self.parse_expression = parse_expression
 
     # --- tuples --------------------------------------------------------------------------------
 
-    def tuple_or_for(self) -> Expression:
+    def tuple_or_for(self) -> syntax.Expression:
         """`[a, b]` or `[for v in c : e]`; newlines do not count inside."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
@@ -58,11 +48,11 @@ class CollectionParser:
             items, closing = self._items(opening)
         finally:
             stream.skip_newlines = outer
-        return TupleCons(tuple(items), stream.span(opening, closing))
+        return syntax.TupleCons(tuple(items), stream.span(opening, closing))
 
-    def _items(self, opening: int) -> tuple[list[Expression], int]:
+    def _items(self, opening: int) -> tuple[list[syntax.Expression], int]:
         stream = self.stream
-        items: list[Expression] = []
+        items: list[syntax.Expression] = []
         while stream.peek() != "]":
             items.append(self.parse_expression())
             kind = stream.peek()
@@ -89,7 +79,7 @@ class CollectionParser:
 
     # --- objects -------------------------------------------------------------------------------
 
-    def object_or_for(self) -> Expression:
+    def object_or_for(self) -> syntax.Expression:
         """`{ k = v }` or `{for k, v in c : k => v}`; newlines separate items of the former."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
@@ -105,11 +95,11 @@ class CollectionParser:
             items, closing = self._properties(opening)
         finally:
             stream.skip_newlines = outer
-        return ObjectCons(tuple(items), stream.span(opening, closing))
+        return syntax.ObjectCons(tuple(items), stream.span(opening, closing))
 
-    def _properties(self, opening: int) -> tuple[list[tuple[ObjectKey, Expression]], int]:
+    def _properties(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
         stream = self.stream
-        items: list[tuple[ObjectKey, Expression]] = []
+        items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         while True:
             while stream.peek() == NEWLINE:
                 stream.take()
@@ -131,7 +121,7 @@ class CollectionParser:
                     since=opening,
                 )
 
-    def _key(self, opening: int) -> ObjectKey:
+    def _key(self, opening: int) -> syntax.ObjectKey:
         """A key and the `=` or `:` after it."""
         stream = self.stream
         expression = self.parse_expression()
@@ -139,14 +129,14 @@ class CollectionParser:
             raise self._no_value(opening)
         stream.take()
         span = expression.span
-        if isinstance(expression, Traversal):
-            return ObjectKey(expression, bare=not expression.steps, span=span)
-        if isinstance(expression, Literal) and (
+        if isinstance(expression, syntax.Traversal):
+            return syntax.ObjectKey(expression, bare=not expression.steps, span=span)
+        if isinstance(expression, syntax.Literal) and (
             expression.value is None or isinstance(expression.value, bool)
         ):
-            name = TraverseRoot(_KEYWORD_NAMES[expression.value], span)
-            return ObjectKey(Traversal(name, (), span), bare=True, span=span)
-        return ObjectKey(expression, bare=False, span=span)
+            name = syntax.TraverseRoot(_KEYWORD_NAMES[expression.value], span)
+            return syntax.ObjectKey(syntax.Traversal(name, (), span), bare=True, span=span)
+        return syntax.ObjectKey(expression, bare=False, span=span)
 
     def _no_value(self, opening: int) -> MalformedError:
         stream = self.stream
@@ -219,7 +209,7 @@ class CollectionParser:
             )
         return self.stream.take()
 
-    def _for_tuple(self, parts: _ForParts, opening: int, closing: int) -> Expression:
+    def _for_tuple(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
         stream = self.stream
         span = stream.span(opening, closing)
         if parts.key is not None:
@@ -233,17 +223,17 @@ class CollectionParser:
                 stream.span(parts.ellipsis, parts.ellipsis),
                 span,
             )
-        return ForTuple(
+        return syntax.ForTuple(
             parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span
         )
 
-    def _for_object(self, parts: _ForParts, opening: int, closing: int) -> Expression:
+    def _for_object(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
         span = self.stream.span(opening, closing)
         if parts.key is None:
             self.stream.note(
                 _INVALID_FOR, "Key expression is required when building an object.", parts.value.span, span
             )
-        return ForObject(
+        return syntax.ForObject(
             parts.key_name,
             parts.value_name,
             parts.collection,

@@ -9,6 +9,7 @@ from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
 from nexusform.exact_numbers import normalised, number_from_decimal
+from nexusform.language import syntax
 from nexusform.language.calls import call_function
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conditionals import conditional
@@ -21,30 +22,6 @@ from nexusform.language.operators import (
     index,
     operand_type,
     result_type,
-)
-from nexusform.language.syntax import (
-    Binary,
-    Call,
-    Conditional,
-    Expression,
-    ForObject,
-    ForTuple,
-    Index,
-    Literal,
-    ObjectCons,
-    ObjectKey,
-    Parentheses,
-    RelativeTraversal,
-    Splat,
-    SplatElement,
-    StringLiteral,
-    Template,
-    TemplateFor,
-    TemplateIf,
-    TemplateWrap,
-    Traversal,
-    TupleCons,
-    Unary,
 )
 from nexusform.language.templates import template, template_if
 from nexusform.plain_data import ConversionProblem
@@ -65,7 +42,7 @@ from nexusform.values import (
 __all__ = ["Scope", "Trace", "evaluate", "notes_on", "traced"]
 
 
-def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
+def evaluate(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
     """The value of an expression and everything that was wrong with it.
 
     After an error the value is unknown, of the open type unless the expression's own is plain.
@@ -85,7 +62,7 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
     return DYNAMIC_UNKNOWN, run.diagnostics
 
 
-def traced(expression: Expression, scope: Scope) -> tuple[Trace, list[Diagnostic]]:
+def traced(expression: syntax.Expression, scope: Scope) -> tuple[Trace, list[Diagnostic]]:
     """What an expression and each of its parts came to, and everything that was wrong with it."""
     run = Tracing(scope, _HANDLERS, expression)
     try:
@@ -95,7 +72,7 @@ def traced(expression: Expression, scope: Scope) -> tuple[Trace, list[Diagnostic
     return run.at.parts[0], run.diagnostics
 
 
-def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:
+def notes_on(expression: syntax.Expression, scope: Scope) -> tuple[ValueNote, ...]:
     """What the references of an expression stand for, to be shown beside it."""
     return ExpressionRun(scope, _HANDLERS).notes(expression)
 
@@ -103,7 +80,7 @@ def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:
 # --- literals ----------------------------------------------------------------------------------
 
 
-def _literal(node: Literal, run: ExpressionRun) -> Value:
+def _literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     value = node.value
     if value.__class__ is bool:
         return TRUE if value else FALSE
@@ -121,30 +98,30 @@ def _number(number: Decimal | int) -> Value:
     return Value(NUMBER, number_from_decimal(number) if isinstance(number, Decimal) else normalised(number))
 
 
-def _string_literal(node: StringLiteral, _run: ExpressionRun) -> Value:
+def _string_literal(node: syntax.StringLiteral, _run: ExpressionRun) -> Value:
     return Value(STRING, node.value)
 
 
-def _template_wrap(node: TemplateWrap, run: ExpressionRun) -> Value:
+def _template_wrap(node: syntax.TemplateWrap, run: ExpressionRun) -> Value:
     return run.value(node.wrapped)
 
 
-def _parentheses(node: Parentheses, run: ExpressionRun) -> Value:
+def _parentheses(node: syntax.Parentheses, run: ExpressionRun) -> Value:
     return run.value(node.inner)
 
 
 # --- references --------------------------------------------------------------------------------
 
 
-def _traversal(node: Traversal, run: ExpressionRun) -> Value:
+def _traversal(node: syntax.Traversal, run: ExpressionRun) -> Value:
     return run.traverse(node)
 
 
-def _relative_traversal(node: RelativeTraversal, run: ExpressionRun) -> Value:
+def _relative_traversal(node: syntax.RelativeTraversal, run: ExpressionRun) -> Value:
     return run.follow(run.value(node.source), node.steps, node)
 
 
-def _index(node: Index, run: ExpressionRun) -> Value:
+def _index(node: syntax.Index, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     collection, key = run.value(node.collection), run.value(node.key)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
@@ -159,7 +136,7 @@ def _index(node: Index, run: ExpressionRun) -> Value:
 # --- operators ---------------------------------------------------------------------------------
 
 
-def _unary(node: Unary, run: ExpressionRun) -> Value:
+def _unary(node: syntax.Unary, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     operand = run.value(node.operand)
     required = operand_type(node.operator) or DYNAMIC
@@ -177,7 +154,7 @@ def _unary(node: Unary, run: ExpressionRun) -> Value:
 
 
 def _operand(
-    node: Binary, expression: Expression, side: str, run: ExpressionRun
+    node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
     # The value as the operator takes it and the errors in it. That it is of the wrong type is told at once.
     value, problems = run.attempt(expression)
@@ -192,7 +169,7 @@ def _operand(
         return Value(required, UNKNOWN, value.marks), problems
 
 
-def _binary(node: Binary, run: ExpressionRun) -> Value:
+def _binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     left, left_problems = _operand(node, node.left, "left", run)
     right, right_problems = _operand(node, node.right, "right", run)
@@ -236,12 +213,12 @@ def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
 # --- constructors ------------------------------------------------------------------------------
 
 
-def _tuple_cons(node: TupleCons, run: ExpressionRun) -> Value:
+def _tuple_cons(node: syntax.TupleCons, run: ExpressionRun) -> Value:
     run.charge(len(node.items))
     return bounded(tuple_value([run.value(item) for item in node.items]))
 
 
-def _object_cons(node: ObjectCons, run: ExpressionRun) -> Value:
+def _object_cons(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
     run.charge(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
@@ -259,10 +236,10 @@ def _object_cons(node: ObjectCons, run: ExpressionRun) -> Value:
     return bounded(object_value(items)).with_marks(marks)
 
 
-def _key_text(key: ObjectKey, run: ExpressionRun, whole: ObjectCons) -> Value | None:
+def _key_text(key: syntax.ObjectKey, run: ExpressionRun, whole: syntax.ObjectCons) -> Value | None:
     # The name of an item as a string Value; None after a diagnostic.
     expression = key.expression
-    if key.bare and isinstance(expression, Traversal) and not expression.steps:
+    if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
         return Value(STRING, expression.root.name)
     if key.is_ambiguous:
         detail = (
@@ -271,7 +248,7 @@ def _key_text(key: ObjectKey, run: ExpressionRun, whole: ObjectCons) -> Value | 
         )
         run.problem("ambiguous-attribute-key", detail, expression.span)
         return None
-    if isinstance(expression, Literal) and expression.value is None:
+    if isinstance(expression, syntax.Literal) and expression.value is None:
         return Value(STRING, "null")
     before = len(run.diagnostics)
     value = run.value(expression)
@@ -289,24 +266,24 @@ def _key_text(key: ObjectKey, run: ExpressionRun, whole: ObjectCons) -> Value | 
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
-    Literal: _literal,
-    StringLiteral: _string_literal,
-    Template: template,
-    TemplateWrap: _template_wrap,
-    TemplateIf: template_if,
-    TemplateFor: template_for,
-    Traversal: _traversal,
-    RelativeTraversal: _relative_traversal,
-    Index: _index,
-    Splat: splat,
-    SplatElement: splat_element,
-    Unary: _unary,
-    Binary: _binary,
-    Conditional: conditional,
-    Call: call_function,
-    TupleCons: _tuple_cons,
-    ObjectCons: _object_cons,
-    ForTuple: for_tuple,
-    ForObject: for_object,
-    Parentheses: _parentheses,
+    syntax.Literal: _literal,
+    syntax.StringLiteral: _string_literal,
+    syntax.Template: template,
+    syntax.TemplateWrap: _template_wrap,
+    syntax.TemplateIf: template_if,
+    syntax.TemplateFor: template_for,
+    syntax.Traversal: _traversal,
+    syntax.RelativeTraversal: _relative_traversal,
+    syntax.Index: _index,
+    syntax.Splat: splat,
+    syntax.SplatElement: splat_element,
+    syntax.Unary: _unary,
+    syntax.Binary: _binary,
+    syntax.Conditional: conditional,
+    syntax.Call: call_function,
+    syntax.TupleCons: _tuple_cons,
+    syntax.ObjectCons: _object_cons,
+    syntax.ForTuple: for_tuple,
+    syntax.ForObject: for_object,
+    syntax.Parentheses: _parentheses,
 }

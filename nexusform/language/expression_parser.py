@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 
+from nexusform.language import syntax
 from nexusform.language.collection_parser import CollectionParser
 from nexusform.language.scanner import (
     END,
@@ -17,25 +18,6 @@ from nexusform.language.scanner import (
     OPEN_HEREDOC,
     OPEN_QUOTE,
     STRING,
-)
-from nexusform.language.syntax import (
-    Binary,
-    Call,
-    Conditional,
-    Expression,
-    Index,
-    Literal,
-    Parentheses,
-    RelativeTraversal,
-    Splat,
-    SplatElement,
-    Step,
-    StringLiteral,
-    Traversal,
-    TraverseAttribute,
-    TraverseIndex,
-    TraverseRoot,
-    Unary,
 )
 from nexusform.language.template_parser import TemplateParser
 from nexusform.language.token_stream import MalformedError, TokenStream
@@ -69,7 +51,7 @@ class ExpressionParser:
         self.templates = TemplateParser(stream, self.expression)
         self.collections = CollectionParser(stream, self.expression)
 
-    def expression(self) -> Expression:
+    def expression(self) -> syntax.Expression:
         """Any expression: a conditional or what stands in one."""
         stream = self.stream
         reach, stream.reach = stream.reach, 0
@@ -82,7 +64,7 @@ class ExpressionParser:
         stream.reach = max(reach, stream.reach)
         return result
 
-    def _conditional(self, condition: Expression) -> Expression:
+    def _conditional(self, condition: syntax.Expression) -> syntax.Expression:
         stream = self.stream
         mark = stream.take()
         stream.lengthen()
@@ -95,9 +77,9 @@ class ExpressionParser:
             )
         stream.take()
         otherwise = self.expression()
-        return Conditional(condition, then, otherwise, condition.span.to(otherwise.span))
+        return syntax.Conditional(condition, then, otherwise, condition.span.to(otherwise.span))
 
-    def _binary(self, least: int) -> Expression:
+    def _binary(self, least: int) -> syntax.Expression:
         """Operands joined by operators that bind at least as tightly as `least`."""
         stream = self.stream
         left = self._term()
@@ -109,11 +91,11 @@ class ExpressionParser:
             stream.take()
             stream.lengthen()
             right = self._binary(precedence + 1)
-            left = Binary(operator, left, right, left.span.to(right.span))
+            left = syntax.Binary(operator, left, right, left.span.to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------
 
-    def _term(self) -> Expression:
+    def _term(self) -> syntax.Expression:
         """One operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
         stream = self.stream
         kind = stream.peek()
@@ -121,7 +103,7 @@ class ExpressionParser:
             return self._named()
         if kind == STRING:
             index = stream.take()
-            text = StringLiteral(self.templates.plain_string(index), stream.span(index, index))
+            text = syntax.StringLiteral(self.templates.plain_string(index), stream.span(index, index))
             return self._followed(text, stream.index)
         if kind == NUMBER:
             return self._followed(self._number(), stream.index)
@@ -148,15 +130,15 @@ class ExpressionParser:
             "Expected the start of an expression, but found an invalid expression token.",
         )
 
-    def _unary(self, operator: str) -> Expression:
+    def _unary(self, operator: str) -> syntax.Expression:
         stream = self.stream
         index = stream.take()
         stream.descend()
         operand = self._term()
         stream.depth -= 1
-        return Unary(operator, operand, stream.span(index, index).to(operand.span))
+        return syntax.Unary(operator, operand, stream.span(index, index).to(operand.span))
 
-    def _parentheses(self) -> Expression:
+    def _parentheses(self) -> syntax.Expression:
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
@@ -171,26 +153,26 @@ class ExpressionParser:
             last = stream.take()
         finally:
             stream.skip_newlines = outer
-        return Parentheses(inner, stream.span(first, last))
+        return syntax.Parentheses(inner, stream.span(first, last))
 
-    def _number(self) -> Expression:
+    def _number(self) -> syntax.Expression:
         stream = self.stream
         index = stream.take()
         word = stream.tokens.word(index)
         span = stream.span(index, index)
         if len(word) <= _LONGEST_NUMBER:
             if word.isdigit():
-                return Literal(int(word), span)
+                return syntax.Literal(int(word), span)
             if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
                 with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
                     value = Decimal(word)
                     if abs(value.adjusted()) <= _LARGEST_EXPONENT:
-                        return Literal(value, span)
+                        return syntax.Literal(value, span)
         raise stream.problem(
             "invalid-number-literal", "Failed to recognize the value of this number literal.", index
         )
 
-    def _named(self) -> Expression:
+    def _named(self) -> syntax.Expression:
         """A keyword, a function call, or a traversal beginning with a name."""
         stream = self.stream
         index = stream.take()
@@ -200,15 +182,15 @@ class ExpressionParser:
         if following in {"(", "::"}:
             return self._followed(self._call(index), stream.index)
         if name in _KEYWORDS:
-            return self._followed(Literal(_KEYWORDS[name], span), stream.index)
-        root = Traversal(TraverseRoot(name, span), (), span)
+            return self._followed(syntax.Literal(_KEYWORDS[name], span), stream.index)
+        root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
             return self._followed(root, stream.index)
         return root
 
     # --- calls ---------------------------------------------------------------------------------
 
-    def _call(self, first: int) -> Expression:
+    def _call(self, first: int) -> syntax.Expression:
         stream = self.stream
         last = first
         name = stream.tokens.word(first)
@@ -235,12 +217,12 @@ class ExpressionParser:
             closing = stream.take()
         finally:
             stream.skip_newlines = outer
-        return Call(name, arguments, expand, stream.span(first, closing), stream.span(first, last))
+        return syntax.Call(name, arguments, expand, stream.span(first, closing), stream.span(first, last))
 
-    def _arguments(self, first: int) -> tuple[tuple[Expression, ...], bool]:
+    def _arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
         """The arguments up to the closing parenthesis, and whether the last is expanded."""
         stream = self.stream
-        arguments: list[Expression] = []
+        arguments: list[syntax.Expression] = []
         while stream.peek() != ")":
             arguments.append(self.expression())
             following = stream.peek()
@@ -281,12 +263,12 @@ class ExpressionParser:
 
     # --- what follows a term -------------------------------------------------------------------
 
-    def _followed(self, source: Expression, at: int) -> Expression:
+    def _followed(self, source: syntax.Expression, at: int) -> syntax.Expression:
         """The term with the traversal steps, indexes and splats written after it."""
         stream = self.stream
         if stream.tokens.kinds[at] not in {".", "["} and not stream.skip_newlines:
             return source
-        steps: list[Step] = []
+        steps: list[syntax.Step] = []
         while True:
             kind = stream.peek()
             if kind == ".":
@@ -302,7 +284,7 @@ class ExpressionParser:
             else:
                 return _joined(source, steps)
 
-    def _attribute(self, dot: int) -> Step:
+    def _attribute(self, dot: int) -> syntax.Step:
         """`.name` or the legacy `.0`, its dot already read."""
         stream = self.stream
         kind = stream.peek()
@@ -318,7 +300,7 @@ class ExpressionParser:
                     index,
                     dot,
                 )
-            return TraverseAttribute(word, stream.span(dot, index))
+            return syntax.TraverseAttribute(word, stream.span(dot, index))
         if kind == "*":
             raise stream.problem(
                 "nested-splat-expression-not-allowed",
@@ -330,20 +312,22 @@ class ExpressionParser:
                 "invalid-attribute-name", "An attribute name is required after a dot.", since=dot
             )
         index = stream.take()
-        return TraverseAttribute(stream.tokens.word(index), stream.span(dot, index))
+        return syntax.TraverseAttribute(stream.tokens.word(index), stream.span(dot, index))
 
-    def _attribute_splat(self, source: Expression) -> Expression:
+    def _attribute_splat(self, source: syntax.Expression) -> syntax.Expression:
         """`.*` with the attribute steps that belong to it, the dot already read."""
         stream = self.stream
         star = stream.take()
         marker = stream.span(star - 1, star)
-        steps: list[Step] = []
+        steps: list[syntax.Step] = []
         while stream.peek() == ".":
             steps.append(self._attribute(stream.take()))
-        each = _joined(SplatElement(marker), steps)
-        return Splat(source, each, legacy=True, span=source.span.to(each.span))
+        each = _joined(syntax.SplatElement(marker), steps)
+        return syntax.Splat(source, each, legacy=True, span=source.span.to(each.span))
 
-    def _bracket(self, source: Expression, steps: list[Step]) -> tuple[Expression, list[Step]]:
+    def _bracket(
+        self, source: syntax.Expression, steps: list[syntax.Step]
+    ) -> tuple[syntax.Expression, list[syntax.Step]]:
         """`[key]` or `[*]`; gives the new source and the steps that stand after it so far."""
         stream = self.stream
         opening = stream.take()
@@ -362,17 +346,17 @@ class ExpressionParser:
             span = stream.span(opening, stream.take())
         finally:
             stream.skip_newlines = outer
-        if isinstance(key, StringLiteral):
-            steps.append(TraverseIndex(key.value, span))
+        if isinstance(key, syntax.StringLiteral):
+            steps.append(syntax.TraverseIndex(key.value, span))
             return source, steps
-        if isinstance(key, Literal) and key.value is not None and not isinstance(key.value, bool):
-            steps.append(TraverseIndex(key.value, span))
+        if isinstance(key, syntax.Literal) and key.value is not None and not isinstance(key.value, bool):
+            steps.append(syntax.TraverseIndex(key.value, span))
             return source, steps
         stream.lengthen()
         collection = _joined(source, steps)
-        return Index(collection, key, collection.span.to(span)), []
+        return syntax.Index(collection, key, collection.span.to(span)), []
 
-    def _full_splat(self, source: Expression, opening: int) -> Expression:
+    def _full_splat(self, source: syntax.Expression, opening: int) -> syntax.Expression:
         """`[*]` and everything after it, which applies to each element."""
         stream = self.stream
         star = stream.take()
@@ -384,19 +368,19 @@ class ExpressionParser:
             )
         marker: Span = stream.span(opening, stream.take())
         stream.descend()
-        each = self._followed(SplatElement(marker), stream.index)
+        each = self._followed(syntax.SplatElement(marker), stream.index)
         stream.depth -= 1
         stream.lengthen()
-        return Splat(source, each, legacy=False, span=source.span.to(each.span))
+        return syntax.Splat(source, each, legacy=False, span=source.span.to(each.span))
 
 
-def _joined(source: Expression, steps: list[Step]) -> Expression:
+def _joined(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
     """The steps into a value: a longer traversal, or one relative to any other expression."""
     if not steps:
         return source
     span = source.span.to(steps[-1].span)
-    if isinstance(source, Traversal):
-        return Traversal(source.root, (*source.steps, *steps), span)
-    if isinstance(source, RelativeTraversal):
-        return RelativeTraversal(source.source, (*source.steps, *steps), span)
-    return RelativeTraversal(source, tuple(steps), span)
+    if isinstance(source, syntax.Traversal):
+        return syntax.Traversal(source.root, (*source.steps, *steps), span)
+    if isinstance(source, syntax.RelativeTraversal):
+        return syntax.RelativeTraversal(source.source, (*source.steps, *steps), span)
+    return syntax.RelativeTraversal(source, tuple(steps), span)

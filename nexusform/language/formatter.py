@@ -12,31 +12,14 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.language import scanner
 from nexusform.language.parser import parse_file
 from nexusform.language.positions import count_clusters
-from nexusform.language.scanner import (
-    CLOSE_HEREDOC,
-    CLOSE_QUOTE,
-    COMMENT,
-    DIRECTIVE,
-    END,
-    IDENT,
-    INTERPOLATION,
-    NEWLINE,
-    NUMBER,
-    OPEN_HEREDOC,
-    OPEN_QUOTE,
-    QUOTED_TEXT,
-    SEQUENCE_END,
-    STRING,
-    Tokens,
-    scan,
-)
 from nexusform.language.syntax import Body, TemplateWrap
 from nexusform.source import SourceFile
 
-_OPENING = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE})
-_CLOSING = frozenset({"}", "]", ")", SEQUENCE_END})
+_OPENING = frozenset({"{", "[", "(", scanner.INTERPOLATION, scanner.DIRECTIVE})
+_CLOSING = frozenset({"}", "]", ")", scanner.SEQUENCE_END})
 _HEREDOC = "heredoc"
 # After these a minus sign is a negation: nothing that could be subtracted from has come before.
 _OPERATORS = frozenset({"+", "-", "*", "/", "%", "==", "!=", ">", ">=", "<", "<=", "&&", "||", "!"})
@@ -79,13 +62,13 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics
-    row = _tokens(scan(source.text, comments=True))
+    row = _tokens(scanner.scan(source.text, comments=True))
     old_style = _OldStyle()
     _look(body, source.text, old_style)
     for token in row:
         if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
-            token.kind = STRING
+            token.kind = scanner.STRING
     lines = _lines(_unwrapped(row, old_style.wrapped))
     for line in lines:
         _split(line)
@@ -100,13 +83,13 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
 # --- tokens and lines --------------------------------------------------------------------------
 
 
-def _tokens(tokens: Tokens) -> list[_Token]:
+def _tokens(tokens: scanner.Tokens) -> list[_Token]:
     """The tokens up to the end, a heredoc being one token."""
     row: list[_Token] = []
     index = 0
-    while tokens.kinds[index] != END:
+    while tokens.kinds[index] != scanner.END:
         kind, last = tokens.kinds[index], index
-        if kind == OPEN_HEREDOC:
+        if kind == scanner.OPEN_HEREDOC:
             kind, last = _HEREDOC, _heredoc_end(tokens, index)
         begin = tokens.starts[index]
         row.append(_Token(kind, tokens.text[begin : tokens.ends[last]], begin))
@@ -114,12 +97,12 @@ def _tokens(tokens: Tokens) -> list[_Token]:
     return row
 
 
-def _heredoc_end(tokens: Tokens, index: int) -> int:
+def _heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     """The closing mark of the heredoc that begins at a token."""
     nesting = 0
     while True:
         kind = tokens.kinds[index]
-        nesting += (kind == OPEN_HEREDOC) - (kind == CLOSE_HEREDOC)
+        nesting += (kind == scanner.OPEN_HEREDOC) - (kind == scanner.CLOSE_HEREDOC)
         if nesting == 0:
             return index
         index += 1
@@ -170,11 +153,11 @@ def _wrapper_end(row: list[_Token], index: int) -> int | None:
     nesting = 0
     for at in range(index + 1, len(row)):
         token = row[at]
-        if token.kind in {NEWLINE, COMMENT, _HEREDOC}:
+        if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
             return None
         nesting += token.turn
         if nesting == 0:
-            closes = token.text == "}" and at + 1 < len(row) and row[at + 1].kind == CLOSE_QUOTE
+            closes = token.text == "}" and at + 1 < len(row) and row[at + 1].kind == scanner.CLOSE_QUOTE
             return at + 1 if closes else None
     return None
 
@@ -183,7 +166,7 @@ def _lines(row: list[_Token]) -> list[_Line]:
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in row:
-        if token.kind == NEWLINE:
+        if token.kind == scanner.NEWLINE:
             lines.append(_Line(current, token.text))
             current = []
         else:
@@ -196,7 +179,7 @@ def _lines(row: list[_Token]) -> list[_Line]:
 def _split(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
-    if len(lead) > 1 and lead[-1].kind == COMMENT and not lead[-1].text.startswith("/*"):
+    if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
     for at in range(1, len(lead)):
         if lead[at].kind == "=":
@@ -222,11 +205,15 @@ def _space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False
     if kind == ",":
         return True
-    if {kind, following} & {QUOTED_TEXT} or kind == OPEN_QUOTE or following == CLOSE_QUOTE:
+    if (
+        {kind, following} & {scanner.QUOTED_TEXT}
+        or kind == scanner.OPEN_QUOTE
+        or following == scanner.CLOSE_QUOTE
+    ):
         return False
-    if token.text == "in" and kind == IDENT and before.kind == IDENT:
+    if token.text == "in" and kind == scanner.IDENT and before.kind == scanner.IDENT:
         return True
-    if following == "[" and (kind in {IDENT, NUMBER} or token.turn < 0):
+    if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.turn < 0):
         return False
     if kind == "!":
         return False
@@ -240,8 +227,8 @@ def _tight(kind: str, following: str) -> bool:
     return (
         "." in {kind, following}
         or following in {",", "..."}
-        or (kind == IDENT and following in {"(", "::"})
-        or (kind == "::" and following == IDENT)
+        or (kind == scanner.IDENT and following in {"(", "::"})
+        or (kind == "::" and following == scanner.IDENT)
     )
 
 
@@ -249,11 +236,11 @@ def _space_at_brackets(token: _Token, after: _Token) -> bool:
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")
-    if kind in {INTERPOLATION, DIRECTIVE} and following == "{":
+    if kind in {scanner.INTERPOLATION, scanner.DIRECTIVE} and following == "{":
         return True
-    if kind == "}" and following == SEQUENCE_END:
+    if kind == "}" and following == scanner.SEQUENCE_END:
         return True
-    if kind == SEQUENCE_END and following in {INTERPOLATION, DIRECTIVE}:
+    if kind == scanner.SEQUENCE_END and following in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
         return False
     return not (token.turn > 0 or after.turn < 0)
 

@@ -16,26 +16,9 @@ from decimal import Decimal, InvalidOperation
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.language import syntax
 from nexusform.language.parser import collector_off, parse_template, too_large
 from nexusform.language.positions import Positions, describe
-from nexusform.language.syntax import (
-    Expression,
-    JsonArray,
-    JsonBody,
-    JsonObject,
-    JsonProperty,
-    JsonScalar,
-    JsonValue,
-    Literal,
-    ObjectCons,
-    ObjectKey,
-    StringLiteral,
-    TemplateWrap,
-    Traversal,
-    TraverseAttribute,
-    TraverseRoot,
-    TupleCons,
-)
 from nexusform.language.token_stream import normalized
 from nexusform.source import Position, SourceFile, Span
 
@@ -109,15 +92,15 @@ class _Reader:
         """A complaint about the token at hand."""
         return MalformedJsonError(detail, self.begin, self.at)
 
-    def value(self) -> JsonValue:
+    def value(self) -> syntax.JsonValue:
         """The value that begins at the token at hand."""
         group = self.group
         if group in {_PLAIN, _ESCAPED}:
-            scalar = JsonScalar(self.string(), self.span())
+            scalar = syntax.JsonScalar(self.string(), self.span())
         elif group == _NUMBER:
-            scalar = JsonScalar(self._number(), self.span())
+            scalar = syntax.JsonScalar(self._number(), self.span())
         elif group == _WORD and self.word in _KEYWORDS:
-            scalar = JsonScalar(_KEYWORDS[self.word], self.span())
+            scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.span())
         elif group == _MARK and self.word in "{[":
             return self._compound()
         else:
@@ -141,17 +124,17 @@ class _Reader:
             "A JSON value is expected here: an object, array, string, number, true, false or null."
         )
 
-    def _compound(self) -> JsonValue:
+    def _compound(self) -> syntax.JsonValue:
         self.depth += 1
         if self.depth > _MOST_LEVELS:
             raise self.wrong(f"Objects and arrays may be nested at most {_MOST_LEVELS} levels deep.")
-        value: JsonValue = self._object() if self.word == "{" else self._array()
+        value: syntax.JsonValue = self._object() if self.word == "{" else self._array()
         self.depth -= 1
         return value
 
-    def _object(self) -> JsonObject:
+    def _object(self) -> syntax.JsonObject:
         begin = self.begin
-        properties: list[JsonProperty] = []
+        properties: list[syntax.JsonProperty] = []
         self._plain_members(properties)
         while self.word != "}" or self.group != _MARK:
             if self.group not in {_PLAIN, _ESCAPED}:
@@ -161,7 +144,7 @@ class _Reader:
             if self.word != ":" or self.group != _MARK:
                 raise self.wrong(f'A colon (":") is expected after the property name "{name}".')
             self.advance()
-            properties.append(JsonProperty(name, self.value(), place))
+            properties.append(syntax.JsonProperty(name, self.value(), place))
             if self._separator("}", "property", begin):
                 before = len(properties)
                 self._plain_members(properties)
@@ -169,9 +152,9 @@ class _Reader:
                     self._no_closing("}", "property")
         end = self.at
         self.advance()
-        return JsonObject(tuple(properties), self.positions.span(begin, end))
+        return syntax.JsonObject(tuple(properties), self.positions.span(begin, end))
 
-    def _plain_members(self, properties: list[JsonProperty]) -> None:
+    def _plain_members(self, properties: list[syntax.JsonProperty]) -> None:
         """Go on from a brace or comma: over plain string properties, to the token after them."""
         next_member, text, span = _MEMBER.match, self.text, self.positions.span
         match = next_member(text, self.at)
@@ -181,8 +164,8 @@ class _Reader:
             begin, end = match.span(1)
             place = span(begin - 1, end + 1)
             begin, end = match.span(2)
-            scalar = JsonScalar(normalized(value), span(begin - 1, end + 1))
-            properties.append(JsonProperty(normalized(name), scalar, place))
+            scalar = syntax.JsonScalar(normalized(value), span(begin - 1, end + 1))
+            properties.append(syntax.JsonProperty(normalized(name), scalar, place))
             self.at = match.end()
             comma = mark == ","
             if not comma:
@@ -198,9 +181,9 @@ class _Reader:
             return self.wrong("The text ends inside an object: its closing brace is missing.")
         return self.wrong("A property name in double quotes is expected here.")
 
-    def _array(self) -> JsonArray:
+    def _array(self) -> syntax.JsonArray:
         begin = self.begin
-        items: list[JsonValue] = []
+        items: list[syntax.JsonValue] = []
         self.advance()
         while self.word != "]" or self.group != _MARK:
             items.append(self.value())
@@ -209,7 +192,7 @@ class _Reader:
                 self._no_closing("]", "item")
         end = self.at
         self.advance()
-        return JsonArray(tuple(items), self.positions.span(begin, end))
+        return syntax.JsonArray(tuple(items), self.positions.span(begin, end))
 
     def _separator(self, closing: str, what: str, begin: int) -> bool:
         """Whether a comma follows, which is left at hand; otherwise the closing bracket does."""
@@ -262,7 +245,7 @@ class _Reader:
         raise self.wrong("This number is too long or too large.")
 
 
-def read_json(text: str, positions: Positions) -> tuple[JsonValue | None, list[Diagnostic]]:
+def read_json(text: str, positions: Positions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
     """The value a JSON text holds; None, and one diagnostic, when it is not JSON."""
     try:
         reader = _Reader(text, positions)
@@ -285,23 +268,23 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 COMMENT_NAME = "//"
 
 
-def parse_json_file(source: SourceFile) -> tuple[JsonBody, list[Diagnostic]]:
+def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
     """A `.nf.json` file's body: its root object, or the objects of its root array."""
     positions = Positions(source.name, source.text)
     refusal = too_large(source, positions)
     if refusal is not None:
-        return JsonBody((), positions.span(0, 0)), [refusal]
+        return syntax.JsonBody((), positions.span(0, 0)), [refusal]
     with collector_off():
         value, diagnostics = read_json(source.text, positions)
     if value is None:
-        return JsonBody((), positions.span(0, 0)), diagnostics
-    items = value.items if isinstance(value, JsonArray) else (value,)
-    objects = tuple(item for item in items if isinstance(item, JsonObject))
-    diagnostics += [_bad_root(item) for item in items if not isinstance(item, JsonObject)]
-    return JsonBody(objects, value.span), diagnostics
+        return syntax.JsonBody((), positions.span(0, 0)), diagnostics
+    items = value.items if isinstance(value, syntax.JsonArray) else (value,)
+    objects = tuple(item for item in items if isinstance(item, syntax.JsonObject))
+    diagnostics += [_bad_root(item) for item in items if not isinstance(item, syntax.JsonObject)]
+    return syntax.JsonBody(objects, value.span), diagnostics
 
 
-def _bad_root(value: JsonValue) -> Diagnostic:
+def _bad_root(value: syntax.JsonValue) -> Diagnostic:
     return error(
         "invalid-json-configuration",
         "A JSON configuration file must hold an object, or an array of objects, whose properties are "
@@ -310,24 +293,24 @@ def _bad_root(value: JsonValue) -> Diagnostic:
     )
 
 
-def expression_of(value: JsonValue) -> tuple[Expression, list[Diagnostic]]:
+def expression_of(value: syntax.JsonValue) -> tuple[syntax.Expression, list[Diagnostic]]:
     """The expression that a JSON value in an argument's place means."""
     diagnostics: list[Diagnostic] = []
     return _expression(value, diagnostics), diagnostics
 
 
-def _expression(value: JsonValue, diagnostics: list[Diagnostic]) -> Expression:
-    if isinstance(value, JsonArray):
-        return TupleCons(tuple(_expression(item, diagnostics) for item in value.items), value.span)
-    if isinstance(value, JsonObject):
+def _expression(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> syntax.Expression:
+    if isinstance(value, syntax.JsonArray):
+        return syntax.TupleCons(tuple(_expression(item, diagnostics) for item in value.items), value.span)
+    if isinstance(value, syntax.JsonObject):
         return _object(value, diagnostics)
     if isinstance(value.value, str):
         return _string(value.value, value.span, diagnostics)
-    return Literal(value.value, value.span)
+    return syntax.Literal(value.value, value.span)
 
 
-def _object(value: JsonObject, diagnostics: list[Diagnostic]) -> Expression:
-    items: list[tuple[ObjectKey, Expression]] = []
+def _object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.Expression:
+    items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
     seen: dict[str, Span] = {}
     for each in value.properties:
         earlier = seen.setdefault(each.name, each.name_span)
@@ -342,13 +325,15 @@ def _object(value: JsonObject, diagnostics: list[Diagnostic]) -> Expression:
             )
             continue
         key = _string(each.name, each.name_span, diagnostics)
-        items.append((ObjectKey(key, bare=False, span=each.name_span), _expression(each.value, diagnostics)))
-    return ObjectCons(tuple(items), value.span)
+        items.append(
+            (syntax.ObjectKey(key, bare=False, span=each.name_span), _expression(each.value, diagnostics))
+        )
+    return syntax.ObjectCons(tuple(items), value.span)
 
 
-def _string(text: str, span: Span, diagnostics: list[Diagnostic]) -> Expression:
+def _string(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
     if "${" not in text and "%{" not in text:
-        return StringLiteral(text, span)
+        return syntax.StringLiteral(text, span)
     begin = span.start
     start = Position(begin.line, begin.column + 1, begin.byte + 1)
     # Positions inside are exact as long as the text is written without escapes.
@@ -359,10 +344,10 @@ def _string(text: str, span: Span, diagnostics: list[Diagnostic]) -> Expression:
     source = SourceFile(span.filename, text)
     expression, problems = parse_template(source, start if exact else None, within=None if exact else span)
     diagnostics += problems
-    return StringLiteral(text, span) if expression is None else replace(expression, span=span)
+    return syntax.StringLiteral(text, span) if expression is None else replace(expression, span=span)
 
 
-def _reference(root: str, steps: str, span: Span) -> Expression:
+def _reference(root: str, steps: str, span: Span) -> syntax.Expression:
     """The `${root.step.step}` that fills the string at `span`; all of it is ASCII on one line."""
     filename, start = span.filename, span.start
 
@@ -371,10 +356,10 @@ def _reference(root: str, steps: str, span: Span) -> Expression:
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 
     at = 3 + len(root)  # after the quotation mark, the dollar sign and the brace
-    traverse = TraverseRoot(root, place(3, at))
-    taken: list[TraverseAttribute] = []
+    traverse = syntax.TraverseRoot(root, place(3, at))
+    taken: list[syntax.TraverseAttribute] = []
     for name in steps.split(".")[1:]:
         end = at + 1 + len(name)
-        taken.append(TraverseAttribute(name, place(at, end)))
+        taken.append(syntax.TraverseAttribute(name, place(at, end)))
         at = end
-    return TemplateWrap(Traversal(traverse, tuple(taken), place(3, at)), span)
+    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(taken), place(3, at)), span)

@@ -11,19 +11,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.language import scanner
 from nexusform.language.positions import describe
-from nexusform.language.scanner import (
-    CLOSE_HEREDOC,
-    CLOSE_QUOTE,
-    DIRECTIVE,
-    END,
-    IDENT,
-    INTERPOLATION,
-    OPEN_QUOTE,
-    PLAIN_TEXT,
-    QUOTED_TEXT,
-    SEQUENCE_END,
-)
 from nexusform.language.syntax import (
     Expression,
     StringLiteral,
@@ -90,7 +79,9 @@ class TemplateParser:
         """A template from its opening mark to its closing mark."""
         stream = self.stream
         first = stream.take()
-        closing = CLOSE_QUOTE if stream.tokens.kinds[first] == OPEN_QUOTE else CLOSE_HEREDOC
+        closing = (
+            scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
+        )
         pieces, last = self._pieces(closing, first)
         if stream.tokens.word(first).startswith("<<-"):
             _flush(pieces)
@@ -99,7 +90,7 @@ class TemplateParser:
     def bare(self) -> Expression:
         """A whole text as a template."""
         stream = self.stream
-        pieces, last = self._pieces(END, 0)
+        pieces, last = self._pieces(scanner.END, 0)
         span = stream.positions.span(stream.tokens.starts[0], stream.tokens.ends[last])
         return self._tree(pieces, span, stream.span(last, last))
 
@@ -132,18 +123,18 @@ class TemplateParser:
             if kind == closing:
                 stream.take()
                 return pieces, index
-            if kind in {QUOTED_TEXT, PLAIN_TEXT}:
+            if kind in {scanner.QUOTED_TEXT, scanner.PLAIN_TEXT}:
                 stream.index += 1
                 pieces.append(self._text(index, kind, trim=trim))
                 trim = False
-            elif kind in {INTERPOLATION, DIRECTIVE}:
+            elif kind in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
                 if tokens.word(index).endswith("~"):
                     _trim_end(pieces)
                 piece, trim = self._sequence(kind)
                 pieces.append(piece)
             else:
                 # A heredoc is left open where it begins: the end of the file says nothing.
-                heredoc = closing == CLOSE_HEREDOC
+                heredoc = closing == scanner.CLOSE_HEREDOC
                 raise stream.problem(
                     "unterminated-template-string",
                     "No closing marker was found for the string.",
@@ -154,7 +145,9 @@ class TemplateParser:
     def _text(self, index: int, kind: str, *, trim: bool) -> _Text:
         tokens = self.stream.tokens
         begin, end = tokens.starts[index], tokens.ends[index]
-        value = self._decoded(begin, end) if kind == QUOTED_TEXT else decode_plain(tokens.text[begin:end])
+        value = (
+            self._decoded(begin, end) if kind == scanner.QUOTED_TEXT else decode_plain(tokens.text[begin:end])
+        )
         return _Text(value.lstrip(_SPACE) if trim else value, begin, end)
 
     def _sequence(self, kind: str) -> tuple[_Piece, bool]:
@@ -164,8 +157,8 @@ class TemplateParser:
         try:
             first = stream.take()
             piece: _Piece
-            if kind == INTERPOLATION:
-                if stream.peek() == SEQUENCE_END:
+            if kind == scanner.INTERPOLATION:
+                if stream.peek() == scanner.SEQUENCE_END:
                     raise stream.problem(
                         "missing-expression",
                         'Nothing stands between "${" and "}". Write the expression whose value belongs here, '
@@ -186,7 +179,7 @@ class TemplateParser:
     def _sequence_end(self, first: int, keyword: str = "") -> int:
         stream = self.stream
         kind = stream.peek()
-        if kind == SEQUENCE_END:
+        if kind == scanner.SEQUENCE_END:
             return stream.take()
         if keyword:
             raise stream.problem(
@@ -199,8 +192,8 @@ class TemplateParser:
 
     def _unclosed(self, kind: str, first: int) -> MalformedError:
         stream = self.stream
-        if kind in {END, CLOSE_QUOTE, OPEN_QUOTE}:
-            where = "file" if kind == END else "quoted template"
+        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
+            where = "file" if kind == scanner.END else "quoted template"
             stream.note(
                 "unclosed-template-interpolation-sequence",
                 f"There is no closing brace for this interpolation sequence before the end of the {where}. "
@@ -224,7 +217,7 @@ class TemplateParser:
 
     def _directive(self, first: int) -> _Directive:
         stream = self.stream
-        if stream.peek() != IDENT:
+        if stream.peek() != scanner.IDENT:
             raise stream.problem(
                 "invalid-template-directive",
                 'A template directive keyword ("if", "for", etc) is expected at the beginning of a '
@@ -260,7 +253,7 @@ class TemplateParser:
         stream.take()
 
     def _for_name(self, complaint: str) -> str:
-        if self.stream.peek() != IDENT:
+        if self.stream.peek() != scanner.IDENT:
             raise self.stream.problem("invalid-for-directive", complaint)
         return self.stream.tokens.word(self.stream.take())
 

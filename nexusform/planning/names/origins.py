@@ -11,23 +11,8 @@ from msgspec import Struct
 from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.configuration import Variable
 from nexusform.diagnostics import Diagnostic
+from nexusform.language import syntax
 from nexusform.language.evaluator import Trace, traced
-from nexusform.language.syntax import (
-    Call,
-    Expression,
-    ForObject,
-    ForTuple,
-    Literal,
-    Parentheses,
-    Splat,
-    SplatElement,
-    StringLiteral,
-    TemplateFor,
-    TemplateWrap,
-    Traversal,
-    TraverseAttribute,
-    TraverseIndex,
-)
 from nexusform.language.value_notes import traversal_text
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance
 from nexusform.planning.names.repetition import ONCE, Repetition
@@ -35,9 +20,9 @@ from nexusform.schema import Attribute
 from nexusform.source import SourceFile, Span
 from nexusform.values import UNKNOWN, Value
 
-_LOOPS = (ForTuple, ForObject, TemplateFor, Splat)
-_WRAPPINGS = (Parentheses, TemplateWrap)
-_PLAIN = (Literal, StringLiteral, SplatElement)
+_LOOPS = (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor, syntax.Splat)
+_WRAPPINGS = (syntax.Parentheses, syntax.TemplateWrap)
+_PLAIN = (syntax.Literal, syntax.StringLiteral, syntax.SplatElement)
 
 
 class TracedPart(Struct, frozen=True):
@@ -63,7 +48,7 @@ class TracedPart(Struct, frozen=True):
 class _Definition(Struct, frozen=True):
     # What a name stands for: an expression in a module instance.
     name: str
-    expression: Expression
+    expression: syntax.Expression
     instance: ModuleInstance
     repetition: Repetition = ONCE
 
@@ -78,7 +63,7 @@ class Origins:
         self._fails = False
         self._followed: set[tuple[object, ...]] = set()
 
-    def of(self, expression: Expression) -> tuple[TracedPart, list[Diagnostic]]:
+    def of(self, expression: syntax.Expression) -> tuple[TracedPart, list[Diagnostic]]:
         """The tree of an expression in the root module."""
         root = self._evaluation.root
         trace, problems = traced(expression, self._evaluation.scope(root))
@@ -104,14 +89,14 @@ class Origins:
                 parts.append(self._part(part, instance, hidden=hidden or inside_secret))
         repeated = False
         reasons: list[str] = []
-        if isinstance(expression, Traversal):
+        if isinstance(expression, syntax.Traversal):
             definition = self._definition(expression, instance)
             if definition is not None:
                 repeated = not self._is_new(definition)
                 parts += [] if repeated else [self._defined(definition, hidden=hidden)]
             if not trace.failed and (trace.value.has_marks or not trace.value.is_wholly_known):
                 reasons += self._reasons(expression, trace.value, instance)
-        elif isinstance(expression, Call) and not trace.failed:
+        elif isinstance(expression, syntax.Call) and not trace.failed:
             reasons += _reasons_of_call(expression, trace)
         if trace.problem and not hidden:
             reasons.append(f"error: {trace.problem}")
@@ -145,7 +130,7 @@ class Origins:
         trace, _ = traced(definition.expression, scope)
         return self._part(trace, definition.instance, hidden=hidden)
 
-    def _definition(self, traversal: Traversal, instance: ModuleInstance) -> _Definition | None:
+    def _definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
         """Where the name that a reference begins with is defined; None for resources and constants."""
         root, name = traversal.root.name, _name_at(traversal, 0)
         module = instance.module
@@ -159,10 +144,12 @@ class Origins:
             return self._module_output(traversal, instance, name)
         return None
 
-    def _module_output(self, traversal: Traversal, instance: ModuleInstance, name: str) -> _Definition | None:
+    def _module_output(
+        self, traversal: syntax.Traversal, instance: ModuleInstance, name: str
+    ) -> _Definition | None:
         """Where the output of a call is defined that a reference asks for."""
         step = traversal.steps[1] if len(traversal.steps) > 1 else None
-        key = step.key if isinstance(step, TraverseIndex) else None
+        key = step.key if isinstance(step, syntax.TraverseIndex) else None
         output = _name_at(traversal, 1 if key is None else 2)
         if key is not None and not isinstance(key, str):
             key = int(key)
@@ -173,7 +160,7 @@ class Origins:
 
     # --- why ---
 
-    def _reasons(self, traversal: Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
+    def _reasons(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
         """Why the value of a reference is sensitive or unknown, `sensitive: ...` or `unknown: ...`."""
         root, name = traversal.root.name, _name_at(traversal, 0)
         module = instance.module
@@ -199,7 +186,7 @@ class Origins:
             yield f'unknown: variable "{declared.name}" has no value ({where})'
 
     def _reasons_of_resource(
-        self, traversal: Traversal, value: Value, instance: ModuleInstance, used: int
+        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, used: int
     ) -> Iterator[str]:
         """Why the value of a resource is sensitive or unknown; `used` steps stand before its name."""
         mode: Mode = "data" if used else "managed"
@@ -208,7 +195,7 @@ class Origins:
         if block is None:
             return
         steps = traversal.steps[used + 1 :]
-        attribute = next((step.name for step in steps if isinstance(step, TraverseAttribute)), "")
+        attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")
         schema = self._evaluation.setting.schemas[block.mode].get(kind)
         declared = schema.attributes.get(attribute) if schema is not None else None
         address = ConfigAddress(instance.module.path, block.mode, kind, block.name)
@@ -228,16 +215,16 @@ def _why_sensitive(address: str, attribute: str, declared: Attribute | None) -> 
     return f"sensitive: {address} was given a sensitive value"
 
 
-def _reasons_of_call(call: Call, trace: Trace) -> Iterator[str]:
+def _reasons_of_call(call: syntax.Call, trace: Trace) -> Iterator[str]:
     if call.name.removeprefix("core::") == "sensitive":
         yield "sensitive: sensitive() marks it"
     if trace.value.raw is UNKNOWN and not call.arguments:
         yield f"unknown: {call.name}() is known after apply"
 
 
-def _name_at(traversal: Traversal, position: int) -> str:
+def _name_at(traversal: syntax.Traversal, position: int) -> str:
     step = traversal.steps[position] if position < len(traversal.steps) else None
-    return step.name if isinstance(step, TraverseAttribute) else ""
+    return step.name if isinstance(step, syntax.TraverseAttribute) else ""
 
 
 def _line(span: Span) -> str:
