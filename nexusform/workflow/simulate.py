@@ -12,7 +12,7 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.importers.kubernetes.kubernetes_nodes import Observation, observation_of
-from nexusform.planning.fleet.export import read_by
+from nexusform.planning.fleet.world import read_by
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.request import PlanRequest

@@ -16,7 +16,6 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.importers.fleet.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
-from nexusform.planning.fleet.export import ShownHub, shown_hub
 from nexusform.planning.fleet.hub import (
     Hub,
     note_members,
@@ -33,10 +32,9 @@ from nexusform.planning.fleet.outcome import (
 )
 from nexusform.planning.fleet.placement import PlacementPlan, begin
 from nexusform.planning.fleet.rounds import after_runs, run_rounds
-from nexusform.planning.fleet.rows import binding_rows, removed_rows
+from nexusform.planning.fleet.rows import binding_rows, removed_rows, rolling_timeline
 from nexusform.planning.fleet.runs import carry_out_runs
-from nexusform.planning.fleet.timeline import rolling_timeline
-from nexusform.planning.fleet.world import FleetMemberState, Pods
+from nexusform.planning.fleet.world import FleetMemberState, Pods, ShownHub, shown_hub
 from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes

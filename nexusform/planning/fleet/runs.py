@@ -17,7 +17,7 @@ from nexusform.planning.fleet.contents import ResourceSnapshot
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.overrides import Renders, picked
 from nexusform.planning.fleet.placement import PlacementPlan
-from nexusform.planning.fleet.timeline import run_timeline
+from nexusform.planning.fleet.rows import run_timeline
 from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.bindings import PlacementType
 from nexusform.scheduling.fleet.roster import Roster

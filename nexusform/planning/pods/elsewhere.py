@@ -11,7 +11,7 @@ from nexusform.address import Address, parse_address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.importers.kubernetes.kubernetes_nodes import observation_of
-from nexusform.planning.fleet.export import read_by
+from nexusform.planning.fleet.world import read_by
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.blocks import prior_members, prior_pods
 from nexusform.planning.pods.observed import Elsewhere, Seen
