@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,10 +30,11 @@ if TYPE_CHECKING:
 
 GLOBAL_FLAGS: Final = {"chdir": "Run the command in this directory", "help": "Help", "version": "Version"}
 _DIRECTORIES: Final = frozenset({"chdir"})
+_FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # what flags call them
 _BETWEEN: Final = "\x1f"
 
 _BASH: Final = r"""_nexusform_completion() {
-    local kind value meaning shown current
+    local kind value meaning shown current mark
     # The shell cuts words at "=" and ":"; only what follows the last of them is replaced.
     current="${COMP_WORDS[COMP_CWORD]}"
     COMPREPLY=()
@@ -40,8 +44,15 @@ _BASH: Final = r"""_nexusform_completion() {
                 while IFS= read -r shown; do COMPREPLY+=("$shown"); done < <(compgen -f -- "$value") ;;
             directory) compopt -o filenames 2>/dev/null
                 while IFS= read -r shown; do COMPREPLY+=("$shown"); done < <(compgen -d -- "$value") ;;
-            word) COMPREPLY+=("$(printf %q "$value")")
-                case "$value" in *=) compopt -o nospace 2>/dev/null ;; esac ;;
+            word) case "$current" in
+                    # The shell closes quotes that are open; in them no others are needed.
+                    \'*) shown="${value//\'/\'\\\'\'}" ;;
+                    \"*) shown="$value"
+                        for mark in '\' '"' '$' '`'; do shown="${shown//"$mark"/\\"$mark"}"; done ;;
+                    *) shown="$(printf %q "$value")" ;;
+                esac
+                COMPREPLY+=("$shown")
+                case "$value" in *[=:/]) compopt -o nospace 2>/dev/null ;; esac ;;
         esac
     done < <(nexusform completion -answer bash -- "${COMP_LINE:0:COMP_POINT}" "$current" 2>/dev/null)
 }
@@ -51,12 +62,12 @@ complete -F _nexusform_completion nexusform
 _ZSH: Final = r"""#compdef nexusform
 _nexusform() {
     local -a words_found meanings
-    local kind value meaning line
+    local kind value meaning
     while IFS=$'\x1f' read -r kind value meaning; do
         case "$kind" in
             file) compset -P "${(b)meaning}"; _files ;;
             directory) compset -P "${(b)meaning}"; _files -/ ;;
-            word) if [[ "$value" == *= ]]; then compadd -S '' -- "$value"
+            word) if [[ "$value" == *[=:/] ]]; then compadd -S '' -- "$value"
                 else words_found+=("${value//:/\\:}:$meaning"); fi ;;
         esac
     done < <(nexusform completion -answer zsh -- "${(j: :)words[1,CURRENT]}" 2>/dev/null)
@@ -70,9 +81,9 @@ _FISH: Final = r"""function _nexusform_completion
         set -l part (string split \x1f -- $line)
         switch $part[1]
             case file
-                printf "$part[3]%s\n" (__fish_complete_path $part[2])
+                printf '%s\n' $part[3](__fish_complete_path $part[2])
             case directory
-                printf "$part[3]%s\n" (__fish_complete_directories $part[2])
+                printf '%s\n' $part[3](__fish_complete_directories $part[2])
             case word
                 printf '%s\t%s\n' $part[2] $part[3]
         end
@@ -160,14 +171,16 @@ def split_line(line: str) -> list[str]:
 def candidates(root: LazyGroup, words: Sequence[str], typed: str) -> list[Candidate]:
     """What may stand where `typed` begins, after the complete `words` (without the program's name)."""
     place: click.Command | None = root
-    waiting: Flag | None = None
+    waiting = ""
     context = click.Context(root)
     directory = "."
     path: list[str] = []
     taken: list[str] = []
+    if words and words[0] == "help":  # `help state list` is `state list -help`
+        words = words[1:]
     for word in words:
-        if waiting is not None:
-            waiting = None
+        if waiting:
+            waiting = ""
         elif word.startswith("-"):
             waiting = _wants_value(place, word)
             directory = word.partition("=")[2] if place is root and "chdir=" in word else directory
@@ -178,8 +191,8 @@ def candidates(root: LazyGroup, words: Sequence[str], typed: str) -> list[Candid
             taken.append(word)
     if place is None:
         return []
-    if waiting is not None:
-        return list(_values(waiting, typed, "", directory))
+    if waiting:
+        return list(_values(place, waiting, typed, "", directory))
     if typed.startswith("-"):
         return list(_flags(place, typed, root, directory))
     if isinstance(place, click.Group):
@@ -193,7 +206,7 @@ def _positional(
     """What a word without dash may be, after those that are `taken`; a file where nothing else is known."""
     declared = [parameter for parameter in place.params if isinstance(parameter, click.Argument)]
     if not declared or (len(taken) >= len(declared) and declared[-1].nargs == 1):
-        yield Candidate("file", typed)
+        yield from _files(typed, "", directory)
         return
     argument = declared[min(len(taken), len(declared) - 1)]
     words = WORDS.get(f"{path} {argument.name}") or WORDS.get(str(argument.name))
@@ -202,16 +215,33 @@ def _positional(
     elif words is not None:
         yield from _matching(words(directory, taken), typed, "")
     if words is None or argument.name == "targets":
-        yield Candidate("file", typed)
+        yield from _files(typed, "", directory)
+
+
+def _files(typed: str, front: str, directory: str) -> Iterator[Candidate]:
+    """What the shell itself knows best, unless the command runs in another directory than the shell."""
+    if directory == ".":
+        yield Candidate("file", typed, front)
+        return
+    folder, slash, name = typed.rpartition("/")
+    try:
+        entries = sorted(Path(directory, folder + slash).iterdir())
+    except OSError:
+        return
+    shown = [entry for entry in entries if name or not entry.name.startswith(".")]
+    paths = [f"{folder}{slash}{entry.name}{'/' if entry.is_dir() else ''}" for entry in shown]
+    yield from _matching(paths, typed, front)
 
 
 def _matching(words: Iterable[str], typed: str, front: str) -> Iterator[Candidate]:
-    yield from (Candidate("word", f"{front}{word}") for word in words if word.startswith(typed))
+    yield from (Candidate("word", f"{front}{word}") for word in words if word and word.startswith(typed))
 
 
-def _wants_value(place: click.Command | None, word: str) -> Flag | None:
-    flag = _flag(place, word.lstrip("-"))
-    return None if flag is None or flag.switch or "=" in word else flag
+def _wants_value(place: click.Command | None, word: str) -> str:
+    """The flag's name, where the next word is its value."""
+    name = word.lstrip("-")
+    flag = _flag(place, name)
+    return "" if flag is None or flag.switch or "=" in word else name
 
 
 def _flag(place: click.Command | None, name: str) -> Flag | None:
@@ -235,8 +265,7 @@ def _flags(place: click.Command, typed: str, root: LazyGroup, directory: str) ->
         front = f"{dashes}{name}="
         if place is root and name in _DIRECTORIES:
             yield Candidate("directory", value, front)
-        flag = _flag(place, name)
-        yield from _values(flag, value, front, directory) if flag is not None else ()
+        yield from _values(place, name, value, front, directory)
         return
     for known, meaning in _known_flags(place, root):
         if known.startswith(name):
@@ -253,27 +282,41 @@ def _known_flags(place: click.Command, root: LazyGroup) -> Iterator[tuple[str, s
     for flag in place.params:
         if isinstance(flag, Flag):
             for name in flag.opts:
-                yield f"{name.lstrip('-')}{'' if flag.switch else '='}", flag.help or ""
+                yield f"{name.lstrip('-')}{_behind(flag)}", flag.help or ""
+    yield "help", GLOBAL_FLAGS["help"]
 
 
-def _values(flag: Flag, typed: str, front: str, directory: str) -> Iterator[Candidate]:
+def _behind(flag: Flag) -> str:
+    """What a flag is completed with: who asks for one that is on anyway wants to turn it off."""
     if flag.switch:
-        yield from _matching(("true", "false"), typed, front)
-    elif isinstance(flag.type, click.Choice):
+        return "=false" if flag.default is True else ""
+    return "="
+
+
+def _values(
+    place: click.Command | None, name: str, typed: str, front: str, directory: str
+) -> Iterator[Candidate]:
+    """What may stand behind the flag `name`, of which `typed` stands there."""
+    flag = _flag(place, name)
+    if flag is None:
+        return
+    metavar = flag.metavar or ""
+    if isinstance(flag.type, click.Choice):
         yield from _matching([str(choice) for choice in flag.type.choices], typed, front)
-    elif flag.metavar in ("FILE", "DIR"):
-        yield Candidate("file", typed, front)
-    elif flag.metavar == "FORMAT:PATH":
-        yield from _reports(typed, front)
-    elif flag.metavar in ("ADDR", "ADDR[:OBJECT]"):
-        yield from _matching(_addresses(directory, ()), typed, front)
-    elif flag.metavar == "SKU":
-        yield from _matching(_skus(), typed, front)
-    elif (flag.metavar or "").startswith("MEMBER"):
+    elif metavar in _FILES or name == "var-file":
+        yield from _files(typed, front, directory)
+    elif flag.switch:
+        yield from _matching(("true", "false"), typed, front)
+    elif metavar == "FORMAT:PATH":
+        yield from _reports(typed, front, directory)
+    elif metavar.startswith("MEMBER"):
         yield from _members(str(flag.name), typed, front, directory)
-    elif flag.metavar == "NxSKU,...":
-        before, times, sku = typed.rpartition("x")
-        yield from _matching(_skus(), sku, f"{front}{before}{times}") if times else ()
+    elif metavar in VALUES:
+        # Of several values in one word the last is completed.
+        cut = max(typed.rfind(mark) for mark in ",x") + 1 if "," in metavar else 0
+        if metavar.startswith("Nx") and not typed[:cut].endswith("x"):
+            return  # how many comes first
+        yield from _matching(VALUES[metavar](directory, (name,)), typed[cut:], front + typed[:cut])
 
 
 def _members(flag: str, typed: str, front: str, directory: str) -> Iterator[Candidate]:
@@ -304,20 +347,20 @@ def _of_a_member(flag: str, member: Mapping[str, Any]) -> list[str]:
     return sorted(f"{key}=" for key in member.get(kind) or ())
 
 
-def _reports(typed: str, front: str) -> Iterator[Candidate]:
+def _reports(typed: str, front: str, directory: str) -> Iterator[Candidate]:
     from nexusform.cli.report_flag import FORMATS
 
     name, colon, path = typed.partition(":")
     if colon:
-        yield Candidate("file", path, f"{front}{name}:")
+        yield from _files(path, f"{front}{name}:", directory)
         return
-    yield from (Candidate("word", f"{front}{name}:") for name in FORMATS if name.startswith(typed))
+    yield from _matching([f"{each}:" for each in FORMATS], typed, front)
 
 
 # --- what stands in the configuration and its state -----------------------------------------------
 
 
-def _skus() -> list[str]:
+def _skus(_directory: str, _flag: Sequence[str]) -> list[str]:
     from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 
     return list(CATALOGUES[NEWEST].vm_skus)
@@ -382,6 +425,30 @@ def _outputs(directory: str, _taken: Sequence[str]) -> list[str]:
     return list(configuration.root.outputs) if configuration is not None else []
 
 
+def _objects_lost(directory: str, flag: Sequence[str]) -> list[str]:
+    """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
+    if flag[0] == "machine":
+        racks = _attributes(directory, "nexus_rack")
+        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=natural)
+    kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
+    objects = _attributes(directory, kind) if kind else []
+    names = Counter(str(each.get("name")) for each in objects)
+    words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
+    return sorted(words, key=natural)
+
+
+def _limits(_directory: str, _flag: Sequence[str]) -> list[str]:
+    from nexusform.configuration.limits import NAMES
+
+    return [f"{name}=" for name in NAMES]
+
+
+def _guard_rails(_directory: str, _flag: Sequence[str]) -> list[str]:
+    from nexusform.planning.guard_rails import GUARD_RAILS
+
+    return [f"{name}:" for name in GUARD_RAILS]
+
+
 def _workspaces(directory: str, _taken: Sequence[str]) -> list[str]:
     from nexusform.workflow.workspaces import list_workspaces
 
@@ -400,4 +467,14 @@ WORDS: Final[Mapping[str, Callable[[str, Sequence[str]], list[str]]]] = {
     "output name": _outputs,
     "workspace select name": _workspaces,
     "workspace delete name": _workspaces,
+}
+# By what a flag calls its value: the directory and the flag's name, to what it may be.
+VALUES: Final[Mapping[str, Callable[[str, Sequence[str]], list[str]]]] = {
+    "ADDR": _addresses,
+    "ADDR[:OBJECT]": _addresses,
+    "ID": _objects_lost,
+    "SKU": _skus,
+    "NxSKU,...": _skus,
+    "NAME=N": _limits,
+    "NAME:LIMIT,...": _guard_rails,
 }

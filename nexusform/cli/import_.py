@@ -36,7 +36,9 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     source: str = text(
         "Take over everything of an exported directory, or of Azure", metavar="DIR|azure", flag="from"
     )
-    generate_config_out: str = text("With -from: where the configuration is written, a new file", metavar="F")
+    generate_config_out: str = text(
+        "With -from: where the configuration is written, a new file", metavar="FILE"
+    )
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +30,7 @@ def test_commands() -> None:
     assert found("pl") == ["plan"]
     assert found("") == list(COMMANDS)
     assert found("state", "l") == ["list", "lock"]
+    assert found("help", "state", "l") == ["list", "lock"]
     assert found("nonsense", "") == []
 
 
@@ -40,6 +45,17 @@ def test_values() -> None:
     assert found("plan", "-placements=a") == ["-placements=all"]
     assert found("plan", "-placements", "n") == ["none"]
     assert found("plan", "-lock=f") == ["-lock=false"]
+    assert found("plan", "-lock") == ["-lock=false", "-lock-timeout="]
+    assert found("plan", "-compat=") == ["-compat=terraform"]
+    assert found("plan", "-fail-on=moved:0,") == [
+        "-fail-on=moved:0,moved:",
+        "-fail-on=moved:0,room:",
+        "-fail-on=moved:0,certainty:",
+    ]
+    assert found("plan", "-limit", "v") == ["vms="]
+    assert found("plan", "-var-file=x") == ["file x"]
+    assert found("plan", "-var=x") == []
+    assert found("plan", "-confine=x") == ["file x"]
     assert found("graph", "-format", "") == ["dot", "svg", "mermaid"]
     assert found("plan", "-out=x/y") == ["file x/y"]
     assert found("plan", "-report=ht") == ["-report=html:"]
@@ -105,6 +121,15 @@ def test_workspaces_and_skus() -> None:
     assert found("simulate", "capacity", "-mix=2xNC_G6_28_v1,3xNC_P4_") == [
         "-mix=2xNC_G6_28_v1,3xNC_P4_28_v1"
     ]
+    assert found("simulate", "capacity", "-mix=") == []
+
+
+@pytest.mark.usefixtures("site")
+def test_what_may_be_lost() -> None:
+    assert found("simulate", "failure", "-rack=") == ["-rack=a", "-rack=b"]
+    assert found("simulate", "failure", "-machine", "b-") == ["b-bm01", "b-bm02"]
+    assert found("simulate", "failure", "-cluster=") == ["-cluster=web"]
+    assert found("simulate", "capacity", "-site=") == ["-site=lab"]
 
 
 FLEET = """
@@ -156,6 +181,9 @@ def test_a_directory_named_before_the_command_counts(site: Path, monkeypatch: py
     monkeypatch.chdir(site / "empty")
     assert found("explain", "nexus_s") == []
     assert found("-chdir=..", "explain", "nexus_s") == ["nexus_site.lab"]
+    assert found("-chdir=..", "plan", "-out=m") == ["-out=main.nf.hcl"]
+    assert found("-chdir=..", "plan", "-report=json:e") == ["-report=json:empty/"]
+    assert found("-chdir=nowhere", "show", "x") == []
 
 
 def test_beside_broken_configuration_state_counts(site: Path) -> None:
@@ -215,8 +243,8 @@ ask "nexusform show -no" nexusform show -no
 """
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash(home: Path) -> None:
+    need("bash")
     # bash cuts words at "=" and ":", and replaces only what follows.
     assert asked(home, "bash", BASH) == [
         "plan",
@@ -226,55 +254,6 @@ def test_bash(home: Path) -> None:
         "saved.plan",
         "-no-color",
     ]
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_at_a_terminal(home: Path, site: Path) -> None:
-    """Keys are pressed in an interactive bash; `echo` tells what the line became."""
-    assert home == site
-    master, slave = pty.openpty()
-    environment = {
-        **os.environ,
-        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "TERM": "dumb",
-    }
-    words = ["bash", "--norc", "--noprofile", "-i"]
-    shell = subprocess.Popen(words, cwd=home, env=environment, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
-    keys = [
-        'eval "$(nexusform completion bash)"; echo read""y\n',
-        "nexusform state show nexus_si\t\x01echo \n",
-        "nexusform workspace select pro\t\x01echo \n",
-        'nexusform explain nexus_rack.rack[\\"a\t\x01echo \n',
-        "nexusform plan -target=nexus_s\t\x01echo \n",
-        "nexusform simulate capacity -format=ma\t\x01echo \n",
-    ]
-    expected = [
-        "ready",
-        "nexusform state show nexus_site.lab",
-        "nexusform workspace select proving",
-        'nexusform explain nexus_rack.rack["a"]',
-        "nexusform plan -target=nexus_site.lab",
-        "nexusform simulate capacity -format=markdown",
-    ]
-    try:
-        for strokes, line in zip(keys, expected, strict=True):
-            os.write(master, strokes.encode())
-            assert line in heard(master, line)
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(master)
-
-
-def heard(terminal: int, line: str) -> list[str]:
-    """The lines that come from a terminal until one of them is `line`, or for half a minute."""
-    said, until = "", time.monotonic() + 30
-    while line not in said.splitlines() and time.monotonic() < until:
-        if select.select([terminal], [], [], 0.2)[0]:
-            said += os.read(terminal, 4096).decode().replace("\r", "")
-    return said.splitlines()
 
 
 FISH = """
@@ -288,14 +267,88 @@ true
 """
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish(home: Path) -> None:
+    need("fish")
     assert asked(home, "fish", FISH) == ["plan", "-placements=all", "-report=json:saved.plan", "saved.plan"]
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_takes_the_script(home: Path) -> None:
-    script = (
-        'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"; print $_comps[nexusform]'
-    )
-    assert asked(home, "zsh", script) == ["_nexusform"]
+SHELLS = {
+    "bash": (["--norc", "--noprofile", "-i"], 'eval "$(nexusform completion bash)"'),
+    "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"'),
+    "fish": (
+        ["--no-config", "-i"],
+        "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source",
+    ),
+}
+# What is typed (TAB is the key), and the words that the shell makes of it.
+STROKES = {
+    "wTAB": "workspace",
+    "plan -detailed-TAB": "plan -detailed-exitcode",
+    "plan --detailed-TAB": "plan --detailed-exitcode",
+    "plan -report=gTABout.json": "plan -report=github-review:out.json",
+    "plan --report gTABout.json": "plan --report github-review:out.json",
+    "plan -report=json:savTAB": "plan -report=json:saved.plan",
+    "plan -fail-on=moved:0,rTAB5": "plan -fail-on=moved:0,room:5",
+    "plan -var-file=reTAB": "plan -var-file=real.nfvars",
+    "plan -target=nexus_siTAB": "plan -target=nexus_site.lab",
+    "plan -target='nexus_rack.rack[\"aTAB": 'plan -target=nexus_rack.rack["a"]',
+    'explain "nexus_rack.rack[\\"aTAB': 'explain nexus_rack.rack["a"]',
+    'explain nexus_rack.rack\\[\\"aTAB': 'explain nexus_rack.rack["a"]',
+    "state rm nexus_site.lab nexus_kTAB": "state rm nexus_site.lab nexus_kubernetes_cluster.web",
+    "workspace select pTAB": "workspace select proving",
+    "simulate capacity -sku=NC_P4_TAB": "simulate capacity -sku=NC_P4_28_v1",
+    "simulate failure -machine=b-bm01TAB": "simulate failure -machine=b-bm01",
+    "apply savTAB": "apply saved.plan",
+    "apply myTAB": "apply my own.plan",
+    "-chdir=state show -state=nexTAB": "-chdir=state show -state=nexusform.nfstate",
+    "help explaTAB": "help explain",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_at_a_terminal(home: Path, site: Path, shell: str) -> None:
+    """Keys are pressed in an interactive shell, which tells what the line became."""
+    assert home == site
+    need(shell)
+    (home / "real.nfvars").touch()
+    (home / "my own.plan").touch()
+    flags, setup = SHELLS[shell]
+    lines = [f"nexusform {typed.replace('TAB', chr(9))}" for typed in STROKES]
+    # Control-A goes to the beginning of the line.
+    asking = [f"{line}\x01printf '<%s>' \necho read''y\n" for line in lines]
+    with terminal([shell, *flags], home) as master:
+        pressed(master, f"{setup}; echo read''y\n", "ready")
+        said = [re.search("<nexusform>(<.*>)", pressed(master, keys, "ready")) for keys in asking]
+    words = [each and each[1][1:-1].replace("><", " ") for each in said]
+    assert words == list(STROKES.values())
+
+
+def need(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+
+
+@contextmanager
+def terminal(command: list[str], home: Path) -> Iterator[int]:
+    """A program at a terminal of its own; the end where its user sits."""
+    child, master = pty.fork()
+    if child == 0:
+        os.chdir(home)
+        path = f"{home / 'bin'}:{os.environ['PATH']}"
+        os.execvpe(command[0], command, {**os.environ, "PATH": path, "HOME": str(home), "TERM": "dumb"})
+    try:
+        yield master
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(master)
+
+
+def pressed(master: int, keys: str, end: str) -> str:
+    """What a terminal shows after these keys, until `end`; for a minute at most."""
+    os.write(master, keys.encode())
+    said, until = "", time.monotonic() + 60
+    while end not in said and time.monotonic() < until:
+        if select.select([master], [], [], 0.2)[0]:
+            said += os.read(master, 4096).decode(errors="replace")
+    return said
