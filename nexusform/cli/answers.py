@@ -85,9 +85,9 @@ def _markdown(answer: Answer) -> bytes:
 def _page(answer: Answer) -> bytes:
     if answer.page is not None:
         return answer.page().encode()
-    from nexusform.rendering.answers.outline import outline_page
+    from nexusform.rendering.answers.answer_page import answer_page
 
-    return outline_page(answer.outline).encode()
+    return answer_page(answer.outline).encode()
 
 
 def _json(answer: Answer) -> bytes:

@@ -107,7 +107,13 @@ def capacity(arguments: CapacityArguments) -> int:
         mix = _named(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
         capacities = [find_capacity(site, skus, zones, mix) for site in sites]
         outline = capacity_outline(capacities, world.origin)
-        return Answer("capacity", world.origin, outline, capacity_document(capacities))
+
+        def page() -> str:
+            from nexusform.rendering.answers.simulation_page import simulation_page, standing_play
+
+            return simulation_page(outline, list(map(standing_play, sites)), "free")
+
+        return Answer("capacity", world.origin, outline, capacity_document(capacities), page=page)
 
     place = place_of(arguments.state, arguments.variables)
     return _ask(place, arguments.answer, arguments.view, question, pods=False)

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.answers.outline import Outline
-from nexusform.rendering.answers.simulation_page import answer_page
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.page.fleet_parts import (
     WIDEST_GRID,

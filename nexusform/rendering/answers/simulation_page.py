@@ -5,15 +5,14 @@ The words and tables of the answer stand below the map, whole without scripts.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.rendering.answers.outline import Outline, Section, Table
-from nexusform.rendering.notation.markup import Markup, Part, element, joined
-from nexusform.rendering.page.html_page import scripted, whole_page
+from nexusform.rendering.answers.answer_page import answer_page
+from nexusform.rendering.answers.outline import Outline
+from nexusform.rendering.page.html_page import scripted
 from nexusform.rendering.page.page_data import Play, PlayStep, simulation_data
 from nexusform.rendering.page.page_parts import section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
@@ -28,29 +27,18 @@ _VmKey: TypeAlias = tuple[str, str]  # cluster id, name
 _NOTHING: Final[Mapping[_VmKey, Placement | None]] = {}
 
 
-def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
-    """The page of an answer that is played on the map, with a newline at its end."""
-    return answer_page(outline, section("racks", "Map", scripted("map")), simulation_data(plays))
-
-
-def answer_page(outline: Outline, picture: Part, data: dict[str, Any], more: Part = None) -> str:
-    """The page of an answer: the verdict, a picture, the words and tables below it, and what is `more`."""
-    tone = "denied" if outline.bad else "allowed"
-    word = "Finding" if outline.bad else "Good"
-    verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
-    facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
-    main = joined(
-        element("div", verdict, facts, id="verdict"),
-        picture,
-        [_section(number, part) for number, part in enumerate(outline.sections, start=1)],
-        more,
-    )
-    header = element("header", element("h1", outline.title))
-    footer = element("footer", "What a simulation says is a prediction.", class_="quiet")
-    return whole_page(outline.title, header, main, footer, data)
+def simulation_page(outline: Outline, plays: Sequence[Play], layer: str = "cluster") -> str:
+    """The page of an answer that is played on the map, which is painted by `layer` at first."""
+    data = {**simulation_data(plays), "layer": layer}
+    return answer_page(outline, section("racks", "Map", scripted("map")), data)
 
 
 # --- what is played ----------------------------------------------------------------------------
+
+
+def standing_play(site: SiteView) -> Play:
+    """A site as it stands, and nothing happens on it."""
+    return Play(_site_map(site, _NOTHING), ())
 
 
 def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
@@ -201,41 +189,3 @@ def _racks(site: SiteView, crew: _Crew) -> tuple[MapRack, ...]:
 def _machine(facts: Machine, crew: _Crew) -> MapMachine:
     before, after = crew.before.get(facts.name, ()), crew.after.get(facts.name, ())
     return MapMachine(facts, Mark.KEPT, tuple(before), tuple(after))
-
-
-# --- the words ---------------------------------------------------------------------------------
-
-
-def _section(number: int, part: Section) -> Markup:
-    """A section of the answer; one that is detail is folded."""
-    body: list[Part] = [element("p", _prose(line)) for line in part.lines]
-    if part.commands:
-        body.append(element("pre", element("code", "\n".join(part.commands)), tabindex="0"))
-    if part.table is not None:
-        body.append(_table(part.table, part.title))
-    title = f"{part.title} (finding)" if part.bad else part.title
-    if part.folded:
-        return element("details", element("summary", title), body, open=part.bad)
-    return section(f"part-{number}", title, body)
-
-
-def _table(table: Table, title: str) -> Markup:
-    """A table of an outline as HTML."""
-    kinds = ["n" if column in table.figures else None for column in range(len(table.heads))]
-    heads = [
-        element("th", head or "note", scope="col", class_=kind)
-        for head, kind in zip(table.heads, kinds, strict=True)
-    ]
-    rows = [element("tr", _cells(row.cells, kinds), class_="bad" if row.bad else None) for row in table.rows]
-    inner = element("table", element("thead", element("tr", heads)), element("tbody", rows))
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=title)
-
-
-def _cells(cells: Iterable[str], kinds: Iterable[str | None]) -> list[Markup]:
-    return [element("td", cell, class_=kind) for cell, kind in zip(cells, kinds, strict=True)]
-
-
-def _prose(text: str) -> list[Part]:
-    """A sentence, its `code` as code."""
-    parts = re.split(r"`([^`]+)`", text)
-    return [element("code", part) if number % 2 else part for number, part in enumerate(parts)]

@@ -23,6 +23,7 @@ from nexusform.rendering.notation.markup import Markup, Part, data_script, eleme
 from nexusform.rendering.page.fleet_parts import fleet_part, pods_part
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
+    changes_part,
     checks_part,
     diagnostics_part,
     drift_part,
@@ -35,9 +36,10 @@ from nexusform.rendering.page.page_parts import (
     verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
+from nexusform.rendering.report.object_rows import ObjectFold, object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.report import Report, build_report
+from nexusform.rendering.report.report import Report, build_report, schema_lookup
 from nexusform.source import SourceFile
 
 STYLES: Final = ("page.css", "map.css")
@@ -50,6 +52,7 @@ SCRIPTS: Final = (
     "layers.js",
     "arrows.js",
     "zoom.js",
+    "overview.js",
     "map.js",
     "vm_list.js",
     "changes.js",
@@ -77,7 +80,8 @@ def page_content(
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
     overview = build_overview(plan, report)
-    main = joined(_parts(plan, report, maps, overview, sources))
+    folds = object_folds(plan, schema_lookup(registries))
+    main = joined(_parts(plan, report, maps, overview, sources, folds))
     return PageContent(overview, main, page_data(plan, report, maps))
 
 
@@ -169,6 +173,7 @@ def _parts(
     maps: Sequence[SiteMap],
     overview: Overview,
     sources: Mapping[str, SourceFile],
+    folds: Sequence[ObjectFold],
 ) -> list[Part]:
     """Verdict and map first, then why, then tables; of a plan in error only what tells why."""
     findings = diagnostics_part(report.diagnostics, sources)
@@ -183,7 +188,7 @@ def _parts(
         parts.append(section("vms", "VMs", scripted("vm-list")))
     parts += [pods_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
     if plan.changes:
-        parts.append(section("changes", "Changes", scripted("change-tree")))
+        parts.append(changes_part(folds, scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic, Severity
@@ -13,6 +14,8 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
+from nexusform.rendering.report.folding import MOST_ROWS, names_text
+from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
@@ -44,6 +47,8 @@ def section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Mar
 
 
 _TALL: Final = 20  # rows
+_NAMELESS: Final = element("span", "note", class_="unseen")
+_NARROW: Final = 5  # columns that a phone has room for, where two at most are words
 
 
 def table(
@@ -54,36 +59,94 @@ def table(
     *,
     firm: bool = False,
 ) -> Markup:
-    """A table in a box that scrolls; the last `figures` columns are numbers. A `firm` one keeps every
-    cell on one line, and one of many rows is no taller than a screen.
+    """A table under its caption; the last `figures` columns are numbers. A `firm` one keeps every cell on one
+    line.
     """
-    rows = list(rows)
-    kinds = ["scroll", *(["firm"] if firm else []), *(["tall"] if len(rows) > _TALL else [])]
-    classes = [None] * (len(heads) - figures) + ["n"] * figures
-    head = [
-        element("th", text, scope="col", class_=class_) for text, class_ in zip(heads, classes, strict=True)
+    columns = frozenset(range(len(heads) - figures, len(heads)))
+    head = element("caption", caption, class_="quiet")
+    lines = [table_row_of(heads, cells, columns) for cells in rows]
+    return framed_table(caption, heads, lines, columns, head, firm=firm)
+
+
+def framed_table(
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Markup],
+    figures: AbstractSet[int],
+    caption: Part = None,
+    *,
+    firm: bool = False,
+) -> Markup:
+    """A table in a box that scrolls where it must. On a phone, one with more columns than that has room for
+    shows every row as a few lines. One of many rows is no taller than a screen.
+    """
+    is_wide = len(heads) > _NARROW or len(heads) - len(figures) > 2
+    kinds = {
+        "scroll": True,
+        "firm": firm,
+        "stack": is_wide,
+        "grid": len(figures) > _NARROW,
+        "tall": len(rows) > _TALL,
+    }
+    tops = [
+        element("th", head or _NAMELESS, scope="col", class_=_kind(column, figures))
+        for column, head in enumerate(heads)
     ]
-    inner = element(
-        "table",
-        element("caption", caption, class_="quiet"),
-        element("thead", element("tr", head)),
-        element("tbody", [_table_row(cells, classes) for cells in rows]),
-    )
+    inner = element("table", caption, element("thead", element("tr", tops)), element("tbody", rows))
     return element(
         "div",
         inner,
-        class_=" ".join(kinds),
+        class_=" ".join(kind for kind, holds in kinds.items() if holds),
         tabindex="0",
         role="region",
-        aria_label=caption,
+        aria_label=title,
     )
 
 
-def _table_row(cells: Sequence[Part], classes: Sequence[str | None]) -> Markup:
-    """A row, headed by its first cell."""
+def table_row_of(
+    heads: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
+) -> Markup:
+    """A row, headed by its first cell. `data-head` is what a cell is called where cells stand in lines."""
     first, *others = cells
-    rest = [element("td", cell, class_=class_) for cell, class_ in zip(others, classes[1:], strict=True)]
-    return element("tr", element("th", first, scope="row"), rest)
+    rest = [
+        element("td", cell, class_=_kind(column, figures), data_head=heads[column] or None)
+        for column, cell in enumerate(others, start=1)
+    ]
+    return element("tr", element("th", first, scope="row"), rest, class_=kind)
+
+
+def _kind(column: int, figures: AbstractSet[int]) -> str | None:
+    return "n" if column in figures else None
+
+
+# --- what changes ---------------------------------------------------------------------------------
+
+
+def changes_part(folds: Sequence[ObjectFold], tree: Part) -> Part:
+    """What becomes of objects, those that are alike in one line; `tree` has each with its difference."""
+    lines = [_object_line(fold) for fold in folds[:_MOST_OBJECTS]]
+    left_out = sum(len(fold.rows) for fold in folds[_MOST_OBJECTS:])
+    if left_out:
+        lines.append(element("li", f"and {counted(left_out, 'more object')}, listed below", class_="quiet"))
+    summary = element("summary", "Each object, with its difference")
+    every = element("details", summary, tree, class_="every")
+    short = element("ul", lines, class_="objects") if lines else element("p", "No object changes.")
+    return section("changes", "Changes", short, every)
+
+
+_MOST_OBJECTS: Final = 60
+
+
+def _object_line(fold: ObjectFold) -> Markup:
+    """`+ nexus_rack.rack["1".."8"]  rack1..8: 16 machines each`."""
+    words = ", ".join(word for word in fold.words if word)
+    said = ": ".join(text for text in (fold.name, words) if text)
+    sign = element("span", fold.symbol, class_=f"sign {_SIGN_KINDS.get(fold.symbol, '')}".rstrip())
+    label = element("code", breakable(fold.label))
+    return element("li", sign, element("div", label, f" {said}" if said else None))
+
+
+_SIGN_KINDS: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed"}
 
 
 # --- overview ----------------------------------------------------------------------------------
@@ -106,8 +169,9 @@ def verdict_part(report: Report, overview: Overview) -> Markup:
 
 def overview_part(overview: Overview) -> Part:
     """The room that is left, and what changes, in tables."""
-    room, counts = _room(overview), _counts(overview)
-    return section("overview", "Room and counts", room, counts, data_short="Room") if room or counts else None
+    tables = [*_room(overview), *_counts(overview)]
+    drawn = element("div", tables, class_="columns")
+    return section("overview", "Room and counts", drawn, data_short="Room") if tables else None
 
 
 def _verdict(overview: Overview) -> Markup:
@@ -118,16 +182,16 @@ def _verdict(overview: Overview) -> Markup:
     return element("p", element("strong", "Allowed"), because, class_="verdict allowed")
 
 
-def _room(overview: Overview) -> Part:
+def _room(overview: Overview) -> list[Markup]:
     """The room table with all sites."""
     if not overview.room:
-        return None
+        return []
     heads = [""]
     for site in overview.sites:
         prefix = f"{site} " if len(overview.sites) > 1 else ""
         heads += [f"{prefix}before", f"{prefix}after"]
     rows = [_room_cells(row) for row in overview.room]
-    return table("Room before and after", heads, rows, figures=len(heads) - 1)
+    return [table("Room before and after", heads, rows, figures=len(heads) - 1)]
 
 
 def _room_cells(row: RoomRow) -> list[Part]:
@@ -137,7 +201,7 @@ def _room_cells(row: RoomRow) -> list[Part]:
     return cells
 
 
-def _counts(overview: Overview) -> Part:
+def _counts(overview: Overview) -> list[Markup]:
     """Tables of resources by type and of placements by trigger."""
     tables: list[Markup] = []
     if overview.resources:
@@ -147,7 +211,7 @@ def _counts(overview: Overview) -> Part:
         heads = ("Kind", "Action", "Trigger", "Count")
         rows = [_trigger_row(trigger) for trigger in overview.triggers]
         tables.append(table("Placements by trigger", heads, rows, figures=1))
-    return element("div", tables, class_="side-by-side") if tables else None
+    return tables
 
 
 def _resource_row(resource: ResourceCount) -> tuple[Part, ...]:
@@ -207,18 +271,53 @@ def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> 
 
 
 def tables_part(tables: Sequence[PlacementTable], tie_breaks: int) -> Part:
-    """The document's table, one row per pool; with certainty where it was computed for any."""
+    """The document's table, one row per pool; with certainty where it was computed for any. Of very many
+    pools those that are spread alike are one row, and all are listed in a part that is folded.
+    """
     if not tables:
         return None
+    sure = bool(tie_breaks) and any(pool.placed for pool in tables)
+    heads = (*TABLE_HEADS, *_SURE) if sure else TABLE_HEADS
+    every = [(*table_row(pool), *(_certainty(pool) if sure else ())) for pool in tables]
     caption = "How each pool is spread over the racks"
-    if not tie_breaks or not any(pool.placed for pool in tables):
-        rows = [table_row(pool) for pool in tables]
-        return section("pools", "Pools", table(caption, TABLE_HEADS, rows, firm=True))
-    with_certainty = [(*table_row(pool), *_certainty(pool)) for pool in tables]
-    return section("pools", "Pools", table(caption, (*TABLE_HEADS, *_SURE), with_certainty, firm=True))
+    if len(every) <= MOST_ROWS:
+        return section("pools", "Pools", table(caption, heads, every, firm=True))
+    rows = _alike(every)
+    summary = element("summary", f"Each of {len(every):,} pools{_first(len(every))}")
+    return section(
+        "pools",
+        "Pools",
+        table(caption, heads, rows[:_MOST_LINES], firm=True),
+        _left_out(len(rows) - _MOST_LINES),
+        element("details", summary, table(caption, heads, every[:_MOST_LISTED], firm=True), class_="screen"),
+    )
 
 
 _SURE: Final = ("VMs per rack certain", "Machines certain")
+_MOST_LINES: Final = 80  # of pools that are not alike: two sheets
+_MOST_LISTED: Final = 2000
+
+
+def _alike(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows that differ in their cluster alone as one, in the order of the first of each."""
+    clusters: dict[tuple[str, ...], list[str]] = {}
+    for cluster, *rest in rows:
+        clusters.setdefault(tuple(rest), []).append(cluster)
+    return [(_clusters(names), *rest) for rest, names in clusters.items()]
+
+
+def _clusters(names: Sequence[str]) -> str:
+    return names_text(names) if len(names) == 1 else f"{names_text(names)} (each of {len(names):,})"
+
+
+def _first(count: int) -> str:
+    return f" (the first {_MOST_LISTED:,})" if count > _MOST_LISTED else ""
+
+
+def _left_out(count: int) -> Part:
+    if count <= 0:
+        return None
+    return element("p", f"{counted(count, 'more row')}; the list of all pools has them.", class_="quiet")
 
 
 def _certainty(pool: PlacementTable) -> tuple[str, str]:
@@ -264,11 +363,16 @@ def _check_row(check: CheckResult) -> tuple[str, str, str, str]:
 
 
 def outputs_part(outputs: Sequence[Difference]) -> Part:
-    """Outputs that change."""
+    """Outputs that change, folded where they are long."""
     if not outputs:
         return None
-    text = "\n".join(output_lines(outputs))
-    return section("outputs", "Outputs that change", diff_lines(text, "Outputs"), data_short="Outputs")
+    title, text = "Outputs that change", "\n".join(output_lines(outputs))
+    lines = text.count("\n") + 1
+    drawn = diff_lines(text, "Outputs")
+    if lines <= _TALL:
+        return section("outputs", title, drawn, data_short="Outputs")
+    summary = element("summary", f"{counted(len(outputs), 'output')}, {lines:,} lines")
+    return section("outputs", title, element("details", summary, drawn, class_="long"), data_short="Outputs")
 
 
 def drift_part(stanzas: Sequence[Stanza]) -> Part:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nexusform.rendering.answers.answer_page import answer_main, answer_page
 from nexusform.rendering.answers.capacity_outline import capacity_outline
 from nexusform.rendering.answers.failure_outline import failure_outline
 from nexusform.rendering.answers.kubernetes_upgrade_outline import kubernetes_upgrade_outline
@@ -15,7 +16,6 @@ from nexusform.rendering.answers.outline import (
     Section,
     Table,
     outline_markdown,
-    outline_page,
     outline_text,
     spans_text,
 )
@@ -64,7 +64,7 @@ def test_the_documents_runtime_upgrade_reads_as_reviewed(golden: Callable[[str, 
     outline = runtime_upgrade_outline([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
     golden("answers/runtime-upgrade.txt", outline_text(outline))
     golden("answers/runtime-upgrade.md", outline_markdown(outline))
-    golden("answers/runtime-upgrade.html", outline_page(outline))
+    golden("answers/runtime-upgrade.html", str(answer_main(outline)).replace("><", ">\n<") + "\n")
 
 
 # --- the three forms -----------------------------------------------------------------------------
@@ -105,13 +105,13 @@ def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
 
 def test_control_characters_never_reach_the_terminal() -> None:
     nasty = Outline("\x1b[31mred", "\x07", bad=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),))
-    for form in (outline_text(nasty), outline_markdown(nasty), outline_page(nasty)):
+    for form in (outline_text(nasty), outline_markdown(nasty), answer_page(nasty)):
         assert not any(ord(c) < 32 and c != "\n" for c in form)
 
 
 def test_the_page_says_what_is_bad_in_words() -> None:
-    page = outline_page(SAMPLE)
-    assert "Finding: It is <code>so</code>." in page
+    page = answer_page(SAMPLE)
+    assert "<strong>Finding</strong>: It is <code>so</code>." in page
     assert "<title>Title | &lt;b&gt;</title>" in page
     assert page.count('<tr class="bad">') == 1
 

@@ -59,23 +59,30 @@ function startChanges(into) {
     status.textContent = rows.length ? `${counted(rows.length, "object")}.` : "Nothing found.";
   };
 
-  // Paper names every object. It has all differences where they are few, else those of what stands and changes,
-  // never pages of what comes or goes.
+  // The list above names every object. Paper has all differences where they are few, else those of what stands and
+  // changes, never pages of what comes or goes.
   printers.push(() => {
     const listed = changes.filter(shown).filter((change) => change.text);
     const lines = (rows) => rows.reduce((sum, change) => sum + change.text.split("\n").length, 0);
     const standing = listed.filter((change) => KINDS[change.symbol] === "changed" || change.symbol.includes("/"));
     const printed = new Set([listed, standing, []].find((rows) => lines(rows) <= MOST_LINES));
-    holder.querySelectorAll(":scope > details").forEach((each) => { each.open = true; each.fill(); });
-    holder.querySelectorAll("details details").forEach((each) => {
-      if (printed.has(each.change)) { each.open = true; each.fill(); }
-    });
+    holder.replaceChildren(...[...printed].map((change) => { const item = changeItem(change); item.open = true; item.fill(); return item; }));
     const left = listed.length - printed.size;
-    status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed` : ""}.`;
+    status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed: the page has them` : ""}.`;
+    return draw;
   });
 
   const search = searchBox("Search addresses and differences", "change-search", (text) => { state.text = text; draw(); });
   const same = tick("unchanged objects too", (value) => { state.same = value; draw(); });
   into.append(make("div", { class: "tools" }, search.label, same.label), status, holder);
   draw();
+}
+
+/** Opens the list of objects at one of them. */
+function showChange(address) {
+  const search = document.getElementById("change-search");
+  if (!search) return;
+  search.closest("details").open = true;
+  search.value = address;
+  search.dispatchEvent(new Event("input"));
 }

@@ -8,7 +8,7 @@ const SIGNS = ["", "+", "~", "\u2212"];
 // How sure a place is: 0 is not computed, or not of this plan.
 const STEPS = ["", "count certain", "likely", "by lot"];
 const CHUNK = 100;
-// What is called before the page is printed, to show lists in full.
+// What is called before the page is printed, to show lists as paper has them; each gives what draws them again.
 const printers = [];
 const MOST_PRINTED = 300;
 
@@ -69,7 +69,6 @@ function chunked(into, rows, draw, wrap, first = CHUNK) {
   };
   step(first);
   into.append(more);
-  return () => { if (shown < MOST_PRINTED) step(MOST_PRINTED - shown); };
 }
 
 function counted(count, noun) { return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`; }

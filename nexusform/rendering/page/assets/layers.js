@@ -15,6 +15,12 @@ function loadStep(part) {
   return part >= 0.995 ? 5 : Math.min(1 + Math.floor(part * 4), 4);
 }
 
+/** Whether nothing stands in a cell, and whether what is left of it has no room for the largest SKU. */
+function cellState(machine, [cpus, memory], largest) {
+  const untouched = cpus === machine.cpus && memory === machine.memory;
+  return { untouched, broken: Boolean(!untouched && memory > 0 && largest && (memory < largest.memoryInCell || cpus < largest.cpusInCell)) };
+}
+
 function figure(cell, kind, text, tip) {
   cell.classList.add(kind);
   cell.dataset.tip = tip;
@@ -39,8 +45,7 @@ function paintCells(model, machine, side, cells) {
     const where = `${machine.name} cell ${at}`;
     const rest = `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`;
     const part = machine.memory ? 1 - Math.max(memory, 0) / machine.memory : 0;
-    const untouched = cpus === machine.cpus && memory === machine.memory;
-    const broken = !untouched && memory > 0 && largest && (memory < largest.memoryInCell || cpus < largest.cpusInCell);
+    const { untouched, broken } = cellState(machine, [cpus, memory], largest);
     if (map.layer === "load") figure(cells[at], `load-${loadStep(part)}`, `${Math.round(part * 100)}%`, `${where}: ${Math.round(part * 100)} % of the memory is taken`);
     else if (map.layer === "free") figure(cells[at], untouched && !machine.refusal ? "is-free" : "is-taken", untouched && !machine.refusal ? "free" : "", `${where}: ${machine.refusal ? `takes no new VMs: ${machine.refusal}` : rest}`);
     else figure(cells[at], broken ? "is-broken" : "is-whole", broken ? `${memory}` : "", broken ? `${where}: broken, ${rest}, too little for ${largest.name}` : `${where}: ${rest}`);
@@ -68,10 +73,10 @@ function lossNote(model) {
     make("ul", {}, rows.map(([pool, [count, all]]) => make("li", {}, make("b", {}, `${count} of ${all}`), ` ${pool}`))));
 }
 
-function layerLegend(site, model) {
-  if (map.layer === "load") return LOADS.map((word, step) => entry(`load-${step}`, "", word));
-  if (map.layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "not wholly free"), entry("refusing", "", "takes no new VMs")];
-  if (map.layer === "fragments") {
+function layerLegend(site, model, layer) {
+  if (layer === "load") return LOADS.map((word, step) => entry(`load-${step}`, "", word));
+  if (layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "not wholly free"), entry("refusing", "", "takes no new VMs")];
+  if (layer === "fragments") {
     const largest = largestSku(site);
     return [entry("is-broken", "56", `GiB left, too little for ${largest ? largest.name : "a VM"}`), entry("is-whole", "", "whole, or full")];
   }

@@ -8,7 +8,7 @@ const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null
 /** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
 function forget() {
   listeners.length = 0;
-  Object.assign(map, { site: 0, layer: "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
+  Object.assign(map, { site: 0, layer: plan.layer || "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
   stopPlaying();
   Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
   detail.opener = null;
@@ -37,7 +37,8 @@ function changedFilter() {
   frame.stage.querySelectorAll("button.vm").forEach((button) => {
     button.classList.toggle("faded", !passes(model.vms[Number(button.dataset.vm)]));
   });
-  drawArrows(frame.stage, model);
+  if (isFar(model)) drawStage(frame.stage);
+  else drawArrows(frame.stage, model);
   drawLegend();
   tell();
   listeners.forEach((listener) => listener());
@@ -51,8 +52,8 @@ function tell() {
   const all = standing.length.toLocaleString("en");
   const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
   const when = side === "before" ? "Before the plan" : "After the plan";
-  if (site.steps.length) {
-    const down = site.steps[map.step].down.length;
+  if (plan.marks) {
+    const down = site.steps.length ? site.steps[map.step].down.length : 0;
     frame.status.textContent = `${words} on ${site.name}${down ? `, ${counted(down, "machine")} down` : ""}.`;
     return;
   }
@@ -62,8 +63,7 @@ function tell() {
 function drawLegend() {
   const site = siteShown();
   const model = modelOf(site);
-  const plain = !map.machine && isLarge(model) && !map.rack;
-  frame.legend.replaceChildren(...(plain ? [] : layerLegend(site, model)).flat());
+  frame.legend.replaceChildren(...(isFar(model) ? farLegend(site, model) : layerLegend(site, model, map.layer)));
   frame.note.replaceChildren(...plan.unfit.map((pool) => unfitNote(site, pool)));
   if (map.layer === "loss" && !map.machine && map.lost) frame.note.append(lossNote(model));
 }
@@ -89,12 +89,14 @@ function drawCrumbs() {
 function drawMap() {
   const model = modelOf(siteShown());
   const views = viewsOf(model);
+  // Squares have no colours of clusters.
+  if (isFar(model) && map.layer === "cluster") map.layer = "load";
   if (siteShown().steps.length) map.view = "change";
   else if (!views.includes(map.view)) [map.view] = views;
   drawCrumbs();
   drawTools(model, views);
-  drawLegend();
   drawStage(frame.stage);
+  drawLegend();
   drawMoves(model);
   tell();
 }
@@ -148,8 +150,8 @@ function drawTools(model, views) {
   const site = siteShown();
   if (site.steps.length) parts.push(stepTools(site));
   if (views.length > 1) parts.push(radios("view", "Show", choices, map.view, (view) => { map.view = view; drawMap(); }));
-  if (!map.machine && (map.rack || !isLarge(model))) {
-    parts.push(radios("layer", "Paint by", LAYERS, map.layer, (layer) => {
+  if (!map.machine) {
+    parts.push(radios("layer", "Paint by", isFar(model) ? FAR_LAYERS : LAYERS, map.layer, (layer) => {
       map.layer = layer;
       if (layer === "loss" && !model.racks.has(map.lost)) [map.lost] = model.racks.keys();
       drawMap();
@@ -164,8 +166,11 @@ function drawTools(model, views) {
 }
 
 function zoomTo(site, rack = "", machine = "") {
+  const wasFar = isFar(modelOf(siteShown()));
   if (site !== map.site) map.step = 0;
   Object.assign(map, { site, rack, machine, chosen: undefined });
+  // Whoever chooses a rack of the overview wants its VMs.
+  if (wasFar && !isFar(modelOf(siteShown()))) map.layer = "cluster";
   if (map.layer === "loss" && !modelOf(siteShown()).racks.has(map.lost)) map.layer = "cluster";
   drawMap();
 }

@@ -25,7 +25,7 @@ function replace(main, data) {
 
 /** The bar's links to the sections that this plan has. */
 function nameSections() {
-  const sections = [...document.querySelectorAll("main > section")];
+  const sections = [...document.querySelectorAll("main > section, .parts > section")];
   document.getElementById("sections").replaceChildren(...sections.map((section) => make("li", {}, make("a", { href: `#${section.id}` }, section.dataset.short || section.querySelector("h2").textContent))));
 }
 
@@ -55,9 +55,22 @@ function startPrinting() {
     frame.stage.style.width = wide;
     drawStage(frame.stage);
   };
-  const unfold = () => document.querySelectorAll(".reasons, main > details").forEach((part) => { part.open = true; });
-  window.addEventListener("beforeprint", () => { redraw("1040px"); unfold(); printers.forEach((print) => print()); });
-  window.addEventListener("afterprint", () => redraw(""));
+  let restore = [];
+  const unfold = () => {
+    const folded = [...document.querySelectorAll("main details:not(.screen, [open])")];
+    folded.forEach((part) => { part.open = true; });
+    restore.push(() => folded.forEach((part) => { part.open = false; }));
+  };
+  window.addEventListener("beforeprint", () => {
+    redraw("1040px");
+    unfold();
+    restore.push(...printers.map((print) => print()));
+  });
+  window.addEventListener("afterprint", () => {
+    redraw("");
+    restore.forEach((again) => again());
+    restore = [];
+  });
 }
 
 (function start() {

@@ -22,7 +22,8 @@ function siteShown() { return plan.sites[map.site]; }
 function viewsOf(model) {
   if (siteShown().steps.length) return [];
   const changes = model.marks[1] + model.marks[2] + model.marks[3];
-  return changes && model.stood ? Object.keys(VIEWS) : ["after"];
+  if (!changes || !model.stood) return ["after"];
+  return Object.keys(VIEWS).filter((view) => view !== "sides" || !isFar(model));
 }
 
 /** What a VM's box says on a side: {mark, sure, ghost}; marks stand where VMs arrive and where they leave. */
@@ -124,7 +125,7 @@ function drawStage(stage) {
   const machine = map.machine && model.machines.get(map.machine);
   stage.className = `stage view-${map.view}`;
   if (machine) stage.replaceChildren(machineView(site, model, machine));
-  else if (isLarge(model) && !map.rack) stage.replaceChildren(overviewOf(site, model, stage.clientWidth));
+  else if (isFar(model)) stage.replaceChildren(overviewOf(site, model, stage.clientWidth));
   else if (map.view === "sides") {
     const panel = (side, id) => make("div", { class: "panel" }, make("h3", { class: "side" }, side === "before" ? "Before" : "After"), racksGrid(site, model, side, id));
     stage.replaceChildren(panel("before", "rack-grid-before"), panel("after", "rack-grid"));

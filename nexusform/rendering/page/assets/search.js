@@ -35,7 +35,7 @@ function startSearch() {
     const text = input.value.trim().toLowerCase();
     if (!text) { close(); return; }
     const { hits, count } = hitsOf(text);
-    list.replaceChildren(...hits.map((hit) => make("li", {}, make("a", { href: hit.href, onclick: () => { close(); follow(); } },
+    list.replaceChildren(...hits.map((hit) => make("li", {}, make("a", { href: hit.href, onclick: () => { close(); if (hit.kind === "change") showChange(hit.name); follow(); } },
       make("span", { class: "kind" }, hit.kind), make("b", {}, hit.name), make("span", { class: "quiet" }, ` ${hit.words}`)))));
     const rest = count - hits.length;
     if (rest > 0) list.append(make("li", { class: "quiet" }, `${rest.toLocaleString("en")} more: write more of the name.`));

@@ -4,15 +4,39 @@
 const FIRST_VMS = 15;
 
 const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove"];
+// What a `plain` one says needs no name before it, where a row is a few lines.
 const COLUMNS = [
   { head: "VM" },
-  { head: "What happens", cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
+  { head: "What happens", plain: true, cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
   { head: "Before", cell: (vm) => placeText(vm.before), needs: (vm) => vm.before },
   { head: "After", cell: (vm) => placeText(vm.after), needs: (vm) => vm.after },
-  { head: "SKU", cell: (vm) => vm.sku.name },
+  { head: "SKU", plain: true, cell: (vm) => vm.sku.name },
   { head: "How sure", cell: (vm) => STEPS[vm.sure], needs: (vm) => vm.sure },
   { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
 ];
+
+/** VMs on paper: in columns, by pool and by what happens to them. Too many new ones are counted, not listed. */
+function printedVms(rows) {
+  const [came, others] = [rows.filter(([, vm]) => vm.mark === 1), rows.filter(([, vm]) => vm.mark !== 1)];
+  const listed = [...others.slice(0, MOST_PRINTED), ...(rows.length <= MOST_PRINTED ? came : [])];
+  const groups = new Map();
+  for (const [site, vm] of listed) {
+    const title = `${plan.sites.length > 1 ? `${site.name}: ` : ""}${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}, ${happens(vm)}`;
+    if (!groups.has(title)) groups.set(title, []);
+    groups.get(title).push(vm);
+  }
+  const left = rows.length - listed.length;
+  const words = `${counted(left, listed.length ? "more VM" : "VM")} ${left === 1 ? "is" : "are"} not printed: the table of pools counts them; the list on the page and a report (-report=csv:PATH) have each.`;
+  return [make("div", { class: "printed-vms" }, [...groups].map(([title, vms]) => make("section", {}, make("h3", {}, title), make("ul", {}, vms.map(printedVm))))),
+    ...(left ? [make("p", {}, words)] : [])];
+}
+
+function printedVm(vm) {
+  const [from, to] = [vm.before, vm.after].map((place) => (place ? `${short(place)}${place.length > 3 ? `/${place.slice(3).join("+")}` : ""}` : ""));
+  const where = vm.mark === 2 ? `${from} \u2192 ${to}` : to || from;
+  const sure = [vm.sure ? STEPS[vm.sure] : "", vm.more.certainty ? share(vm.more.certainty[1]) : ""].filter(Boolean).join(", ");
+  return make("li", {}, make("b", {}, vm.plain), ` ${where}`, sure ? make("span", { class: "quiet" }, ` ${sure}`) : null);
+}
 
 function startVmList(into) {
   const all = [];
@@ -24,13 +48,18 @@ function startVmList(into) {
   const status = make("p", { role: "status", class: "quiet", id: "vm-status" });
   const holder = make("div", {});
 
-  let expand = () => {};
+  let listed = [];
   let columns = COLUMNS;
   // The map has where everything stands; paper needs no list of what stays.
-  printers.push(() => { if (anyChange) expand(); });
+  printers.push(() => {
+    if (!anyChange || listed.length <= FIRST_VMS) return draw;
+    holder.replaceChildren(...printedVms(listed));
+    return draw;
+  });
 
   const draw = () => {
     const rows = [];
+    listed = rows;
     for (const [at, number, mark] of all) {
       // Whoever writes a name wants that VM, whether it changes or not.
       if (!mark && !state.kept && !state.text) continue;
@@ -49,13 +78,13 @@ function startVmList(into) {
     columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),
       make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column.head)))), body);
-    holder.replaceChildren(make("div", { class: "scroll firm", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
-    expand = chunked(holder, rows, row, body, FIRST_VMS);
+    holder.replaceChildren(make("div", { class: "scroll firm stack", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
+    chunked(holder, rows, row, body, FIRST_VMS);
   };
 
   const row = ([site, vm]) => {
     const opener = make("button", { type: "button", class: "link", onclick: () => showVm(site, vm, opener) }, vm.name);
-    const cells = columns.slice(1).map((column) => make("td", { class: column.kind ? column.kind(vm) : null }, column.cell(vm)));
+    const cells = columns.slice(1).map((column) => make("td", { class: column.kind ? column.kind(vm) : null, "data-head": column.plain ? null : column.head }, column.cell(vm)));
     return make("tr", {}, make("th", { scope: "row" }, opener), cells);
   };
 

@@ -1,10 +1,5 @@
 "use strict";
-// Closer and farther than racks: one machine with its cells, VMs and pods; ten thousand machines at a glance.
-
-const LARGE = 1000;
-const TALLEST = 1500;
-
-function isLarge(model) { return model.machines.size > LARGE; }
+// Closer than racks: one machine with its cells, VMs and pods.
 
 /** A machine: a column per cell, each VM with what is known of it and the pods on it, then what is free. */
 function machineView(site, model, machine) {
@@ -34,57 +29,4 @@ function vmCard(site, model, vm, side, ghost) {
   return make("li", { class: ghost ? "vm-card leaving" : "vm-card" }, swatch, make("div", {}, opener,
     make("div", { class: "quiet small" }, `${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""} \u00b7 ${vm.sku.name} \u00b7 ${happens(vm)}${vm.sure ? `, ${STEPS[vm.sure]}` : ""}`),
     pods.length ? make("ul", { class: "pods" }, pods.map((pod) => make("li", {}, pod.object))) : null));
-}
-
-/** Every machine of a large site as a square, by rack, in the colour of its load; a dot where something changes. */
-function overviewOf(site, model, width) {
-  const racks = [...model.racks.values()];
-  const side = map.view === "before" ? "before" : "after";
-  const plot = overviewPlot(racks, Math.max(width, 300));
-  const layer = shape("svg", { class: "overview", id: "overview", width: plot.width, height: plot.height, viewBox: `0 0 ${plot.width} ${plot.height}`, role: "group", "aria-label": `All racks of ${site.name}, by load; the arrow keys move between racks` });
-  racks.forEach((rack, at) => {
-    const left = (at % plot.across) * plot.wide;
-    const top = Math.floor(at / plot.across) * plot.high;
-    const changed = rack.machines.some((machine) => [...machine.before, ...machine.after].some((number) => model.vms[number].mark !== 0 && model.plainMark !== model.vms[number].mark));
-    const words = `${rack.name}: ${counted(rack.machines.length, "machine")}, ${counted(rack.machines.reduce((sum, each) => sum + each[side].length, 0), "VM")}${changed ? ", changes" : ""}`;
-    const link = shape("a", { href: linkTo(site, "rack", rack.name), "aria-label": words, "data-tip": words, tabindex: at ? "-1" : "0", class: changed ? "changed" : "" });
-    link.append(shape("rect", { class: "plate", x: left, y: top, width: plot.wide - 2, height: plot.high - 2 }));
-    rack.machines.forEach((machine, number) => link.append(shape("rect", {
-      class: `load-${loadStep(loadOf(model, machine, side))}${machine.refusal ? " closed" : ""}`, x: left + 1 + (number % plot.columns) * plot.square,
-      y: top + 1 + Math.floor(number / plot.columns) * plot.square, width: plot.square - 1, height: plot.square - 1,
-    })));
-    if (changed) link.append(shape("circle", { cx: left + plot.wide - 4, cy: top + 4, r: 3 }));
-    layer.append(link);
-  });
-  layer.addEventListener("keydown", (event) => walk(event, layer, plot.across));
-  return make("div", {}, make("p", { class: "quiet" }, `${counted(model.machines.size, "machine")} in ${counted(racks.length, "rack")}, each square a machine. Choose a rack to see its VMs.`),
-    make("ul", { class: "legend", "aria-label": "Legend" }, LOADS.map((word, step) => entry(`load-${step}`, "", word))), layer);
-}
-
-/** Sizes that keep the overview below two screens: squares of 4 to 14 pixels. */
-function overviewPlot(racks, width) {
-  const most = Math.max(1, ...racks.map((rack) => rack.machines.length));
-  const columns = Math.ceil(Math.sqrt(most));
-  const rows = Math.ceil(most / columns);
-  let best = null;
-  for (let square = 14; square >= 4; square -= 1) {
-    const wide = columns * square + 4;
-    const high = rows * square + 4;
-    const across = Math.max(Math.floor(width / wide), 1);
-    best = { square, columns, wide, high, across, width: across * wide, height: Math.ceil(racks.length / across) * high };
-    if (best.height <= TALLEST) break;
-  }
-  return best;
-}
-
-function walk(event, layer, across) {
-  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
-  if (!step) return;
-  event.preventDefault();
-  const links = [...layer.querySelectorAll("a")];
-  const to = links[links.indexOf(document.activeElement) + step];
-  if (!to) return;
-  document.activeElement.setAttribute("tabindex", "-1");
-  to.setAttribute("tabindex", "0");
-  to.focus();
 }
