@@ -33,7 +33,7 @@ from nexusform.language.syntax import (
     TraverseAttribute,
 )
 from nexusform.plain_data import ConversionProblem, Path, to_plain
-from nexusform.planning.names.evaluation import Evaluation, InstanceScope
+from nexusform.planning.names.scope import InstanceScope
 from nexusform.planning.request import DataValues
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
 from nexusform.providers.registry import DEFAULT
@@ -77,11 +77,6 @@ class AssertScope(Struct, frozen=True):
     runs: Mapping[str, Value]
 
     @property
-    def evaluation(self) -> Evaluation:
-        """The evaluation behind it."""
-        return self.inner.evaluation
-
-    @property
     def functions(self) -> Mapping[str, Any]:
         """Every function."""
         return self.inner.functions
@@ -95,7 +90,7 @@ class AssertScope(Struct, frozen=True):
             return self.inner.lookup(traversal)
         name, declared = _first(traversal), self.inner.instance.module.outputs
         if name in declared:
-            return self.evaluation.output(self.inner.instance, name), 1, []
+            return self.inner.names.output(self.inner.instance, name), 1, []
         detail = f'An output with the name "{name}" has not been declared.{did_you_mean(name, declared)}'
         problem = error("reference-to-undeclared-output-value", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]

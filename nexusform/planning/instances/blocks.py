@@ -17,14 +17,9 @@ from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.names.evaluation import (
-    Evaluation,
-    ModuleInstance,
-    ResourceKey,
-    address_key,
-    unknown_repetition,
-)
+from nexusform.planning.names.evaluation import Evaluation, ResourceKey, address_key, unknown_repetition
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
+from nexusform.planning.names.scope import ModuleInstance
 from nexusform.planning.names.setting import PreparedBodies
 from nexusform.planning.occupancy import take_note
 from nexusform.planning.plan import Action, CheckResult

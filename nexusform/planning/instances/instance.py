@@ -12,8 +12,8 @@ from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.configuration import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic
 from nexusform.plain_data import Path, Refined
-from nexusform.planning.names.evaluation import ModuleInstance
 from nexusform.planning.names.repetition import ObjectView, Repetition
+from nexusform.planning.names.scope import ModuleInstance
 from nexusform.planning.plan import Action
 from nexusform.ports import ResourceType
 from nexusform.source import Span

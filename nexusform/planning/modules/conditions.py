@@ -14,8 +14,9 @@ from nexusform.address import Mode as BlockMode
 from nexusform.configuration.configuration import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.instances.condition_verdicts import evaluate_condition, failure, worse
-from nexusform.planning.names.evaluation import Evaluation, InstanceScope, ModuleInstance
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
+from nexusform.planning.names.scope import InstanceScope, ModuleInstance
 from nexusform.planning.plan import CheckResult, Mode
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
@@ -82,14 +83,16 @@ def _instances(configuration: Configuration, evaluation: Evaluation) -> Iterator
         yield from evaluation.module_instances(module.path)
 
 
-def _judged(subject: Subject, conditions: Sequence[tuple[str, Condition, InstanceScope]]) -> Checked:
+def _judged(
+    subject: Subject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
+) -> Checked:
     """The conditions of one thing: (kind of condition, condition, names it sees)."""
     if not conditions:
         return Checked()
     problems: list[Diagnostic] = []
     worst = "pass"
     for kind, condition, scope in conditions:
-        status, message = evaluate_condition(condition, scope.evaluation, scope, subject.address)
+        status, message = evaluate_condition(condition, evaluation, scope, subject.address)
         worst = worse(worst, status)
         if status == "fail":
             problems.append(failure(condition, kind, message, subject.address, subject.header, scope))
@@ -109,7 +112,9 @@ def _of_variable(variable: Variable, instance: ModuleInstance, evaluation: Evalu
         "input_variable", _within(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
     )
     scope = evaluation.scope(instance)
-    checked = _judged(subject, [("variable", condition, scope) for condition in variable.validations])
+    checked = _judged(
+        subject, [("variable", condition, scope) for condition in variable.validations], evaluation
+    )
     problems = [_where_it_was_passed(problem, variable, subject, instance) for problem in checked.problems]
     return Checked(problems, checked.checks)
 
@@ -154,14 +159,16 @@ def _of_resource(block: ResourceBlock, instance: ModuleInstance, evaluation: Eva
         after = evaluation.scope(instance, repetitions.get(key, ONCE), item)
         conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
         conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
-        yield _judged(Subject("resource", str(address), block.header), conditions)
+        yield _judged(Subject("resource", str(address), block.header), conditions, evaluation)
 
 
 def _outputs(instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
     scope = evaluation.scope(instance)
     for name, output in instance.module.outputs.items():
         subject = Subject("output_value", _within(instance, f"output.{name}"), f'output "{name}"')
-        yield _judged(subject, [("output", condition, scope) for condition in output.preconditions])
+        yield _judged(
+            subject, [("output", condition, scope) for condition in output.preconditions], evaluation
+        )
 
 
 # --- check blocks ------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ def _check(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> Ch
     unread = has_errors(inside.diagnostics)
     subject = Subject("check", _within(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inside.scope(module)
-    checked = _judged(subject, [("check", condition, scope) for condition in check.asserts])
+    checked = _judged(subject, [("check", condition, scope) for condition in check.asserts], inside)
     problems = [*inside.diagnostics, *checked.problems]
     return Checked(
         [replace(problem, severity=Severity.WARNING) for problem in problems],

@@ -17,8 +17,9 @@ from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
-from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
+from nexusform.planning.names.scope import ModuleInstance, Setting
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.preparation.order import modules, planning_order, resource_blocks
 from nexusform.planning.request import PlanRequest

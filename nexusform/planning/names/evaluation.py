@@ -6,21 +6,18 @@ same configuration is a `fork`.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from copy import copy
-from typing import Any, TypeAlias
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
-from nexusform.configuration.body_evaluation import PreparedBody
-from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock, Variable
-from nexusform.configuration.limits import DEFAULT, beyond
+from nexusform.address import ROOT, Address, ConfigAddress, Key, ModulePath, ModuleStep
+from nexusform.configuration.configuration import ModuleCall, ResourceBlock, Variable
+from nexusform.configuration.limits import beyond
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
-from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax import Expression
 from nexusform.plain_data import ConversionProblem, Path
 from nexusform.planning.names.repetition import (
     LIST,
@@ -33,65 +30,19 @@ from nexusform.planning.names.repetition import (
     ResourceView,
     expand,
 )
-from nexusform.planning.plan import Basis
-from nexusform.ports import DataAnswer, Files
+from nexusform.planning.names.scope import InstanceScope, ModuleInstance, Setting
+from nexusform.ports import DataAnswer
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.value_types import DYNAMIC
-from nexusform.values import Value, boolean, null, number, object_value, string, tuple_value, unknown
+from nexusform.values import Value, null, object_value, tuple_value, unknown
 
 SENSITIVE = frozenset({"sensitive"})
-# What is wrong with the argument that repeats a block.
-# Ids of their own: what follows from data that could not be read is left out by them.
+# What is wrong with the argument that repeats a block. The ids are its own: what follows from data that could
+# not be read is left out by them.
 UNKNOWN_REPETITION = {"count": "unknown-count-argument", "for_each": "unknown-for-each-argument"}
 
-
-class ModuleInstance(Struct, frozen=True):
-    """One instance of a module: the root, or a call's with its key."""
-
-    path: ModulePath
-    module: Module
-    call: ModuleCall | None = None
-    parent: ModuleInstance | None = None
-    repetition: Repetition = ONCE
-
-
 ResourceKey = tuple[ModulePath, str, str, str]
-
-
-class Reads(Struct):
-    """What was read while values were worked out; see plan.Basis."""
-
-    files: dict[str, str] = field(default_factory=dict)
-    data_files: dict[str, str] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-
-    def basis(self, commit: str) -> Basis:
-        """All of it, as a plan keeps it."""
-        parts = (self.files, self.data_files, self.states)
-        return Basis(commit, *(dict(sorted(part.items())) for part in parts))
-
-
-class Setting(Struct, frozen=True):
-    """What all passes of one plan share.
-
-    `tentative`: values that are not given yet are unknown, so that a repetition which is not known
-    is no error. `reads` fills as they go on. `files` are those that arguments of resources name.
-    """
-
-    configuration: Configuration
-    variables: Mapping[str, Value]
-    functions: Callable[[], Mapping[str, Any]]
-    prepared: Callable[[ResourceBlock], PreparedBody | None]
-    schemas: Mapping[Mode, Mapping[str, BlockSchema]]
-    read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[DataAnswer | None, list[Diagnostic]]]
-    working_directory: str
-    workspace: str
-    applying: bool = False
-    tentative: bool = False
-    reads: Reads = field(default_factory=Reads)
-    most_instances: int = DEFAULT.instances
-    files: Files | None = None
 
 
 class Evaluation:
@@ -140,7 +91,7 @@ class Evaluation:
 
     def _called(self, parent: ModuleInstance, call: ModuleCall) -> Iterator[ModuleInstance]:
         """The instances that one call makes."""
-        for repetition in self._module_expansion(parent, call).repetitions:
+        for repetition in self.module_expansion(parent, call).repetitions:
             step = ModuleStep(call.name, repetition.key)
             instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
             self._by_path[instance.path] = instance
@@ -150,11 +101,11 @@ class Evaluation:
         """Whether it is known by now how often the modules on a static path are called."""
         for depth, name in enumerate(path):
             for parent in self.module_instances(path[:depth]):
-                if self._module_expansion(parent, parent.module.calls[name]).unknown:
+                if self.module_expansion(parent, parent.module.calls[name]).unknown:
                     return False
         return True
 
-    def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+    def module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
         """The instances of a call, worked out once; none when they are in error."""
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
@@ -263,7 +214,7 @@ class Evaluation:
 
     def module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """All outputs of all instances of a call."""
-        expansion = self._module_expansion(parent, call)
+        expansion = self.module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:
             return unknown(DYNAMIC)
         if expansion.shape == SINGLE:
@@ -279,10 +230,6 @@ class Evaluation:
         if instance is None or not call.module.directory:
             return unknown(DYNAMIC)
         return object_value({name: self.output(instance, name) for name in call.module.outputs})
-
-    def module_shape(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
-        """How a call is repeated."""
-        return self._module_expansion(parent, call)
 
     def resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """The instances of a block; data blocks are read when first asked for."""
@@ -369,165 +316,6 @@ def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock) -> Diag
         expression.span if expression is not None else None,
         block=header_of(block),
     )
-
-
-# The value that the first steps of a traversal name, how many steps these are, and what is wrong with it.
-Lookup: TypeAlias = tuple[Value, int, list[Diagnostic]]
-
-
-class InstanceScope(Struct, frozen=True):
-    """The names visible in one block instance (a Scope of the evaluator)."""
-
-    evaluation: Evaluation
-    instance: ModuleInstance
-    repetition: Repetition
-    this: ObjectView | None
-
-    @property
-    def functions(self) -> Mapping[str, Any]:
-        """Every function."""
-        return self.evaluation.setting.functions()
-
-    def lookup(self, traversal: Traversal) -> Lookup:
-        """The value that the first steps of a traversal name, and how many were used."""
-        name = traversal.root.name
-        reader = _READERS.get(name)
-        if reader is not None:
-            return reader(self, traversal)
-        return self._resource("managed", name, traversal, 0)
-
-    def _resource(self, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-        """A resource as far as a reference leads into it, and how many of the steps are used up."""
-        steps = traversal.steps
-        named = steps[used] if used < len(steps) else None
-        if not isinstance(named, TraverseAttribute):
-            return _leads_nowhere(traversal)
-        used += 1
-        block = self.instance.module.resources.get((mode, kind, named.name))
-        if block is None:
-            return _leads_nowhere(traversal)
-        view = self.evaluation.resource(self.instance, block)
-        if not view.shape:
-            return _leads_nowhere(traversal)
-        key: Key = None
-        if view.shape != SINGLE:
-            if used >= len(steps):
-                return view.value(), used, []
-            key = _literal_key(steps[used], view.shape)
-            if key is None or key not in view.items:
-                return view.value(), used, []
-            used += 1
-        item = view.items.get(key)
-        if item is None:
-            return _leads_nowhere(traversal)
-        if used < len(steps) and isinstance(steps[used], TraverseAttribute):
-            part = item.attribute(steps[used].name)  # type: ignore[union-attr]
-            if part is not None:
-                return part, used + 1, []
-        return item.value(), used, []
-
-    def _variable(self, traversal: Traversal) -> Lookup:
-        declared = self.instance.module.variables.get(_first(traversal))
-        if declared is None:
-            return _leads_nowhere(traversal)
-        return self.evaluation.variable(self.instance, declared), 1, []
-
-    def _local(self, traversal: Traversal) -> Lookup:
-        name = _first(traversal)
-        if name not in self.instance.module.locals:
-            return _leads_nowhere(traversal)
-        return self.evaluation.local(self.instance, name), 1, []
-
-    def _data(self, traversal: Traversal) -> Lookup:
-        return self._resource("data", _first(traversal), traversal, 1)
-
-    def _module(self, traversal: Traversal) -> Lookup:
-        """A module, or one of its outputs, as far as a reference leads, and how many of the steps are used
-        up.
-        """
-        call = self.instance.module.calls.get(_first(traversal))
-        if call is None:
-            return _leads_nowhere(traversal)
-        shape = self.evaluation.module_shape(self.instance, call).shape
-        used, key = 1, None
-        if shape != SINGLE and len(traversal.steps) > 1:
-            key = _literal_key(traversal.steps[1], shape)
-            used = 2
-        output = traversal.steps[used] if used < len(traversal.steps) else None
-        if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
-            called = self.evaluation.called_module(self.instance, call.name, key)
-            if called is not None and output.name in called.module.outputs:
-                return self.evaluation.output(called, output.name), used + 1, []
-        return self.evaluation.module_value(self.instance, call), 1, []
-
-    def _path(self, traversal: Traversal) -> Lookup:
-        setting = self.evaluation.setting
-        texts = {
-            "module": self.instance.module.directory,
-            "root": setting.configuration.root.directory,
-            "cwd": setting.working_directory,
-        }
-        return _named(texts.get(_first(traversal)), traversal)
-
-    def _product(self, traversal: Traversal) -> Lookup:
-        setting = self.evaluation.setting
-        if _first(traversal) == "applying":
-            return boolean(setting.applying), 1, []
-        return _named(setting.workspace if _first(traversal) == "workspace" else None, traversal)
-
-    def _count(self, traversal: Traversal) -> Lookup:
-        key = self.repetition.key
-        return (number(key), 1, []) if isinstance(key, int) else _leads_nowhere(traversal)
-
-    def _each(self, traversal: Traversal) -> Lookup:
-        name, each = _first(traversal), self.repetition
-        if name == "key" and isinstance(each.key, str):
-            return string(each.key), 1, []
-        if name == "value" and each.value is not None:
-            return each.value, 1, []
-        return _leads_nowhere(traversal)
-
-    def _self(self, traversal: Traversal) -> Lookup:
-        if self.this is None:
-            return _leads_nowhere(traversal)
-        part = self.this.attribute(_first(traversal)) if traversal.steps else None
-        return (part, 1, []) if part is not None else (self.this.value(), 0, [])
-
-
-_READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
-    "var": InstanceScope._variable,  # noqa: SLF001 - the table of this class
-    "local": InstanceScope._local,  # noqa: SLF001 - as above
-    "data": InstanceScope._data,  # noqa: SLF001 - as above
-    "module": InstanceScope._module,  # noqa: SLF001 - as above
-    "path": InstanceScope._path,  # noqa: SLF001 - as above
-    "nexusform": InstanceScope._product,  # noqa: SLF001 - as above
-    "count": InstanceScope._count,  # noqa: SLF001 - as above
-    "each": InstanceScope._each,  # noqa: SLF001 - as above
-    "self": InstanceScope._self,  # noqa: SLF001 - as above
-}
-
-
-def _leads_nowhere(traversal: Traversal) -> Lookup:
-    """What a reference in error comes to: all of it is unknown. It has been complained about elsewhere."""
-    return unknown(DYNAMIC), len(traversal.steps), []
-
-
-def _first(traversal: Traversal) -> str:
-    """The name in the first step after the root, "" where none stands there."""
-    step = traversal.steps[0] if traversal.steps else None
-    return step.name if isinstance(step, TraverseAttribute) else ""
-
-
-def _named(text: str | None, traversal: Traversal) -> Lookup:
-    return (string(text), 1, []) if text is not None else _leads_nowhere(traversal)
-
-
-def _literal_key(step: Any, shape: str) -> Key:
-    if not isinstance(step, TraverseIndex):
-        return None
-    if shape == LIST:
-        return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None
-    return step.key if isinstance(step.key, str) else None
 
 
 def address_key(address: ConfigAddress, path: ModulePath) -> ResourceKey:

@@ -14,8 +14,9 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.language import syntax
 from nexusform.language.evaluator import Trace, traced
 from nexusform.language.value_notes import traversal_text
-from nexusform.planning.names.evaluation import Evaluation, ModuleInstance
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE, Repetition
+from nexusform.planning.names.scope import ModuleInstance
 from nexusform.schema import Attribute
 from nexusform.source import SourceFile, Span
 from nexusform.values import UNKNOWN, Value

@@ -15,8 +15,9 @@ from nexusform.configuration.body_evaluation import PreparedBody, prepare_resour
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Reads, Setting
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ObjectView, ResourceView
+from nexusform.planning.names.scope import ModuleInstance, Reads, Setting
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import DataAnswer, Files, ReadContext, ResourceType, StateQuery, StateReader
 from nexusform.schema import BlockSchema

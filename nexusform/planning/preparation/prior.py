@@ -21,8 +21,9 @@ from nexusform.language.syntax import (
     TraverseIndex,
 )
 from nexusform.plain_data import to_plain
-from nexusform.planning.names.evaluation import Evaluation, InstanceScope
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE, Repetition, expand
+from nexusform.planning.names.scope import InstanceScope
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.moves import apply_moves, refreshed_after
@@ -175,7 +176,7 @@ def _asked(
 
 def _id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
     """The id that an import block asks for; None when it cannot be one, which joins `problems`."""
-    value = scope.evaluation.evaluated(block.id, scope)
+    value = scope.names.evaluated(block.id, scope)
     if value is None:
         return None
     plain = to_plain(value)[0]
@@ -242,7 +243,7 @@ def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> 
         return None if before is None else [*before, *to.steps]
     assert isinstance(to, Index)
     before = _steps(to.collection, scope, problems)
-    value = scope.evaluation.evaluated(to.key, scope)
+    value = scope.names.evaluated(to.key, scope)
     if value is None or before is None:
         return None
     plain = to_plain(value)[0]
