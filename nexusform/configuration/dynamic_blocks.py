@@ -140,33 +140,29 @@ def _iterator(attribute: Attribute | None, kind: str, problems: list[Diagnostic]
 def _label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
-    items = attribute.expression.items if attribute and isinstance(attribute.expression, TupleCons) else ()
-    if attribute is None and label_name:
-        problems.append(
-            error(
-                "insufficient-dynamic-block-labels",
-                f'Blocks of type "{block.labels[0].value}" have one label, its {label_name}: '
-                f"write labels = [...] with one element.",
-                block.header_span,
+    """The label of the blocks that are made, the only element of `labels`; None where they have none, or it
+    is wrong. `label_name` is what the label says, "" for blocks without one.
+    """
+    block_type = block.labels[0].value
+    if attribute is None:
+        if label_name:
+            detail = (
+                f'Blocks of type "{block_type}" have one label, its {label_name}: '
+                "write labels = [...] with one element."
             )
-        )
-    elif attribute is not None and not label_name:
-        problems.append(
-            error(
-                "extraneous-dynamic-block-label",
-                f'Blocks of type "{block.labels[0].value}" have no labels.',
-                attribute.name_span,
-            )
-        )
-    elif attribute is not None and len(items) != 1:
-        problems.append(
-            error(
-                "invalid-dynamic-block-labels",
-                f'The "labels" argument must be a list of exactly one expression, the {label_name}: [...].',
-                attribute.expression.span,
-            )
-        )
-    return items[0] if len(items) == 1 and label_name else None
+            problems.append(error("insufficient-dynamic-block-labels", detail, block.header_span))
+        return None
+    if not label_name:
+        detail = f'Blocks of type "{block_type}" have no labels.'
+        problems.append(error("extraneous-dynamic-block-label", detail, attribute.name_span))
+        return None
+    expression = attribute.expression
+    labels = expression.items if isinstance(expression, TupleCons) else ()
+    if len(labels) != 1:
+        detail = f'The "labels" argument must be a list of exactly one expression, the {label_name}: [...].'
+        problems.append(error("invalid-dynamic-block-labels", detail, expression.span))
+        return None
+    return labels[0]
 
 
 def iterations(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:

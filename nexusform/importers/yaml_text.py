@@ -95,6 +95,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _read(file: str, text: str) -> YamlStream:
+    """The documents of a text, up to what breaks it."""
     import yaml
 
     documents: list[YamlDocument] = []
@@ -146,6 +147,7 @@ class _DocumentReader:
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def node(self, event: Any, depth: int) -> tuple[Any, TextPlace]:
+        """The value that begins with an event, and its place."""
         mark = event.start_mark
         place = TextPlace(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
@@ -183,6 +185,7 @@ class _DocumentReader:
         return data, written
 
     def _sequence(self, place: TextPlace, depth: int) -> list[Any]:
+        """The items up to the end of a sequence; their places go below `place`."""
         items: list[Any] = []
         for event in self.events:
             if isinstance(event, self.ends):
@@ -193,6 +196,7 @@ class _DocumentReader:
         return items
 
     def _mapping(self, place: TextPlace, depth: int) -> dict[str, Any]:
+        """The entries up to the end of a mapping; merged ones (<<) give way to its own."""
         items: dict[str, Any] = {}
         merged: list[tuple[dict[str, Any], TextPlace]] = []
         for event in self.events:
@@ -227,6 +231,7 @@ def _mergeable(data: Any, place: TextPlace) -> Iterable[tuple[dict[str, Any], Te
 
 
 def _key(name: Any, place: TextPlace) -> str:
+    """A key of a mapping as text."""
     if isinstance(name, str):
         return name
     if isinstance(name, bool):
@@ -257,6 +262,7 @@ def _require_tag(tag: str | None, kind: str, place: TextPlace) -> None:
 
 
 def _scalar(event: Any, place: TextPlace) -> Any:
+    """A value by its tag, or as YAML reads it without one."""
     text, tag = event.value, event.tag
     if tag is None:
         return _resolved(text, place) if event.implicit[0] else text
@@ -333,6 +339,7 @@ class Node(Struct, frozen=True):
         return node
 
     def _below(self, step: str | int) -> Node:
+        """The part at a key or index; where there is none an empty node at the same place."""
         data = self.data
         place = self.place.children.get(step, self.place)
         if isinstance(data, dict):

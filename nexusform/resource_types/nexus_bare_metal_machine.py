@@ -241,25 +241,26 @@ def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None
     if hardware is None:
         return None
     roles = attributes.get("roles")
+    refusal = refusal_of(
+        roles=roles if isinstance(roles, list) else [COMPUTE_PLANE],
+        cordoned=attributes.get("cordon_status") == "Cordoned",
+        evacuating=attributes.get("evacuate") is True,
+        power_state=str(attributes.get("power_state") or "On"),
+        ready_state=str(attributes.get("ready_state") or "True"),
+        detailed_status=str(attributes.get("detailed_status") or "Provisioned"),
+    )
     return Machine(
-        str(attributes["name"]),
-        rack.name,
-        rack.availability_zone,
-        int(attributes["slot"]),
-        hardware.sku,
-        hardware.cells,
-        hardware.cpus_per_cell,
-        hardware.memory_gib_per_cell,
-        hardware.disk_gib,
-        refusal_of(
-            roles=roles if isinstance(roles, list) else [COMPUTE_PLANE],
-            cordoned=attributes.get("cordon_status") == "Cordoned",
-            evacuating=attributes.get("evacuate") is True,
-            power_state=str(attributes.get("power_state") or "On"),
-            ready_state=str(attributes.get("ready_state") or "True"),
-            detailed_status=str(attributes.get("detailed_status") or "Provisioned"),
-        ),
-        hardware.vfs_per_cell,
+        name=str(attributes["name"]),
+        rack=rack.name,
+        zone=rack.availability_zone,
+        slot=int(attributes["slot"]),
+        sku=hardware.sku,
+        cells=hardware.cells,
+        cpus_per_cell=hardware.cpus_per_cell,
+        memory_gib_per_cell=hardware.memory_gib_per_cell,
+        disk_gib=hardware.disk_gib,
+        refusal=refusal,
+        vfs_per_cell=hardware.vfs_per_cell,
     )
 
 

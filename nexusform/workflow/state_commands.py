@@ -143,6 +143,7 @@ def change_state(
 def _change_under_lock(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> ChangedState:
+    """Read the state, change it and write it; a state that was rescued from an apply is written as it is."""
     stored, problems = read_stored(backend, closely=False)
     if stored is None:
         return ChangedState(None, None, tuple(problems))
@@ -153,8 +154,10 @@ def _change_under_lock(
     before = stored.state
     after, remarks = change(before)
     problems += remarks
-    if after is None or has_errors(remarks) or after == before:
-        return ChangedState(before, None if after is None or has_errors(remarks) else before, tuple(problems))
+    if after is None or has_errors(remarks):
+        return ChangedState(before, None, tuple(problems))
+    if after == before:
+        return ChangedState(before, before, tuple(problems))
     return _written(backend, stored, _numbered(before, after), problems)
 
 

@@ -138,6 +138,7 @@ class _FileRunner:
         return self.result
 
     def _one(self, block: RunBlock, result: RunResult) -> None:
+        """Run one block and note what it came to."""
         started = self._clock.now()
         configuration = self._configuration(block, result.diagnostics)
         if configuration is None:

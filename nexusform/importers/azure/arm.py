@@ -217,6 +217,7 @@ def _listed(file: str, path: Path, values: list[Any], findings: list[Problem]) -
 
 
 def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
+    """Say that a list is one page of several, where it names the next one."""
     key = next((key for key in _MORE if document.get(key)), None)
     if key is not None:
         detail = (
@@ -227,6 +228,7 @@ def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[P
 
 
 def _items(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[Item]:
+    """The objects of a list as items, numbered from `first`; anything else in it is said."""
     items = []
     for index, value in enumerate(values, first):
         at = (*path, index)

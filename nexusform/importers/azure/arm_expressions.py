@@ -121,6 +121,7 @@ class _Parser:
         self.depth = 0
 
     def whole(self) -> Any:
+        """The value of the whole text; Missing when it cannot be read."""
         try:
             value = self._value()
             if self.at == len(self.tokens):
@@ -181,6 +182,7 @@ class _Parser:
 
 
 def _part(value: Any, step: Any) -> Any:
+    """A property or an element of a value; Missing where there is none, or where either is missing."""
     for one in (value, step):
         if isinstance(one, Missing):
             return one
@@ -197,6 +199,7 @@ def _part(value: Any, step: Any) -> Any:
 
 
 def _called(name: str, arguments: Sequence[Any], scope: Scope) -> Any:
+    """What a function of templates gives; Missing for those that only Azure can answer."""
     key = name.lower()
     if key in _LAZY:
         return _LAZY[key](arguments, scope)
@@ -295,6 +298,7 @@ def _text(value: Any) -> str:
 
 
 def _union(*parts: Any) -> Any:
+    """Lists without repetitions, or objects of which the last counts."""
     if all(isinstance(part, list) for part in parts):
         united: list[Any] = []
         for one in chain.from_iterable(parts):

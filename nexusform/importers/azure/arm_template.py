@@ -179,7 +179,7 @@ class _Reading:
         """One resource, in every round of its loop. `parent` are types and names of what it is nested in."""
         loop = resource.get("copy")
         if loop is None:
-            self._one(resource, scope, parent, inside, called)
+            self._resource_once(resource, scope, parent, inside, called)
             return
         if not isinstance(loop, Mapping):
             detail = f'"copy" must be an object and is {kind_of(loop)}.'
@@ -191,9 +191,9 @@ class _Reading:
             self._say((name,), "not-known-in-the-plan", f"{scopes.why}, so nobody can tell what is made.")
             return
         for within in scopes:
-            self._one(resource, within, parent, inside, (*called, name))
+            self._resource_once(resource, within, parent, inside, (*called, name))
 
-    def _one(
+    def _resource_once(
         self,
         resource: Mapping[str, Any],
         scope: Scope,
@@ -201,6 +201,9 @@ class _Reading:
         inside: tuple[str, ...],
         called: tuple[str, ...],
     ) -> None:
+        """Read a resource in one round, and those inside it. `parent` are type and name of those that it stands
+        in, `inside` the deployments, `called` the symbolic names by which others depend on it.
+        """
         self.resources += 1
         if self.resources == _MOST_RESOURCES + 1:
             detail = f"a template may make {_MOST_RESOURCES} resources; what comes after them is not read."
@@ -254,6 +257,7 @@ class _Reading:
         what: tuple[str, tuple[str, ...], str],
         called: tuple[str, ...],
     ) -> None:
+        """Note one resource of a kind that nexusform knows, with what it depends on."""
         kind, names, type_name = what
         if len(names) != (2 if kind == POOLS else 1):
             detail = f'"{"/".join(names)}" is no name of a {type_name}: write "cluster/pool" for a pool.'
@@ -284,6 +288,7 @@ class _Reading:
     # --- nested deployments ---
 
     def _deployment(self, resource: Mapping[str, Any], scope: Scope, inside: tuple[str, ...]) -> None:
+        """Read the template of a nested deployment, in the scope that it asks for."""
         properties = _mapping(resource.get("properties"))
         template = properties.get("template")
         name = _place(resource)

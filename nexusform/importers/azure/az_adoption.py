@@ -152,6 +152,7 @@ class _Adoption:
         return AdoptedObject("nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)})
 
     def _machines(self) -> Iterator[AdoptedObject]:
+        """The machines; one without a slot, or with one that is taken, gets the next free one of its rack."""
         taken: set[tuple[str, int]] = set()
         for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot, m.name)):
             slot = machine.slot
@@ -197,6 +198,7 @@ class _Adoption:
                 yield (cluster.created_at or "", cluster.name), made
 
     def _cluster(self, cluster: AzCluster) -> AdoptedObject | None:
+        """A cluster with its pools and nodes; None, and a finding, where a VM SKU is not known."""
         by_pool: dict[str, list[AzNode]] = {}
         for node in cluster.nodes:
             by_pool.setdefault(node.pool, []).append(node)
@@ -281,6 +283,7 @@ class _Adoption:
         return records
 
     def _node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
+        """The record of one node: of the one that stands, or of one that waits for a machine."""
         placement = node.placement if node is not None else None
         own_sku = node.vm_sku_name if node is not None and node.vm_sku_name in self.skus else sku_name
         if node is not None:
@@ -312,6 +315,7 @@ class _Adoption:
             yield (vm.created_at or "", vm.name), self._virtual_machine(vm, known)
 
     def _virtual_machine(self, vm: AzVirtualMachine, known: Mapping[str, Reference]) -> AdoptedObject:
+        """A VM with the placement hints whose targets the site shows."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         targets = [known.get(name_of(hint.resource_id)) for hint in vm.hints]
@@ -383,6 +387,7 @@ class _Adoption:
             self._hold(f"{node.name} beyond {sku.name}", placement.machine, excess)
 
     def _hold(self, name: str, machine: str, shape: AzShape) -> None:
+        """Note room on a machine that no object of ours takes."""
         held = self.occupied.setdefault(machine, [])
         held.append(
             {

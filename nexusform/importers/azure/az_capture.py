@@ -219,6 +219,7 @@ def clusters_missing(names: Sequence[str]) -> str:
 
 
 def _missing_tenants(kind: str, words: str, consequence: str, items: AzItems) -> Iterator[Problem]:
+    """What is said of a kind of tenants that was captured in part or not at all."""
     command = capture_command(kind)
     if not items.of(kind):
         name = _FILES[kind].name

@@ -202,6 +202,9 @@ class _Laying:
         return None
 
     def _key_of(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
+        """The id key of the object that a change is about, a made-up one for a new object; None, and a
+        finding, when several have its name.
+        """
         if arm_id:
             return id_key(arm_id)
         end = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"

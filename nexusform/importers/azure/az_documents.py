@@ -195,6 +195,7 @@ class _Sorting:
         return met
 
     def _is_repeated(self, item: Item, kind: str) -> bool:
+        """Whether another file told of the same resource in the same words before."""
         arm_id = item.value("id")
         if not isinstance(arm_id, str):
             return False

@@ -130,6 +130,7 @@ def _read(
     catalogue: Catalogue | None,
     findings: list[Problem],
 ) -> tuple[AzItems, _Reading]:
+    """The resources of all documents, and what they are to be read with."""
     items = read_items(documents, findings)
     exported_at = _exported_at(documents, items.stated, findings)
     return items, _Reading(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
@@ -197,6 +198,7 @@ def _exported_at(
 
 
 def _with_nodes(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
+    """The clusters with their nodes, and nodes that stand twice apart, by name."""
     by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
     for node in nodes:
         by_cluster.setdefault((node.cluster, node.is_second), []).append(node)

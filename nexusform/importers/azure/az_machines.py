@@ -170,6 +170,9 @@ def _is_cut_short(items: Sequence[Item]) -> bool:
 
 
 def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
+    """A machine of a rack that was read; None, and a finding, without name, rack or slot. A state that is
+    not there counts as not ready.
+    """
     name = item.needed_text("name")
     rack_id = item.needed_text("rackId")
     slot = item.needed_whole("rackSlot")
@@ -305,6 +308,7 @@ def planned_site(
 
 
 def _say_planned(cluster: Item, reading: MachineReading, *, has_racks: bool) -> None:
+    """Say once that the machines which a Nexus cluster defines stand in for captured ones."""
     nothing = "neither racks nor machines were captured, and this Nexus cluster defines none."
     roles = "" if reading.rack_skus else ", and as compute-plane, since no rack_skus.json tells the slots"
     planned = (
@@ -323,6 +327,7 @@ def _planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
 
 
 def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzMachine | None:
+    """A machine that a Nexus cluster defines, as if it were ready."""
     slot = server.needed_whole("rackSlot")
     if slot is None:
         return None

@@ -318,6 +318,7 @@ def _skus_named(cluster: AzCluster) -> Iterable[str]:
 
 
 def _size(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
+    """A VM SKU from the figures given, else from those in its own name; None when neither tell."""
     published = _PUBLISHED.fullmatch(name)
     kind = published[1] if published else name[3:4] if name.startswith("NC_") else ""
     if figures is None or 0 in figures[:2]:

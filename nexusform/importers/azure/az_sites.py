@@ -98,6 +98,9 @@ def _placed_first(items: AzItems) -> Iterator[tuple[str, Item]]:
 
 
 def _site_of(kind: str, item: Item, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
+    """The site that a resource names, by its location, its cluster, its parent or the cluster that it is
+    part of.
+    """
     if kind == "clusters":
         return item.text("name")
     location = _location(item)

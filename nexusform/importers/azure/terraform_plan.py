@@ -182,6 +182,7 @@ class _Reading:
         return _entry_of(one) if one["type"] in _TYPES else None
 
     def _change(self, entry: _Entry) -> AzChange | None:
+        """A planned resource as a change; None where its name or its cluster is not known yet."""
         action = entry.action
         if entry.block[1].startswith(_UPDATE):
             action = _UPDATES.get(action, action)
@@ -392,6 +393,7 @@ class _References:
         self._memory: dict[Block, frozenset[Block]] = {}
 
     def _walk(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
+        """Note the resources, outputs and calls of a module and of those that it calls."""
         within = ".".join(["root_module", *path])
         self._modules[path] = {
             "resources": self._part(f"{within}.resources", module.get("resources"), list, []),
@@ -438,6 +440,7 @@ class _References:
         return known
 
     def _direct(self, block: Block) -> set[Block]:
+        """The blocks that a block names in its expressions and in depends_on, its modules' among them."""
         path, _ = block
         resource = self._blocks.get(block, {})
         parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]

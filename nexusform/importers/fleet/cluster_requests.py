@@ -25,6 +25,7 @@ _ANY: Final = Shape(Holds.ANY)
 
 
 def _values_of_the_operator(expression: Mapping[str, Any]) -> Iterator[Objection]:
+    """What is wrong with how many values an operator has."""
     operator, count = expression.get("operator"), len(expression.get("values") or ())
     if operator in ("In", "NotIn") and not count:
         yield Objection("values", "values must be non-empty when operator is In or NotIn.")
@@ -178,6 +179,7 @@ _NOTHING: Final = f"the text holds no object; {_EXPECTED}."
 
 
 def _request(kind: str, document: FleetDocument) -> ClusterRequest:
+    """A ClusterRequest, or a placement policy, as the scheduler takes it."""
     if kind == "ClusterRequest":
         policy = document.values.get("placement_policy_ref") or {}
         terms = tuple(_term(each) for each in document.values.get("cluster_selector_term") or ())

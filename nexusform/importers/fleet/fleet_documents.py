@@ -222,6 +222,7 @@ class _ObjectReader:
         return False
 
     def _is_left_out(self, part: _Part) -> bool:
+        """Whether "..." stands in place of a value; it is said, as a correction where those are allowed."""
         if part.node.data != ELISION:
             return False
         condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.steps))
@@ -236,6 +237,7 @@ class _ObjectReader:
     # --- values ---
 
     def _value(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
+        """The value of one part by its shape; None for what is absent or refused."""
         if shape.holds is Holds.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
@@ -254,6 +256,7 @@ class _ObjectReader:
         return self._scalar(part, shape)
 
     def _object(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
+        """A mapping by its shape; leniently, a list of one is read as it."""
         node = part.node
         if node.data == [ELISION]:
             self._is_left_out(_Part(node.at(0), part.path, part.steps))
@@ -269,6 +272,7 @@ class _ObjectReader:
         return self._fields(part, shape, schema)
 
     def _fields(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> dict[str, Any]:
+        """The values of a mapping by our names; unknown keys, missing ones and broken rules are said."""
         self.places[part.path] = part.node.place
         values = _absent(schema) if schema is not None else {}
         written: dict[str, Any] = {}
@@ -297,6 +301,7 @@ class _ObjectReader:
         return values
 
     def _object_to(self, part: _Part, shape: Shape, objection: Objection) -> None:
+        """Say what a rule of the shape objects to, at the key it names."""
         text = f"{part.name}: {objection.detail}"
         if objection.correction == "no-number-of-clusters":
             here = replace(part, path=(*part.path, "number_of_clusters"))
@@ -333,6 +338,7 @@ class _ObjectReader:
         return None
 
     def _list(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> list[Any]:
+        """The items of a list; leniently, a mapping is read as its only item."""
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.holds is Holds.OBJECT:
@@ -355,6 +361,7 @@ class _ObjectReader:
         return items
 
     def _texts(self, part: _Part) -> dict[str, str] | None:
+        """A mapping of texts, such as labels."""
         if not isinstance(part.node.data, dict):
             self._refuse(part, f"{part.name} must be a mapping of texts.")
             return None
@@ -368,6 +375,7 @@ class _ObjectReader:
         return entries
 
     def _scalar(self, part: _Part, shape: Shape) -> Any:
+        """A flag, a number or a text by its shape."""
         data = part.node.data
         if shape.holds is Holds.FLAG:
             if not isinstance(data, bool):
@@ -388,6 +396,7 @@ class _ObjectReader:
         return self._checked_text(part, shape)
 
     def _checked_text(self, part: _Part, shape: Shape) -> str | None:
+        """A text that is one of the choices, matches the pattern and is long enough."""
         text = self._text(part)
         if shape.choices and text not in shape.choices:
             # What goes with a choice cannot be judged when there is none.
@@ -411,6 +420,7 @@ class _ObjectReader:
         return text
 
     def _text(self, part: _Part) -> str | None:
+        """A text; leniently, a number or a boolean is read as it is written."""
         data = part.node.data
         if isinstance(data, str):
             return data
@@ -425,14 +435,20 @@ class _ObjectReader:
         return value if self._correct("unquoted-text", part, wrong, read) else None
 
     def _check_size(self, part: _Part, size: int, shape: Shape, unit: str) -> bool:
+        """Whether a size is within the bounds of its shape; said otherwise. `unit` is what is counted, ""
+        for the value itself.
+        """
         low, high = shape.least, shape.most
         if (low is None or size >= low) and (high is None or size <= high):
             return True
-        bounds = (
-            f"{low} or more" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
-        )
-        verb = "must have" if unit else "must be"
-        self._refuse(part, f"{part.name} {verb} {bounds}{f' {unit}' if unit else ''}, not {size}.")
+        if high is None:
+            bounds = f"{low} or more"
+        elif low is None:
+            bounds = f"at most {high}"
+        else:
+            bounds = f"{low} to {high}"
+        needed = f"must have {bounds} {unit}" if unit else f"must be {bounds}"
+        self._refuse(part, f"{part.name} {needed}, not {size}.")
         return False
 
 

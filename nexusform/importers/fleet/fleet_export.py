@@ -89,6 +89,7 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ShownPlacement]:
 
 
 def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownPlacement:
+    """A placement with what the hub made for it: bindings, and its latest policy and resource snapshots."""
     of_it = made.get(ShownPlacement(manifest).key, [])
     bindings = [_binding(one) for one in of_it if one.kind in BINDINGS]
     policy = _latest([one for one in of_it if one.kind in _POLICIES], _POLICY_INDEX)
@@ -108,6 +109,7 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
 
 
 def _binding(manifest: Manifest) -> ShownBinding | None:
+    """A binding that says for which cluster it is and in which state; None otherwise."""
     spec = _mapping(manifest.body, "spec") or {}
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:

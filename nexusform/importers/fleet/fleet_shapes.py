@@ -233,6 +233,7 @@ def _namespaces(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _one_namespace_to_report_in(spec: Mapping[str, Any]) -> Iterator[Objection]:
+    """A status that is reported in the namespace needs exactly one namespace."""
     if spec.get("statusReportingScope") != "NamespaceAccessible":
         return
     if len(_namespaces(spec)) != 1:

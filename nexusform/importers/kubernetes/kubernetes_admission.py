@@ -84,6 +84,7 @@ def _quiet(manifest: Manifest) -> Fields:
 
 
 def _add_defaults(defaults: dict[str, Defaults], manifest: Manifest) -> None:
+    """Note what a LimitRange fills into containers of its namespace; the first one counts."""
     known = defaults.setdefault(manifest.namespace, Defaults({}, {}))
     for item in _quiet(manifest).at("spec").each("limits"):
         if item.text("type") != "Container":
@@ -115,6 +116,7 @@ def forbidden(namespace: str, spec: Fields, rules: PodRules) -> str:
 
 
 def _out_of_bounds(bounds: Bounds, containers: Sequence[Fields]) -> str:
+    """How containers break the bounds of a LimitRange, as a clause; "" when they do not."""
     for of, word, end, written in (
         ("requests", "minimum", "request", bounds.least),
         ("limits", "maximum", "limit", bounds.most),
@@ -128,7 +130,8 @@ def _out_of_bounds(bounds: Bounds, containers: Sequence[Fields]) -> str:
             if None in amounts:
                 return f"{per}. No {end} is specified"
             total = sum(amount for amount in amounts if amount is not None)
-            if total < edge.nano if of == "requests" else total > edge.nano:
+            is_out = total < edge.nano if of == "requests" else total > edge.nano
+            if is_out:
                 return f"{per}, but {end} is {total / 10**9:g}"
     return ""
 
@@ -202,6 +205,7 @@ def admitted(namespace: str, metadata: Fields, spec: Fields, rules: PodRules) ->
 
 
 def _runtime_class(visit: _Visit) -> Written | None:
+    """The pod with what its RuntimeClass adds: overhead, node selector, tolerations."""
     spec, name = visit.spec, visit.spec.text("runtimeClassName")
     if not name:
         return None
@@ -234,6 +238,7 @@ def _runtime_class(visit: _Visit) -> Written | None:
 
 
 def _limit_ranges(visit: _Visit) -> Written | None:
+    """The pod with the requests and limits that LimitRanges of its namespace fill in."""
     defaults = visit.rules.defaults.get(visit.namespace)
     if defaults is None:
         return None
@@ -246,6 +251,7 @@ def _limit_ranges(visit: _Visit) -> Written | None:
 
 
 def _filled_in(container: Any, defaults: Defaults) -> Any:
+    """A container with defaults where it says nothing itself."""
     resources = container.get("resources", {}) if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container
@@ -261,6 +267,7 @@ def _filled_in(container: Any, defaults: Defaults) -> Any:
 
 
 def _networks(visit: _Visit) -> Written | None:
+    """The pod asking for the devices of the networks that its annotation names."""
     annotations = visit.metadata.at("annotations")
     named = _networks_named(annotations, visit.namespace)
     needed: Counter[str] = Counter()

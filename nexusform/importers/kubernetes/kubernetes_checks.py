@@ -64,6 +64,7 @@ def _lasting(spec: Node) -> Iterator[Wrong]:
 
 
 def _runs_on(spec: Node) -> Iterator[Wrong]:
+    """What pods of workloads that run on cannot say."""
     pod = spec.at("template", "spec")
     policy = pod.at("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -78,6 +79,7 @@ def _runs_on(spec: Node) -> Iterator[Wrong]:
 
 
 def _selects_its_template(spec: Node) -> Iterator[Wrong]:
+    """A selector that is empty, or that the labels of the template do not match."""
     selector = spec.at("selector")
     labels, expressions = selector.at("matchLabels"), selector.at("matchExpressions")
     if not isinstance(selector.data, dict) or spec.at("template").absent:
@@ -108,6 +110,7 @@ def _deployment(spec: Node) -> Iterator[Wrong]:
 
 
 def _job(spec: Node) -> Iterator[Wrong]:
+    """What pods of a Job must say, and the mounts of its template."""
     pod = spec.at("template", "spec")
     policy = pod.at("restartPolicy")
     if isinstance(pod.data, dict) and (policy.absent or policy.data in ("", "Always")):
@@ -127,6 +130,7 @@ def _mounts(spec: Node) -> Iterator[Wrong]:
 
 
 def _mounts_of_a_pod(pod: Node, claims: set[str]) -> Iterator[Wrong]:
+    """Mounts of volumes that neither the pod nor a claim of its workload has."""
     if not isinstance(pod.data, dict) or pod.at("volumes").text:
         return
     volumes = claims | {volume.at("name").text for volume in pod.at("volumes").items()}

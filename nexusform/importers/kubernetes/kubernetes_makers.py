@@ -94,6 +94,7 @@ def not_forecast(manifests: Iterable[Manifest], known: Collection[tuple[str, str
 
 
 def _what(manifest: Manifest) -> str:
+    """What an object of this kind does to pods, by the table; of others by their group."""
     group, kind = manifest.group, manifest.kind
     for row in ((group, kind), (group, _ANY)):
         if row in _WHAT:

@@ -204,6 +204,7 @@ _NEVER: Final = frozenset(
 
 
 def _made_by_clusters(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
+    """Why an object is made by every cluster itself and never selected; None for all others."""
     own = "every cluster makes its own"
     match manifest.group, manifest.kind:
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
@@ -233,6 +234,7 @@ class _ManifestReader:
         self.manifests: list[Manifest] = []
 
     def read(self, document: YamlDocument) -> None:
+        """Take one document: an object, or the items of a list of objects."""
         body = document.data
         if not isinstance(body, dict):
             self._say(document.place, "a manifest is a mapping with apiVersion, kind and metadata.")
@@ -248,6 +250,7 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
+        """An object with its labels; None, and a finding, without version, kind or name."""
         metadata = body.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
             self._say(document.find("metadata"), "metadata is a mapping.")
@@ -289,6 +292,7 @@ class _ManifestReader:
         return text
 
     def _labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
+        """Labels as texts; what is none is said, or read leniently."""
         if labels is None:
             return {}
         if not isinstance(labels, dict):
@@ -336,6 +340,7 @@ def _from_envelope(envelope: Manifest) -> ManifestReading:
 
 
 def _from_configmap(envelope: Manifest) -> ManifestReading:
+    """The objects inside an envelope that is a ConfigMap."""
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [problem_at(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
     objects: list[Manifest] = []

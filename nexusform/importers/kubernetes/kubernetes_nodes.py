@@ -104,6 +104,7 @@ def read_cluster(files: Iterable[tuple[str, bytes]]) -> ClusterReading:
 
 
 def _objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
+    """The objects of what `kubectl get` printed; one finding when it printed something else."""
     for document in _documents(name, content, findings):
         items = document.get("items") if isinstance(document, dict) else None
         for body in items if isinstance(items, list) else [document]:
@@ -117,6 +118,7 @@ def _objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dic
 
 
 def _documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
+    """The documents of a text that is JSON or YAML."""
     if content.lstrip()[:1] != b"{":
         stream = read_yaml(name, content)
         findings += stream.findings
@@ -154,6 +156,7 @@ def _containers_as_needed(containers: Any) -> list[_Object]:
 
 
 def _pod_as_needed(body: _Object) -> _Object:
+    """What of a pod is kept: what says whose it is, whether it runs, and what it asks for."""
     metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller")]
     containers = {name: _containers_as_needed(spec.get(name)) for name in ("containers", "initContainers")}
@@ -187,6 +190,7 @@ def _holds_room(body: _Object) -> bool:
 
 
 def _node(name: str, body: _Object) -> ObservedNode:
+    """A node as it was kept."""
     capacity, allocatable = _mapping(body.get("capacity")), _mapping(body.get("allocatable"))
     taints = tuple(
         Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
@@ -216,6 +220,7 @@ def _amount(written: Any) -> int:
 
 
 def _pod(title: str, body: _Object) -> ObservedPod:
+    """A pod as it was kept, its spec read as a manifest's is."""
     namespace, _, name = title.partition("/")
     kind, owner = _controller(name, body)
     spec = dict(body["spec"])

@@ -220,6 +220,7 @@ def _tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
 
 
 def _priority(spec: Fields, priorities: Priorities) -> int:
+    """The priority of the pod's class; 0, and a warning, for a class that no manifest defines."""
     name = spec.text("priorityClassName")
     if not name:
         value = spec.data.get("priority")
@@ -232,6 +233,7 @@ def _priority(spec: Fields, priorities: Priorities) -> int:
 
 
 def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
+    """The ports of the node that a pod takes: those it names, and in the node's network all of its own."""
     shares_network = spec.flag("hostNetwork")
     ports = []
     for container in (*spec.each("containers"), *_sidecars(spec)):
@@ -306,6 +308,9 @@ def _amounts(resources: Fields, said: bool) -> Amounts:
 
 
 def _quantities(fields: Fields, said: bool) -> Amounts:
+    """Amounts by resource, processor time in thousandths; what is none is left out, and said unless that was
+    `said`.
+    """
     amounts: Amounts = {}
     for name, written in fields.data.items():
         quantity = parse_quantity(plain_text(written))
@@ -406,6 +411,7 @@ def read_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mappin
 
 
 def _pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
+    """One term of pod (anti-)affinity; without namespaces it means those of the pod's own."""
     topology_key = fields.text("topologyKey")
     if not topology_key:
         fields.say("topologyKey", "must not be empty.")
@@ -439,6 +445,7 @@ def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstrai
 
 
 def _constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
+    """One topology spread constraint."""
     topology_key = fields.text("topologyKey")
     if not topology_key:
         fields.say("topologyKey", "must not be empty.")

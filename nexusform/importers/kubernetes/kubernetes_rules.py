@@ -183,6 +183,7 @@ def field_rules() -> Mapping[str, Mapping[str, FieldRule]]:
 
 
 def _field_rule(text: str) -> tuple[str, FieldRule]:
+    """The name of a field and its rule, from an entry of the table."""
     parts = _FIELD.match(text)
     assert parts is not None, text
     least, most = parts["least"], parts["most"]

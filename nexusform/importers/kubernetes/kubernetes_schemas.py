@@ -64,6 +64,7 @@ def schema_problems(manifest: Manifest, corrections: CorrectionList) -> Iterator
 
 
 def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
+    """What is wrong with a manifest of a kind in the table; nothing is said of other kinds."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     name = _schemas().kinds.get(f"{version} {manifest.kind}")
     if name is None:
@@ -125,6 +126,7 @@ class _Reader:
             yield self._refuse(node, detail)
 
     def _object(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        """A mapping: its fields first, then what they must be together."""
         if not isinstance(node.data, dict):
             yield self._refuse(node, f"{path or 'the object'} must be a mapping.")
             return
@@ -138,6 +140,7 @@ class _Reader:
                 yield refuse(below, f"{path}{end} {detail}")
 
     def _fields(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        """Unknown fields, wrong values, and fields that are missing."""
         fields, rules = self._types[holds], field_rules().get(holds, {})
         written: set[str] = set()
         for key, below in node.fields():
@@ -177,6 +180,7 @@ class _Reader:
             yield from self._scalar_rule(node, rule, path)
 
     def _scalar_rule(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
+        """A value that is of the right type, and not one of the choices, in bounds or of the right form."""
         data = node.data
         if data == "" or (data == ELISION and self._corrections.allowed):
             return
@@ -193,6 +197,7 @@ class _Reader:
                 yield self._refuse(node, f"{path}{shown}: {wrong}.")
 
     def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+        """A value of the wrong type; leniently, a text without quotes is read as one."""
         is_right, kind = _SCALARS[holds]
         if is_right(node.data):
             return

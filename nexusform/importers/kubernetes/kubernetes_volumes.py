@@ -159,6 +159,7 @@ def read_offer(manifests: Sequence[Manifest]) -> Offer:
 
 
 def _volume(manifest: Manifest) -> Volume:
+    """A PersistentVolume."""
     spec = _quiet(manifest, "spec")
     claim = spec.at("claimRef")
     return Volume(
@@ -179,6 +180,7 @@ def _quiet(manifest: Manifest, key: str) -> Fields:
 
 
 def _unknown(where: _Where, what: str, brief: str) -> None:
+    """Warn that it is not known from which nodes a volume can be reached."""
     fields, key = where
     path = (*fields.path, key)
     detail = (
@@ -198,6 +200,7 @@ def _has_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _need_of_bound(claim: Manifest, where: _Where, storage: Storage) -> VolumeNeed | None:
+    """Where the volume of a bound claim can be reached; None for everywhere, or where that is not known."""
     bound = _quiet(claim, "spec").text("volumeName")
     volume = storage.volumes.get(bound) if bound else storage.waiting[claim.namespace, claim.name]
     if volume is None:

@@ -108,6 +108,7 @@ class _WorkloadReader:
         self.findings: list[Problem] = []
 
     def read(self, manifest: Manifest, controller: _Controller) -> Workload:
+        """The workload that a manifest describes, its pods as admission changes them."""
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.at("spec")
         if manifest.kind == "Pod":
@@ -238,6 +239,7 @@ def _within(spec: Fields, key: str, pods: int) -> bool:
 
 
 def _deployment(workload: Workload, spec: Fields) -> Workload:
+    """A Deployment's strategy, and how many pods an update may add and take, as numbers."""
     strategy = spec.at("strategy")
     kind = strategy.one_of("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling = strategy.at("rollingUpdate")
@@ -260,6 +262,7 @@ def _deployment(workload: Workload, spec: Fields) -> Workload:
 
 
 def _stateful_set(workload: Workload, spec: Fields) -> Workload:
+    """A StatefulSet's strategy, order and first number."""
     updates = spec.at("updateStrategy")
     kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     policy = spec.one_of("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")

@@ -100,6 +100,7 @@ def _resource(
     hints: tuple[Hints, ...],
     depth: int,
 ) -> None:
+    """Read one resource by its type: servers, groups of them, their rules, policies and nested templates."""
     name, body = resource
     kind = type_of(body)
     if kind in _SERVERS:
@@ -125,6 +126,7 @@ def _scaling_group(
     hints: tuple[Hints, ...],
     depth: int,
 ) -> None:
+    """Read what a group repeats. `outer` is how often what the group stands in is made."""
     name, body = resource
     notes, properties = template.notes, properties_of(body)
     repeated = repeat_of(template, resource, outer)
@@ -187,6 +189,7 @@ def _nested(
     hints: tuple[Hints, ...],
     depth: int,
 ) -> None:
+    """Read a nested template, as often as the resource that names it is made."""
     name, body = resource
     notes, properties = template.notes, properties_of(body)
     passed = properties.at(HINTS)

@@ -68,6 +68,7 @@ def read_server_group(name: str, body: Node, template: Template) -> ServerGroup:
 
 
 def _policy(name: str, properties: Node, template: Template) -> str:
+    """The policy of a server group; "", and a warning, when there is none that Nova knows."""
     notes = template.notes
     written = properties.at("policies")
     if written.absent:
@@ -110,6 +111,7 @@ def _what(value: Any, named: Sequence[Any]) -> str:
 
 
 def _most(policy: str, properties: Node, template: Template) -> int:
+    """How many servers of an anti-affinity group one host may hold: max_server_per_host, else 1."""
     rule = properties.at("rules", _MOST)
     if rule.absent:
         return 1
@@ -306,6 +308,7 @@ def first_of(node: Node, *names: str) -> Node:
 def _within(
     template: Template, resource: tuple[str, Node], members: int, least: int, most: int | None
 ) -> int:
+    """The number of members, brought within the sizes of the group."""
     name, body = resource
     if most is not None and members > most:
         template.notes.warn(
@@ -326,6 +329,7 @@ def _within(
 
 
 def _count(template: Template, node: Node) -> int | None:
+    """A number of members or servers; None when it is absent or no such number."""
     if node.absent:
         return None
     value = template.value(node)

@@ -111,6 +111,7 @@ _OPAQUE: Final = frozenset(
 
 
 def _get_param(argument: Any, template: Template, depth: int) -> Any:
+    """`get_param`: a parameter, or a part of it."""
     path = argument if isinstance(argument, list) else [argument]
     if not path or not isinstance(path[0], str):
         return Unresolved("a parameter")
@@ -131,6 +132,7 @@ def _get_resource(argument: Any, template: Template, _depth: int) -> Any:
 
 
 def _str_replace(argument: Any, template: Template, depth: int) -> Any:
+    """`str_replace`: a text with its parameters put in, up to a length."""
     body = resolve(argument, template, depth)
     if not isinstance(body, dict) or not isinstance(body.get("template"), str):
         return Unresolved("str_replace")
@@ -146,6 +148,7 @@ def _str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _list_join(argument: Any, template: Template, depth: int) -> Any:
+    """`list_join`: the texts of lists, joined."""
     body = resolve(argument, template, depth)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
         return Unresolved("list_join")

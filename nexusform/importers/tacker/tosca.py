@@ -15,13 +15,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.tacker.tosca_scaling import Scaling, legacy_placement, read_scaling
-from nexusform.importers.tacker.tosca_topology import Topology, read_topology
+from nexusform.importers.tacker.tosca_topology import Topology, instance_count, read_topology
 from nexusform.importers.tacker.vnf_model import (
     CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
     MACHINE,
-    MOST_INSTANCES,
     RACK,
     SITE,
     Origin,
@@ -62,6 +61,7 @@ def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: 
 
 
 def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
+    """The VDUs that are VMs, each of a name once, with their numbers."""
     known: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.full_type(body)
@@ -100,8 +100,15 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
             CORRECTED,
             f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is not bounded.',
         )
-    least = _amount(topology.value(profile.at("min_number_of_instances")), notes) or 0
-    most = _amount(topology.value(profile.at("max_number_of_instances")), notes)
+    least = (
+        instance_count(
+            topology.value(profile.at("min_number_of_instances")), notes, "the number of instances"
+        )
+        or 0
+    )
+    most = instance_count(
+        topology.value(profile.at("max_number_of_instances")), notes, "the number of instances"
+    )
     if profile.absent and bounds is not None:
         least, most = bounds
     if most is not None and most < least:
@@ -127,21 +134,8 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
     return replace(vdu, minimum=least, maximum=most, initial=initial, stated=stated, bounded=bounded)
 
 
-def _amount(node: Node, notes: Notes) -> int | None:
-    if node.absent:
-        return None
-    number = node.number
-    if number is None or not 0 <= number <= MOST_INSTANCES:
-        notes.warn(
-            node,
-            IGNORED,
-            f"the number of instances must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored.",
-        )
-        return None
-    return number
-
-
 def _size(topology: Topology, body: Node, notes: Notes) -> Size:
+    """The processors, memory and disk of a VDU, from the capabilities of either version."""
     compute = body.at("capabilities", "virtual_compute", "properties")
     if compute.absent:
         compute = body.at("capabilities", "virtual_compute")
@@ -236,6 +230,7 @@ def _is_node(topology: Topology, name: str) -> bool:
 def _rules(
     topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]], notes: Notes
 ) -> Iterator[Rule]:
+    """The rules of placement among the policies."""
     for name, body in topology.policies:
         affinity = _RULES.get(topology.kind(body))
         old = legacy_placement(name, body, topology, notes) if affinity is None else None
@@ -263,6 +258,7 @@ def _targets(
     groups: Mapping[str, tuple[str, ...]],
     notes: Notes,
 ) -> tuple[str, ...]:
+    """The VDUs that a rule concerns, those of placement groups among them."""
     names: list[str] = []
     for target, at in body.at("targets").texts():
         if target in groups:

@@ -11,11 +11,10 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
-from nexusform.importers.tacker.tosca_topology import Topology
+from nexusform.importers.tacker.tosca_topology import Topology, instance_count
 from nexusform.importers.tacker.vnf_model import (
     CORRECTED,
     IGNORED,
-    MOST_INSTANCES,
     Aspect,
     Level,
     Origin,
@@ -51,26 +50,15 @@ def legacy_scaling(topology: Topology, notes: Notes) -> Iterator[LegacyScaling]:
         if not vdus:
             notes.warn(body, IGNORED, f'the policy "{name}" concerns no VDU; it is ignored.')
             continue
-        least = _figure(topology, figures.at("min_instances"), notes) or 0
-        most = _figure(topology, figures.at("max_instances"), notes)
-        default = _figure(topology, figures.at("default_instances"), notes)
+        least = instance_count(topology.value(figures.at("min_instances")), notes) or 0
+        most = instance_count(topology.value(figures.at("max_instances")), notes)
+        default = instance_count(topology.value(figures.at("default_instances")), notes)
         initial = max(least, 1) if default is None else default
-        step = max(_figure(topology, figures.at("increment"), notes) or 1, 1)
+        step = max(instance_count(topology.value(figures.at("increment")), notes) or 1, 1)
         levels = max((most if most is not None else initial) - initial, 0) // step
         steps = tuple(Steps(vdu, (step,)) for vdu in vdus)
         aspect = Aspect(name, levels, steps, Origin(notes.file, body.line))
         yield LegacyScaling(aspect, vdus, initial, least, most, body)
-
-
-def _figure(topology: Topology, node: Node, notes: Notes) -> int | None:
-    value = topology.value(node)
-    if value.absent:
-        return None
-    number = value.number
-    if number is None or not 0 <= number <= MOST_INSTANCES:
-        notes.warn(node, IGNORED, f"this must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored.")
-        return None
-    return number
 
 
 def legacy_placement(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[bool, bool] | None:
@@ -113,7 +101,7 @@ def read_scaling(topology: Topology, notes: Notes) -> Scaling:
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _of_kind(topology, "VduInitialDelta"):
         amount = topology.value(body.at("properties", "initial_delta", "number_of_instances"))
-        number = _number(amount, notes)
+        number = instance_count(amount, notes)
         for vdu in _targets(name, body, topology, notes):
             if number is not None:
                 initial[vdu] = (number, amount)
@@ -144,6 +132,7 @@ def _of_kind(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:
 
 
 def _targets(name: str, body: Node, topology: Topology, notes: Notes) -> list[str]:
+    """The nodes that a policy names; others are said."""
     targets = body.at("targets").texts()
     if not targets:
         notes.warn(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
@@ -159,16 +148,6 @@ def _targets(name: str, body: Node, topology: Topology, notes: Notes) -> list[st
     return [target for target, _ in targets if target in known]
 
 
-def _number(node: Node, notes: Notes) -> int | None:
-    if node.absent:
-        return None
-    number = node.number
-    if number is None or not 0 <= number <= MOST_INSTANCES:
-        notes.warn(node, IGNORED, f"this must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored.")
-        return None
-    return number
-
-
 # --- aspects -----------------------------------------------------------------------------------
 
 
@@ -179,7 +158,7 @@ def _deltas(topology: Topology, notes: Notes) -> dict[str, dict[str, _Deltas]]:
         aspect = body.at("properties", "aspect").text
         amounts = {}
         for delta, part in body.at("properties", "deltas").fields():
-            number = _number(topology.value(part.at("number_of_instances")), notes)
+            number = instance_count(topology.value(part.at("number_of_instances")), notes)
             if number is not None:
                 amounts[delta] = number
         for vdu in _targets(name, body, topology, notes):
@@ -214,9 +193,10 @@ def _told_twice(
 def _aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: Notes
 ) -> Iterator[Aspect]:
+    """The scaling aspects with what a step of each adds to its VDUs."""
     for _, body in _of_kind(topology, "ScalingAspects"):
         for name, part in body.at("properties", "aspects").fields():
-            most = _number(topology.value(part.at("max_scale_level")), notes)
+            most = instance_count(topology.value(part.at("max_scale_level")), notes)
             order = [text for text, _ in part.at("step_deltas").texts()]
             per_vdu = deltas.get(name, {})
             if not per_vdu:
@@ -234,6 +214,7 @@ def _aspects(
 def _check_deltas(
     aspect: str, order: list[str], per_vdu: Mapping[str, _Deltas], part: Node, notes: Notes
 ) -> None:
+    """Warn of steps that no VDU describes."""
     for delta in order:
         if per_vdu and all(delta not in known.amounts for known in per_vdu.values()):
             named = sorted(set(chain.from_iterable(known.amounts for known in per_vdu.values())))
@@ -249,11 +230,12 @@ def _check_deltas(
 
 
 def _levels(topology: Topology, notes: Notes) -> tuple[tuple[Level, ...], str]:
+    """The instantiation levels, and the name of the default one ("": none)."""
     sizes: dict[str, dict[str, int]] = {}
     for name, body in _of_kind(topology, "VduInstantiationLevels"):
         targets = _targets(name, body, topology, notes)
         for level, part in body.at("properties", "levels").fields():
-            number = _number(topology.value(part.at("number_of_instances")), notes)
+            number = instance_count(topology.value(part.at("number_of_instances")), notes)
             if number is not None:
                 sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
     scales: dict[str, dict[str, int]] = {}
@@ -265,7 +247,7 @@ def _levels(topology: Topology, notes: Notes) -> tuple[tuple[Level, ...], str]:
             origins[level] = Origin(notes.file, part.line)
             scales[level] = {}
             for aspect, info in part.at("scale_info").fields():
-                number = _number(topology.value(info.at("scale_level")), notes)
+                number = instance_count(topology.value(info.at("scale_level")), notes)
                 if number is not None:
                     scales[level][aspect] = number
         if default and default not in origins:

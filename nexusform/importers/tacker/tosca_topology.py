@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.importers.tacker.vnf_model import CORRECTED, IGNORED
+from nexusform.importers.tacker.vnf_model import CORRECTED, IGNORED, MOST_INSTANCES
 from nexusform.importers.yaml_text import Node, Notes
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
@@ -31,22 +31,22 @@ class Topology(Struct, frozen=True):
         """What a node, group or policy is: the last word of the first type on its line of descent that is
         one of TOSCA's ("Compute" of "tosca.nodes.nfv.Vdu.Compute"), else of its own type.
         """
-        name = own = node.at("type").text
-        for _ in range(_DEEPEST_INPUT):
-            if name.startswith("tosca.") or name not in self.parents:
-                break
-            name = self.parents[name]
-        chosen = name if name.startswith("tosca.") else own
+        standard = self._standard_type(node)
+        chosen = standard if standard.startswith("tosca.") else node.at("type").text
         return chosen.rpartition(".")[2]
 
     def full_type(self, node: Node) -> str:
         """The first of TOSCA's own types on its line of descent, in lower case; else its own type."""
+        return self._standard_type(node).lower()
+
+    def _standard_type(self, node: Node) -> str:
+        """The first of TOSCA's own types on a node's line of descent; without one the last of the line."""
         name = node.at("type").text
         for _ in range(_DEEPEST_INPUT):
             if name.startswith("tosca.") or name not in self.parents:
                 break
             name = self.parents[name]
-        return name.lower()
+        return name
 
     def value(self, node: Node) -> Node:
         """The node with `get_input` replaced by the input's value (absent when it has none)."""
@@ -87,6 +87,7 @@ def read_topology(
 
 
 def _topology_of(document: Node, notes: Notes) -> Node:
+    """The topology template of a document, wherever it stands in it."""
     topology = document.at("topology_template")
     if isinstance(topology.data, dict):
         return topology
@@ -108,6 +109,7 @@ def _topology_of(document: Node, notes: Notes) -> Node:
 
 
 def _of_flavour(documents: Sequence[Node], flavour_id: str, notes: Notes) -> list[Node]:
+    """The documents of a deployment flavour; all when none of them is of it."""
     described = {id(d): f for d in documents if (f := _flavour(d)).text}
     if not flavour_id or not described:
         return list(documents)
@@ -183,3 +185,15 @@ def _indented(part: Node, what: str, notes: Notes) -> Iterator[tuple[str, Node]]
 
 def _is_definition(body: Node) -> bool:
     return isinstance(body.data, dict) and isinstance(body.data.get("type"), str)
+
+
+def instance_count(node: Node, notes: Notes, what: str = "this") -> int | None:
+    """A number of instances, steps or levels; None when it is absent or no such number, which is said."""
+    if node.absent:
+        return None
+    number = node.number
+    if number is None or not 0 <= number <= MOST_INSTANCES:
+        detail = f"{what} must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored."
+        notes.warn(node, IGNORED, detail)
+        return None
+    return number

@@ -82,6 +82,7 @@ def _translated(vdu: Vdu, rules: tuple[Rule, ...]) -> Vdu:
 
 
 def _merged(descriptor: Vnf, template: HotVnf, notes: dict[str, Notes]) -> Vnf:
+    """The VNFD with what its HOT says beside it."""
     hot = template.vnf
     sizes = counts(descriptor).numbers
     vdus = [_vdu(vdu, hot.vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
@@ -142,6 +143,7 @@ def _bounds(vdu: Vdu) -> str:
 
 
 def _rules(descriptor: Vnf, hot: Vnf, notes: dict[str, Notes]) -> tuple[Rule, ...]:
+    """The rules of both documents; of twins that of the VNFD, and contradictions are said."""
     kept = list(hot.rules)
     rules: list[Rule] = []
     most = _most_vms(descriptor)

@@ -189,6 +189,7 @@ def _definitions(names: Sequence[str], read: _Read) -> list[_Definitions]:
 
 
 def _entry(names: Sequence[str], read: _Read) -> tuple[str, str]:
+    """The entry definitions, and the file that names them; both "" for a package of HOT files alone."""
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:
@@ -214,6 +215,7 @@ def _resolved(written: str, at: str) -> str:
 
 
 def _imports(says: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a document imports."""
     imports = says.get("imports")
     for each in imports if isinstance(imports, list) else ():
         body = each
@@ -225,6 +227,7 @@ def _imports(says: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _loaded(name: str, text: str) -> Mapping[str, Any]:
+    """A document as plain data; empty when it is no mapping."""
     try:
         document = next(iter(yaml.load_all(text, _LOADER)), None)
     except yaml.MarkedYAMLError as problem:
@@ -267,6 +270,7 @@ def _part(data: Any, *path: str) -> Any:
 
 
 def _chosen(flavour_id: str, flavours: Sequence[str]) -> str:
+    """The deployment flavour that is asked for, or the only one ("": none is described)."""
     listed = ", ".join(f'"{name}"' for name in flavours if name)
     if flavour_id:
         if listed and flavour_id not in flavours and "" not in flavours:

@@ -82,6 +82,7 @@ def formatted(pattern: str, arguments: Sequence[Value]) -> str:
 
 
 def _read_verb(pattern: str, start: int, following: int) -> tuple[_Verb, int]:
+    """The verb that begins at `start`, and the number of its argument: the one it names, else `following`."""
     match = _VERB.match(pattern, start)
     assert match is not None
     offset = len(pattern[:start].encode())
@@ -91,12 +92,14 @@ def _read_verb(pattern: str, start: int, following: int) -> tuple[_Verb, int]:
     if mode not in _MODES:
         place = offset + match.end() - start
         raise FunctionProblem(f"unrecognized format character {mode!r} at offset {place}")
-    width, precision = int(match["width"] or 0), match["precision"]
-    if width > _WIDEST or int(precision or 0) > _WIDEST:
+    width = int(match["width"] or 0)
+    precision = None if match["precision"] is None else int(match["precision"] or 0)
+    if width > _WIDEST or (precision or 0) > _WIDEST:
         raise FunctionProblem(f"width and precision must not be greater than {_WIDEST}")
     text = pattern[start : match.end() + 1]
-    verb = _Verb(text, offset, match["flags"], width, None if precision is None else int(precision), mode)
-    return verb, int(match["index"]) - 1 if match["index"] else following
+    verb = _Verb(text, offset, match["flags"], width, precision, mode)
+    position = int(match["index"]) - 1 if match["index"] else following
+    return verb, position
 
 
 def _rendered(verb: _Verb, argument: Value) -> str:

@@ -279,7 +279,7 @@ def short_output_lines(outputs: Sequence[Difference], width: int, paint: Painter
 
 
 def _held(output: Difference) -> str:
-    """`{5 keys}`, `[12 elements, 2 of them change]`."""
+    """What a value holds, in place of it: `{5 keys}`, `[12 elements, 2 of them change]`."""
     changed = sum(1 for child in output.children if child.symbol)
     total = changed + output.hidden + sum(1 for child in output.children if not child.symbol)
     verb = form(changed, "changes", "change")
