@@ -252,9 +252,9 @@ def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None
     return Machine(
         name=str(attributes["name"]),
         rack=rack.name,
-        zone=rack.availability_zone,
+        availability_zone=rack.availability_zone,
         slot=int(attributes["slot"]),
-        sku=hardware.sku,
+        machine_sku=hardware.sku,
         cells=hardware.cells,
         cpus_per_cell=hardware.cpus_per_cell,
         memory_gib_per_cell=hardware.memory_gib_per_cell,

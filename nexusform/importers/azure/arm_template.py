@@ -201,8 +201,8 @@ class _Reading:
         inside: tuple[str, ...],
         called: tuple[str, ...],
     ) -> None:
-        """Read a resource in one round, and those inside it. `parent` are type and name of those that it stands
-        in, `inside` the deployments, `called` the symbolic names by which others depend on it.
+        """Read a resource in one round, and those inside it. `parent` are type and name of what it stands in,
+        `inside` the deployments, `called` the symbolic names by which others depend on it.
         """
         self.resources += 1
         if self.resources == _MOST_RESOURCES + 1:

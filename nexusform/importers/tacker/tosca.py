@@ -100,15 +100,9 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
             CORRECTED,
             f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is not bounded.',
         )
-    least = (
-        instance_count(
-            topology.value(profile.at("min_number_of_instances")), notes, "the number of instances"
-        )
-        or 0
-    )
-    most = instance_count(
-        topology.value(profile.at("max_number_of_instances")), notes, "the number of instances"
-    )
+    lower, upper = (topology.value(profile.at(f"{end}_number_of_instances")) for end in ("min", "max"))
+    least = instance_count(lower, notes, "the number of instances") or 0
+    most = instance_count(upper, notes, "the number of instances")
     if profile.absent and bounds is not None:
         least, most = bounds
     if most is not None and most < least:
