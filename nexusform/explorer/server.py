@@ -23,7 +23,7 @@ from nexusform.rendering.page.html_page import page_content, whole_page
 _LARGEST: Final = 1024 * 1024  # bytes of a question
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'"
 )
 
 
@@ -57,7 +57,11 @@ class ExplorerServer(ThreadingHTTPServer):
         header = element(
             "header",
             element("h1", f"Explore: {content.overview.headline}", id="headline"),
-            element("p", "Nothing here is applied. Change a count, lose or add a rack.", class_="quiet"),
+            element(
+                "p",
+                "Change a count, lose or add a rack: the engine plans it at once, and nothing is applied.",
+                class_="quiet",
+            ),
             element("div", id="explore"),
             data_script("explore-data", msgspec.to_builtins(knobs)),
             trusted_code("style", _asset("explore.css")),
@@ -67,7 +71,9 @@ class ExplorerServer(ThreadingHTTPServer):
             "nexusform explore",
             header,
             content.main,
-            element("footer"),
+            element(
+                "footer", "Planned by the engine on the recorded state; nothing is applied.", class_="quiet"
+            ),
             content.data,
             more=script,
             policy=_POLICY,
@@ -164,6 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
+        # Browsers read this one from a header alone.
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
         self.end_headers()
         self.wfile.write(body)
 

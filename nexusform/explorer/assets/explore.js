@@ -2,6 +2,7 @@
 // The controls above the page's map: every change asks the engine for a plan and draws it.
 
 (function explore() {
+  const MANY = 24; // clusters and racks
   const knobs = JSON.parse(document.getElementById("explore-data").textContent);
   const box = document.getElementById("explore");
   const counts = new Map();
@@ -9,7 +10,7 @@
   const active = new Set();
   const added = new Map();
   const note = make("p", { class: "note", role: "status" });
-  const difference = make("pre", { class: "difference", hidden: "" });
+  const difference = make("pre", { class: "difference", hidden: "", tabindex: "0", role: "group", "aria-label": "The change to the files" });
   let digest = "";
   let asked = 0;
 
@@ -66,22 +67,38 @@
     } catch (problem) { note.textContent = problem.message; }
   }
 
-  function poolField(pool) {
-    const field = make("input", { type: "number", min: "0", max: "10000", value: String(pool.count) });
-    field.addEventListener("input", () => {
-      const count = Number.parseInt(field.value, 10);
-      if (Number.isNaN(count)) return;
-      if (count === pool.count) counts.delete(pool.key); else counts.set(pool.key, count);
-      plan();
-    });
-    return make("label", {}, make("span", {}, `${pool.cluster}/${pool.pool}`), field, make("small", {}, pool.sku));
+  /** The knobs of a cluster's pools: how many VMs each has, one more, one less. */
+  function clusterKnobs([cluster, pools]) {
+    return make("div", { class: "cluster", "data-names": cluster }, make("h3", {}, cluster), pools.map(poolKnob));
   }
 
-  function button(words, pressed, act) {
-    const one = make("button", { type: "button", "aria-pressed": String(pressed) }, words);
+  function poolKnob(pool) {
+    const whose = `${pool.cluster} / ${pool.pool}`;
+    const field = make("input", { type: "number", min: "0", max: "10000", value: String(pool.count), "aria-label": `VMs of ${whose}` });
+    const note = make("small", {}, pool.sku);
+    const row = make("div", { class: "pool" });
+    const set = (count) => {
+      if (count === pool.count) counts.delete(pool.key); else counts.set(pool.key, count);
+      row.classList.toggle("changed", count !== pool.count);
+      note.textContent = count === pool.count ? pool.sku : `${pool.sku}, was ${pool.count}`;
+      plan();
+    };
+    const step = (words, by) => make("button", { type: "button", "aria-label": `${words} VM of ${whose}`, onclick: () => {
+      field.value = String(Math.max(0, (Number.parseInt(field.value, 10) || 0) + by));
+      set(Number(field.value));
+    } }, by > 0 ? "+" : "\u2212");
+    field.addEventListener("input", () => {
+      const count = Number.parseInt(field.value, 10);
+      if (!Number.isNaN(count)) set(count);
+    });
+    row.append(make("span", { class: "name" }, pool.pool, note), step("One less", -1), field, step("One more", 1));
+    return row;
+  }
+
+  function button(words, name, act) {
+    const one = make("button", { type: "button", "aria-pressed": "false", "aria-label": name }, words);
     one.addEventListener("click", () => {
-      const on = act();
-      one.setAttribute("aria-pressed", String(Boolean(on)));
+      one.setAttribute("aria-pressed", String(Boolean(act(one))));
       plan();
     });
     return one;
@@ -89,18 +106,28 @@
 
   const toggle = (set, key) => (set.delete(key) ? false : Boolean(set.add(key)));
 
-  function rackField(rack) {
-    const more = button("+ another", false, () => {
+  function rackKnob(rack) {
+    const chip = make("div", { class: "chip", "data-names": rack.name }, make("b", {}, rack.name), make("small", {}, `${rack.machines}`));
+    const lose = () => { const is = toggle(lost, rack.key); chip.classList.toggle("lost", is); return is; };
+    const more = (one) => {
       added.set(rack.key, ((added.get(rack.key) || 0) + 1) % 4);
-      more.textContent = added.get(rack.key) ? `+ ${added.get(rack.key)} more` : "+ another";
+      one.textContent = added.get(rack.key) ? `+${added.get(rack.key)}` : "+";
       return added.get(rack.key);
-    });
-    const own = rack.planned
-      ? button("make active", false, () => toggle(active, rack.key))
-      : button("lose", false, () => toggle(lost, rack.key));
-    return make("div", { class: "rack" }, make("span", {}, rack.name), make("small", {}, `${rack.machines} machines`), own, more);
+    };
+    chip.append(rack.planned ? button("make active", `make ${rack.name} active`, () => toggle(active, rack.key)) : button("lose", `lose ${rack.name}`, lose),
+      button("+", `+ add a rack like ${rack.name}`, more));
+    return chip;
   }
 
+  /** A field that shows only the knobs with a name, where they are many. */
+  function narrow() {
+    const field = make("input", { type: "search", class: "narrow", placeholder: "Which cluster or rack", "aria-label": "Which cluster or rack" });
+    field.addEventListener("input", () => box.querySelectorAll("[data-names]").forEach((knob) => { knob.hidden = !knob.dataset.names.includes(field.value.trim()); }));
+    return field;
+  }
+
+  const clusters = new Map();
+  for (const pool of knobs.pools) clusters.set(pool.cluster, [...(clusters.get(pool.cluster) || []), pool]);
   const show = make("button", { type: "button" }, "Show the change to the files");
   const write = make("button", { type: "button", hidden: "" }, "Write it");
   const reset = make("button", { type: "button" }, "Start over");
@@ -108,10 +135,11 @@
   write.addEventListener("click", save);
   reset.addEventListener("click", () => window.location.reload());
   box.append(
-    make("div", { class: "knobs" }, ...knobs.pools.map(poolField)),
-    make("div", { class: "knobs racks" }, ...knobs.racks.map(rackField)),
-    make("div", { class: "actions" }, show, write, reset),
-    note, difference,
+    ...(clusters.size + knobs.racks.length > MANY ? [narrow()] : []),
+    ...(clusters.size ? [make("h2", {}, "VMs per pool"), make("div", { class: "knobs", tabindex: "0", role: "group", "aria-label": "VMs per pool" }, [...clusters].map(clusterKnobs))] : []),
+    ...(knobs.racks.length ? [make("h2", {}, "Racks and their machines: lose one, add one like it"), make("div", { class: "knobs racks", tabindex: "0", role: "group", "aria-label": "Racks" }, knobs.racks.map(rackKnob))] : []),
+    make("div", { class: "actions" }, show, write, reset, note),
+    difference,
   );
   document.documentElement.dataset.exploring = "yes";
 }());

@@ -157,6 +157,26 @@ def test_arrows_lead_from_ghosts_to_new_places(browser: Browser, pages: dict[str
     assert browser.count(".arrows .arrow") == 0
 
 
+def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp_path: Path) -> None:
+    main = tmp_path / "main.nf.hcl"
+    main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
+    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
+    main.write_text(main.read_text().replace("machine_count = 4", "machine_count = 3"))
+    page = tmp_path / "page.html"
+    nexusform(tmp_path, "plan", "-tie-breaks=0", f"-report=html:{page}")
+    opened(browser, page)
+    moves = browser.count(".moves li")
+    assert moves == browser.count(".arrows .arrow") == browser.count(".machine.going .ghost") > 0
+    starts = """const box = (each) => each.getBoundingClientRect();
+      const racks = box(document.getElementById("rack-grid"));
+      const arrows = [...document.querySelectorAll(".arrows .arrow")].map(box);
+      return arrows.every((each) => each.top >= racks.top && each.left >= racks.left - 20)"""
+    assert browser.run(starts)
+    assert "machine that goes" in browser.text(".legend")
+    choose_view(browser, "after")
+    assert browser.run("return !document.querySelector('.machine.gone').offsetWidth")
+
+
 def test_a_refused_plan_shows_what_would_be_placed_and_what_does_not_fit(
     browser: Browser, tmp_path: Path
 ) -> None:

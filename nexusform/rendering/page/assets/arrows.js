@@ -21,7 +21,7 @@ function drawArrows(stage, model) {
   const layer = shape("svg", { class: shown.length > MOST_BOLD ? "arrows thin" : "arrows", "aria-hidden": "true", width: stage.scrollWidth, height: stage.scrollHeight });
   for (const vm of shown) {
     const [from, to] = ["before", "after"].map((side) => stage.querySelector(`button.vm[data-vm="${vm.number}"][data-side="${side}"]`));
-    if (from && to) layer.append(...arrow(vm.number === map.chosen ? " bold" : "", ...ends(from.getBoundingClientRect(), to.getBoundingClientRect(), frame)));
+    if (from && to && from.offsetWidth && to.offsetWidth) layer.append(...arrow(vm.number === map.chosen ? " bold" : "", ...ends(from.getBoundingClientRect(), to.getBoundingClientRect(), frame)));
   }
   stage.append(layer);
 }

@@ -100,6 +100,7 @@ function clusterLegend(site, model) {
   if (model.plainMark) entries.push(make("li", { class: "quiet" }, `without a sign: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
   [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
   if (leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
+  if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine that goes"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
   if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "takes no new VMs"));
   if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "cells that nobody told"));

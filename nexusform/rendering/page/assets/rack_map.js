@@ -79,7 +79,11 @@ function machineRow(model, machine, side) {
   machine[side].forEach((number) => put(number, side, false));
   if (map.view === "change") machine.before.filter((number) => leaves(model.vms[number])).forEach((number) => put(number, "before", true));
   paintCells(model, machine, side, cells);
-  if (loose.length) cells.push(make("div", { class: "cell loose", "data-tip": "Nobody told the cells of these VMs." }, loose));
+  if (loose.length) {
+    // Cells in which nobody is known to stand would look free.
+    if (cells.every((cell) => !cell.children.length)) cells.length = 0;
+    cells.push(make("div", { class: "cell loose", "data-tip": "Nobody told the cells of these VMs." }, loose));
+  }
   const refused = machine.refusal ? `, takes no new VMs: ${machine.refusal}` : "";
   const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
@@ -89,7 +93,9 @@ function machineRow(model, machine, side) {
   const shared = sharedOn(machine.name).length ? " shared" : "";
   const step = siteShown().steps[map.step];
   const down = step && step.down.includes(machine.name) ? " down" : "";
-  const kind = `machine${down}${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}${shared}`;
+  // A machine that goes is seen where ghosts are: the VMs that leave it start there.
+  const going = machine.mark !== other ? "" : map.view === "change" ? " going" : " gone";
+  const kind = `machine${down}${machine.refusal ? " refused" : ""}${going}${shared}`;
   const holder = make("div", { class: "cells" }, cells);
   holder.style.setProperty("--cells", machine.cells);
   return make("div", { class: kind, "data-machine": machine.name }, slot, holder);
@@ -109,8 +115,20 @@ function racksShown(model) {
   return map.rack ? all.filter((rack) => rack.name === map.rack) : all;
 }
 
+// Pixels, with the gap beside it.
+const NARROWEST_RACK = 134;
+const NARROWEST_ON_PAPER = 112;
+
+/** How many racks stand in a row: as many as fit, or as few more rows as there must be are filled evenly. */
+function across(racks, width) {
+  const narrowest = document.documentElement.classList.contains("paper") ? NARROWEST_ON_PAPER : NARROWEST_RACK;
+  const most = Math.max(Math.floor(width / narrowest), 1);
+  return Math.max(Math.ceil(racks / Math.ceil(racks / most)), 1);
+}
+
 function racksGrid(site, model, side, id) {
   const grid = make("div", { class: `racks layer-${map.layer}${map.rack ? " one" : ""}`, id, role: "group", "aria-label": `Racks ${side === "before" ? "before" : "after"} the plan; the arrow keys move between machines and VMs` });
+  grid.style.setProperty("--across", across(racksShown(model).length, frame.stage.clientWidth / (map.view === "sides" && window.innerWidth > 640 ? 2 : 1)));
   grid.append(...racksShown(model).map((rack) => rackBox(site, model, rack, side)));
   const first = grid.querySelector("button.vm, button.slot");
   if (first) first.tabIndex = 0;
