@@ -102,26 +102,35 @@ def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site
 
 
 def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts, *, costless: bool) -> list[Diagnostic]:
+    """The first agent pool of a cluster that is placed before larger ones of the cluster."""
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    for position, pool in enumerate(agent_pools):
-        larger = [later for later in agent_pools[position + 1 :] if later.memory_gib > pool.memory_gib]
-        if not larger:
-            continue
-        control = [p for p in group.pools if p.is_control_plane]
-        order = [*control, *sorted(agent_pools, key=lambda p: -p.memory_gib)]
-        names = ", ".join(p.pool for p in order if not p.is_control_plane)
-        sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
-        gain = _gain(names, pools, _reordered(pools, order), site)
-        if gain.nothing and not costless:
-            return []
-        was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
-        detail = (
-            f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
-            f"Put larger pools first{when}. {gain.words}"
-        )
-        brief = f"{group.name}/{pool.pool}: {gain.brief or 'placed before a larger pool'}"
-        return [finding(ID, detail.rstrip(), pool, brief=brief)]
-    return []
+    misplaced = _first_before_larger(agent_pools)
+    if misplaced is None:
+        return []
+    pool, larger = misplaced
+    control_plane = [pool for pool in group.pools if pool.is_control_plane]
+    larger_first = sorted(agent_pools, key=lambda pool: -pool.memory_gib)
+    names = ", ".join(pool.pool for pool in larger_first)
+    gain = _gain(names, pools, _reordered(pools, [*control_plane, *larger_first]), site)
+    if gain.nothing and not costless:
+        return []
+    sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
+    was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
+    detail = (
+        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
+        f"Put larger pools first{when}. {gain.words}"
+    )
+    brief = f"{group.name}/{pool.pool}: {gain.brief or 'placed before a larger pool'}"
+    return [finding(ID, detail.rstrip(), pool, brief=brief)]
+
+
+def _first_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[PoolFacts]] | None:
+    """The first pool that larger ones come after, with these; None where there is none."""
+    for position, pool in enumerate(pools):
+        larger = [later for later in pools[position + 1 :] if later.memory_gib > pool.memory_gib]
+        if larger:
+            return pool, larger
+    return None
 
 
 def _reordered(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[PoolFacts]:

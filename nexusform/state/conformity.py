@@ -30,7 +30,7 @@ from nexusform.values import UNKNOWN
 
 # Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
 # save null among the elements of a list and among objects.
-_Look: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
+_Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # What must be known of a VM or VNFC wherever its machine is; its cells need not be.
 _PLACE: Final[tuple[str, ...]] = (
@@ -45,31 +45,31 @@ _COUNTED: Final = frozenset({"cells", "numa_cells", "number"})
 
 def misfits(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with an object's attributes, paths beginning at the attributes."""
-    return list(_body_look(schema)(attributes, ()))
+    return list(_body_check(schema)(attributes, ()))
 
 
 @lru_cache(maxsize=1024)
-def _body_look(schema: BlockSchema) -> _Look:
-    looks = {name: _attribute_look(a) for name, a in schema.attributes.items()}
-    looks |= {name: _block_look(block) for name, block in schema.blocks.items()}
+def _body_check(schema: BlockSchema) -> _Check:
+    checks = {name: _attribute_check(a) for name, a in schema.attributes.items()}
+    checks |= {name: _block_check(block) for name, block in schema.blocks.items()}
     for name, block in schema.blocks.items():
         if block.nesting is Nesting.MAP:
-            looks[order_attribute(name)] = _look(ListType(STRING))
+            checks[order_attribute(name)] = _check_of(ListType(STRING))
     needed = [name for name, a in schema.attributes.items() if a.required or (name == "name" and a.computed)]
     needed += [name for name, block in schema.blocks.items() if block.min_items]
     # a plain VM may be pinned to a machine that is not there
-    return _object_look(looks, needed, [])
+    return _object_check(checks, needed, [])
 
 
-def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str]) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Problem]:
+def _object_check(checks: Mapping[str, _Check], needed: list[str], placed: list[str]) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _wrong(path, value, "an object")
             return
-        for name, look_at in looks.items():
+        for name, check_part in checks.items():
             part = value.get(name)
             if part is not None and part is not UNKNOWN:
-                yield from look_at(part, (*path, name))
+                yield from check_part(part, (*path, name))
         names = needed
         if placed and value.get("machine") is not None:
             names = [*needed, *placed]
@@ -77,17 +77,17 @@ def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str
             if value.get(name) is None:
                 yield invalid((*path, name), f'"{name}" is missing.')
 
-    return look
+    return check
 
 
-def _attribute_look(attribute: Attribute) -> _Look:
-    by_type = _look(attribute.type)
+def _attribute_check(attribute: Attribute) -> _Check:
+    by_type = _check_of(attribute.type)
     if attribute.type.__class__ is not PrimitiveType:
         return by_type
     if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
         return by_type
 
-    def look(value: Any, path: Path) -> Iterator[Problem]:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
         wrong = next(by_type(value, path), None)
         if wrong is None and attribute.choices and value not in attribute.choices:
             wrong = _wrong(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
@@ -97,38 +97,38 @@ def _attribute_look(attribute: Attribute) -> _Look:
         if wrong is not None:
             yield wrong
 
-    return look
+    return check
 
 
-def _block_look(block: NestedBlock) -> _Look:
-    body = _body_look(block.schema)
+def _block_check(block: NestedBlock) -> _Check:
+    body = _body_check(block.schema)
     if block.nesting is Nesting.SINGLE:
         return body
-    return _list_look(body) if block.nesting is Nesting.LIST else _map_look(body)
+    return _list_check(body) if block.nesting is Nesting.LIST else _map_check(body)
 
 
 @lru_cache(maxsize=1024)
-def _look(of: Type) -> _Look:
+def _check_of(of: Type) -> _Check:
     if of is DYNAMIC:
         return _anything
     if isinstance(of, PrimitiveType):
-        return _primitive_look(of)
+        return _primitive_check(of)
     if isinstance(of, ObjectType):
-        looks = {name: _member_look(name, part) for name, part in of.attributes}
-        machines = any(name == "machine" for name, _ in of.attributes) and "rack" in looks
-        return _object_look(looks, [], [name for name in _PLACE if name in looks] if machines else [])
+        checks = {name: _member_check(name, part) for name, part in of.attributes}
+        machines = any(name == "machine" for name, _ in of.attributes) and "rack" in checks
+        return _object_check(checks, [], [name for name in _PLACE if name in checks] if machines else [])
     if isinstance(of, MapType):
-        return _map_look(_look(of.element), filled=isinstance(of.element, ObjectType))
+        return _map_check(_check_of(of.element), filled=isinstance(of.element, ObjectType))
     if isinstance(of, ListType | SetType):
-        return _list_look(_look(of.element))
-    return _tuple_look(of)
+        return _list_check(_check_of(of.element))
+    return _tuple_check(of)
 
 
-def _member_look(name: str, of: Type) -> _Look:
+def _member_check(name: str, of: Type) -> _Check:
     """Numbers of VMs and of cells are counted from 0; other numbers are as they are."""
     if name not in _COUNTED:
-        return _look(of)
-    return _list_look(_count) if isinstance(of, ListType) else _count
+        return _check_of(of)
+    return _list_check(_count) if isinstance(of, ListType) else _count
 
 
 def _count(value: Any, path: Path) -> Iterator[Problem]:
@@ -141,19 +141,19 @@ def _anything(_value: Any, _path: Path) -> Iterator[Problem]:
     return iter(())
 
 
-def _primitive_look(of: PrimitiveType) -> _Look:
+def _primitive_check(of: PrimitiveType) -> _Check:
     classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(of.name, (int, float, Fraction))
     words = {"string": "a string", "bool": "true or false"}.get(of.name, "a number")
 
-    def look(value: Any, path: Path) -> Iterator[Problem]:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ not in classes:
             yield _wrong(path, value, words)
 
-    return look
+    return check
 
 
-def _map_look(element: _Look, *, filled: bool = True) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Problem]:
+def _map_check(element: _Check, *, filled: bool = True) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _wrong(path, value, "an object")
             return
@@ -161,11 +161,11 @@ def _map_look(element: _Look, *, filled: bool = True) -> _Look:
             if (part is not None or filled) and part is not UNKNOWN:
                 yield from element(part, (*path, key))
 
-    return look
+    return check
 
 
-def _list_look(element: _Look) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Problem]:
+def _list_check(element: _Check) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list:
             yield _wrong(path, value, "a list")
             return
@@ -173,21 +173,21 @@ def _list_look(element: _Look) -> _Look:
             if part is not UNKNOWN:
                 yield from element(part, (*path, position))
 
-    return look
+    return check
 
 
-def _tuple_look(of: TupleType) -> _Look:
-    looks = [_look(part) for part in of.elements]
+def _tuple_check(of: TupleType) -> _Check:
+    checks = [_check_of(part) for part in of.elements]
 
-    def look(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ is not list or len(value) != len(looks):
-            yield _wrong(path, value, f"a list of {len(looks)}")
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ is not list or len(value) != len(checks):
+            yield _wrong(path, value, f"a list of {len(checks)}")
             return
-        for position, (part, look_at) in enumerate(zip(value, looks, strict=True)):
+        for position, (part, check_part) in enumerate(zip(value, checks, strict=True)):
             if part is not None:
-                yield from look_at(part, (*path, position))
+                yield from check_part(part, (*path, position))
 
-    return look
+    return check
 
 
 def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Problem | None:

@@ -321,10 +321,10 @@ class _Pods(PodPhase):
 
 def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping[str, Seat]) -> PodPhase:
     """The pods that stand, and those of objects that go to one cluster without a placement."""
-    standing = prior_members(world.states, world.registries)
-    named = {name: seat.cluster.id for name, seat in seats.items() if seat.cluster is not None}
-    prior = prior_pods(world.states, world.registries, standing)
-    pods = _Pods(clusters, prior, {**standing, **named}, facts=world.facts)
+    clusters_before = prior_members(world.states, world.registries)
+    clusters_now = {name: seat.cluster.id for name, seat in seats.items() if seat.cluster is not None}
+    prior = prior_pods(world.states, world.registries, clusters_before)
+    pods = _Pods(clusters, prior, {**clusters_before, **clusters_now}, facts=world.facts)
     pods.others = {seat.cluster.id: seat.others for seat in seats.values() if seat.cluster is not None}
     for cluster_id, objects in _objects_of_clusters(world.instances).items():
         pods.place_together(cluster_id, objects)

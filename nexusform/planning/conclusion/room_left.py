@@ -164,9 +164,9 @@ def occupied_sites(
     plan: Plan, objects: Mapping[Address, VmObject], registries: Registries, side: Side
 ) -> dict[str, OccupiedSite]:
     """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided."""
-    changes = [change for change in plan.changes if not change.deposed]
-    things = [thing for change in changes if (thing := _thing(change, side)) is not None]
-    ground = lay_ground(things, registries, plan.catalogue)
+    things = [_thing(change, side) for change in plan.changes if not change.deposed]
+    there = [thing for thing in things if thing is not None]
+    ground = lay_ground(there, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
     for kind, thing in ground.things:
         planned = objects.get(thing.address)

@@ -238,15 +238,18 @@ def _overrides_of(
     placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
     """The overrides that a run takes along, and which of them its clusters get."""
-    overrides_of: dict[str, Sequence[FleetOverride]] = {}
+    by_cluster: dict[str, Sequence[FleetOverride]] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
         own = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
         if own:
-            overrides_of[cluster] = own
-    used = {id(override) for override in chain.from_iterable(overrides_of.values())}
+            by_cluster[cluster] = own
+    # Overrides hold mappings, so they are told apart by their identity.
+    used = {id(override) for override in chain.from_iterable(by_cluster.values())}
     taken = tuple(override for override in placement.overrides if id(override) in used)
-    position = {id(override): at for at, override in enumerate(taken)}
-    numbers = {cluster: tuple(position[id(each)] for each in own) for cluster, own in overrides_of.items()}
+    number_of = {id(override): number for number, override in enumerate(taken)}
+    numbers = {}
+    for cluster, overrides in by_cluster.items():
+        numbers[cluster] = tuple(number_of[id(override)] for override in overrides)
     return taken, numbers
 
 

@@ -78,8 +78,11 @@ def selector_problem(placement: FleetPlacement, hub: Sequence[Manifest]) -> Sele
                 "allowed to propagate"
             )
             return SelectorProblem(number, text, _RESERVED)
-        spaces = {placement.namespace, inside}
-        chosen = [m for m in selectable if any(_chosen(selector, m, space) for space in spaces)]
+        chosen = [
+            manifest
+            for manifest in selectable
+            if _chosen(selector, manifest, placement.namespace) or _chosen(selector, manifest, inside)
+        ]
         if is_namespace and selector.scope == WITH_RESOURCES:
             names = {manifest.name for manifest in chosen}
             chosen += [manifest for manifest in selectable if manifest.namespace in names]

@@ -20,7 +20,7 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.kubelet import NodeSize, capacity
 from nexusform.scheduling.pods import profile
-from nexusform.scheduling.pods.workloads import ZONE, Node, StandingPod
+from nexusform.scheduling.pods.workloads import ZONE, Node, PodSpec, StandingPod
 from nexusform.words import form
 
 # Labels that say on which machine a node's VM stands.
@@ -150,17 +150,22 @@ def _ages(pods: Iterable[ObservedPod]) -> dict[str, int]:
 
 def _daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[StandingPod]:
     """The pods that DaemonSets will make on nodes that were not there yet."""
-    daemons = {pod.workload: pod for pod in pods if pod.workload.split("/")[1:2] == [_DAEMONS]}
-    counts = {key: sum(pod.workload == key for pod in pods) for key in daemons}
+    by_workload: dict[str, list[ObservedPod]] = {}
+    for pod in pods:
+        if pod.workload.split("/")[1:2] == [_DAEMONS]:
+            by_workload.setdefault(pod.workload, []).append(pod)
     standing: list[StandingPod] = []
-    for key, pod in daemons.items():
-        open_nodes = [
-            node for node in nodes if not any(rule.refuse(pod.spec, node) for rule in profile.NODE_FILTERS)
-        ]
-        standing += [
-            StandingPod(key, counts[key] + at, node.name, pod.spec) for at, node in enumerate(open_nodes)
-        ]
+    for workload, own_pods in by_workload.items():
+        spec = own_pods[-1].spec
+        open_nodes = [node for node in nodes if _takes(node, spec)]
+        for number, node in enumerate(open_nodes, len(own_pods)):
+            standing.append(StandingPod(workload, number, node.name, spec))
     return standing
+
+
+def _takes(node: Node, spec: PodSpec) -> bool:
+    """Whether no rule about nodes alone refuses a pod there."""
+    return not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS)
 
 
 def stand_where_seen(
@@ -185,14 +190,19 @@ def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> li
     """Pods of one workload with the numbers that state has for their nodes, as far as it does."""
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)
-    numbers: dict[int, int] = {}
-    for at, pod in enumerate(pods):
-        same = (number for number, node in foretold.items() if node == pod.node)
-        number = next((number for number in same if number not in numbers.values()), None)
-        if number is not None:
-            numbers[at] = number
-    free = (number for number in count() if number not in numbers.values())
-    return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
+    numbers_on: dict[str, list[int]] = {}
+    for number, node in foretold.items():
+        numbers_on.setdefault(node, []).append(number)
+    numbers: list[int | None] = []
+    for pod in pods:
+        foretold_here = numbers_on.get(pod.node)
+        numbers.append(foretold_here.pop(0) if foretold_here else None)
+    taken = set(numbers)
+    free = (number for number in count() if number not in taken)
+    return [
+        replace(pod, number=next(free) if number is None else number)
+        for pod, number in zip(pods, numbers, strict=True)
+    ]
 
 
 # --- all of a plan -----------------------------------------------------------------------------

@@ -286,16 +286,16 @@ def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     larger_first = sorted(new, key=lambda address: -new[address][1])
     for order in (failing, larger_first):
         as_it_is = list(new)[: len(order)] == order
-        if order and not as_it_is and not trial((), order).plan.errored:
-            names = [new[address][0] for address in order]
-            rest = [name for address, (name, _) in new.items() if address not in order]
-            fits = _all_fit(shortage.pools)
-            if order is failing and rest:
-                text = f"Create {', '.join(names)} before {', '.join(rest)}: {fits}."
-            else:
-                text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
-            yield WayOut("order", text, {"order": [str(address) for address in order]})
-            return
+        if not order or as_it_is or trial((), order).plan.errored:
+            continue
+        names = [new[address][0] for address in order]
+        others = [name for address, (name, _) in new.items() if address not in order]
+        fits = _all_fit(shortage.pools)
+        text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
+        if order is failing and others:
+            text = f"Create {', '.join(names)} before {', '.join(others)}: {fits}."
+        yield WayOut("order", text, {"order": [str(address) for address in order]})
+        return
 
 
 def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:

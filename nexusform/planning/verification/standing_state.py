@@ -272,14 +272,15 @@ def _without_split(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str]
     by_site: dict[str, list[_StandingVm]] = {}
     for standing in vms:
         by_site.setdefault(standing.demand.site_id, []).append(standing)
-    for site_id, here in sorted(by_site.items()):
-        without_cells = [standing.vm for standing in here if standing.sku and not standing.vm.placement.cells]
-        loose = sorted({vm.placement.machine for vm in without_cells})
-        scheduler = RackScheduler([machines[site_id, name] for name in loose if (site_id, name) in machines])
-        known = {machine.name for machine in scheduler.machines}
-        for number, standing in enumerate(here):
+    for site_id, on_site in sorted(by_site.items()):
+        without_cells = [each.vm for each in on_site if each.sku and not each.vm.placement.cells]
+        loose_names = sorted({vm.placement.machine for vm in without_cells})
+        loose = [machines[site_id, name] for name in loose_names if (site_id, name) in machines]
+        scheduler = RackScheduler(loose)
+        names = {machine.name for machine in loose}
+        for number, standing in enumerate(on_site):
             place = standing.vm.placement
-            if standing.sku is not None and place.machine in known:
+            if standing.sku is not None and place.machine in names:
                 scheduler.occupy(VmName("standing", "standing", "", number), standing.sku, place)
         yield from scheduler.overfull_machines()
 

@@ -34,7 +34,7 @@ def placement_outline(reason: PlacementReason) -> Outline:
     cluster, explanation = reason.cluster, reason.explanation
     shown = _shown(reason)
     history = _history(shown, reason.rows, reason.known)
-    facts = [_policy(explanation), *_view(explanation), *history, *_drift(reason.drift)]
+    facts = [_policy(explanation), *_how_picked(explanation), *history, *_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_verdict_section(each, explanation) for each in shown]
@@ -77,7 +77,7 @@ def _policy(explanation: PlacementExplanation) -> str:
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
 
-def _view(explanation: PlacementExplanation) -> Iterator[str]:
+def _how_picked(explanation: PlacementExplanation) -> Iterator[str]:
     """In which batches clusters are picked, and what ranks are of."""
     batches = explanation.batches
     if len(batches) > 1:

@@ -80,10 +80,18 @@ def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ())
     a plan would add.
     """
     sites = [{**_site(play.site), "steps": list(map(_step, play.steps))} for play in plays]
-    empty: dict[str, Any] = {name: [] for name in ("changes", "members", "shared", "unfit")}
-    empty["rows"] = [_row(row) for row in rows]
+    not_told: dict[str, Any] = {name: [] for name in ("changes", "members", "shared", "unfit")}
+    # What the marks of VMs are called, by number: stays, comes, moves, goes.
     marks = ["stays", "", plays[0].moved, plays[0].gone] if plays else []
-    return {"fields": FIELDS, "sites": sites, **empty, "marks": marks, "errored": False, "tieBreaks": 0}
+    return {
+        "fields": FIELDS,
+        "sites": sites,
+        **not_told,
+        "rows": [_row(row) for row in rows],
+        "marks": marks,
+        "errored": False,
+        "tieBreaks": 0,
+    }
 
 
 def _step(step: PlayStep) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -19,7 +20,16 @@ from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadF
 from nexusform.scheduling.pods.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.scheduling.pods.run import Statics
 from nexusform.scheduling.pods.session import message, missing
-from nexusform.scheduling.pods.workloads import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
+from nexusform.scheduling.pods.workloads import (
+    HOSTNAME,
+    Cluster,
+    Node,
+    PodSpec,
+    PodTerm,
+    StandingPod,
+    Strategy,
+    Workload,
+)
 from nexusform.words import form
 
 SHARED_MACHINE: Final = "shared_machine"
@@ -436,8 +446,8 @@ def _preempts(scene: _Scene) -> Iterator[PodWarning]:
     takers = [outcome for outcome in scene.outcomes if outcome.victims]
     if not takers:
         return
-    victims = [pod for taker in takers for pod in taker.victims]
-    takes = [f"{taker.name} ({_few([pod.name for pod in taker.victims])})" for taker in takers]
+    victims = list(chain.from_iterable(taker.victims for taker in takers))
+    takes = [f"{taker.name} ({_few_pods(taker.victims)})" for taker in takers]
     priority = scene.workload.pod.priority
     count = f"{len(victims)} {form(len(victims), 'pod')}"
     detail = (
@@ -445,12 +455,16 @@ def _preempts(scene: _Scene) -> Iterator[PodWarning]:
         f"{form(len(victims), 'is', 'are')} evicted: {_few(takes)}. preemptionPolicy: Never would let its "
         "pods wait."
     )
-    chance = [taker for taker in takers if not taker.certain]
-    if chance:
+    by_lot = any(not taker.certain for taker in takers)
+    if by_lot:
         detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
     workload = scene.workload
-    brief = f"{workload.namespace}/{workload.name}: evicts {_few([pod.name for pod in victims])}"
+    brief = f"{workload.namespace}/{workload.name}: evicts {_few_pods(victims)}"
     yield scene.warn(PREEMPTS, detail, brief=brief)
+
+
+def _few_pods(pods: Sequence[StandingPod]) -> str:
+    return _few([pod.name for pod in pods])
 
 
 def _few(names: Sequence[str]) -> str:
