@@ -91,7 +91,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     evaluation = Evaluation(setting_for(request, bodies, prior.state))
     blocks = Blocks(request, start.prior, start.order, start.selection, bodies)
     world = _removed(blocks, evaluation) if request.mode is Mode.DESTROY else _walked(blocks, evaluation)
-    standing = {address: vms.names_before() for address, vms in world.vms.items()}
+    names_before = {address: vms.names_before() for address, vms in world.vms.items()}
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
     walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]
@@ -100,7 +100,7 @@ def _planned(request: PlanRequest) -> PlanResult:
         *start.diagnostics,
         *world.diagnostics,
         *changes.missing_targets(blocks),
-        *unmatched(start.selection, start.order, blocks.instances, prior.instances, standing),
+        *unmatched(start.selection, start.order, blocks.instances, prior.instances, names_before),
         *checked.problems,
         *causes(walked, start.order, flawed=start.flawed),
     ]

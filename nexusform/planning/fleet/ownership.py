@@ -133,8 +133,8 @@ def _why_not_owned(strategy: ApplyStrategy) -> str:
     return _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
 
 
-def _why_not_taken(placement: PlacementPlan, each: Identity, cluster: str, outside: Manifest) -> str:
-    """Why an object that nobody owns is not taken over; "" when it is."""
+def _why_not_taken(placement: PlacementPlan, object_id: Identity, cluster: str, outside: Manifest) -> str:
+    """Why an object that nobody owns is not taken over; "" when it is. `outside` is what stands there."""
     strategy = placement.written.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
@@ -143,7 +143,7 @@ def _why_not_taken(placement: PlacementPlan, each: Identity, cluster: str, outsi
     latest = placement.snapshots[-1].index if placement.snapshots else None
     rendered = placement.rendered(latest, cluster)
     brought = opened(rendered.manifests) if rendered is not None else ()
-    own = next((manifest for manifest in brought if identity(manifest) == each), None)
+    own = next((manifest for manifest in brought if identity(manifest) == object_id), None)
     return "" if own is not None and own.body == outside.body else _DIFFERS
 
 

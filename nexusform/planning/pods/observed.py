@@ -180,9 +180,10 @@ def stand_where_seen(
     seen: dict[str, list[StandingPod]] = {}
     for pod in pods:
         seen.setdefault(pod.workload, []).append(pod)
-    facts = {key: _as_foretold(of_key, foretold.get(key, {})) for key, of_key in seen.items()}
-    for of_key in facts.values():
-        standing.update(((pod.workload, pod.number), pod) for pod in of_key)
+    facts = {key: _as_foretold(own_pods, foretold.get(key, {})) for key, own_pods in seen.items()}
+    for own_pods in facts.values():
+        for pod in own_pods:
+            standing[pod.workload, pod.number] = pod
     return facts
 
 

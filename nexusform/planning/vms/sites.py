@@ -210,11 +210,16 @@ def occupy_outsiders(site: SitePlan, standing: Container[str]) -> list[OutsideVm
 def _occupy_outsider(site: SitePlan, outsider: Occupied) -> OutsideVm:
     """Put one VM outside nexusform on its machine, as a pool of its own."""
     name, machine = outsider.name, site.machines[outsider.machine]
-    cells = max(outsider.cells, 1)
-    sku = VmSku(name, outsider.cpu_cores, 0, outsider.memory_gib, outsider.disk_gib, cells)
-    place = (outsider.machine, machine.rack, machine.availability_zone)
-    placement = Placement(*place, outsider.cell_numbers)
-    site.occupy(VmName(f"outside/{outsider.machine}/{name}", name, name, 0), sku, placement)
+    sku = VmSku(
+        name=name,
+        vcpus=outsider.cpu_cores,
+        emulator_vcpus=0,
+        memory_gib=outsider.memory_gib,
+        disk_gib=outsider.disk_gib,
+        numa_cells=max(outsider.cells, 1),
+    )
+    placement = Placement(machine.name, machine.rack, machine.availability_zone, outsider.cell_numbers)
+    site.occupy(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
     return OutsideVm(name, sku, placement)
 
 
