@@ -189,13 +189,11 @@ def read_hub(instances: Iterable[Instance]) -> Hub:
 
 def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:
     """What a hub refuses of overrides because of others."""
-    asked = [
-        (override, instance.action in _ONCE)
-        for override, instance in zip(hub.overrides, hub.overriding, strict=True)
-    ]
-    for position, problems in refusals(asked).items():
+    are_new = [instance.action in _ONCE for instance in hub.overriding]
+    for position, problems in refusals(list(zip(hub.overrides, are_new, strict=True))).items():
         instance = hub.overriding[position]
-        block = "resource_selector" if asked[position][0].namespace else "cluster_resource_selector"
+        namespaced = bool(hub.overrides[position].namespace)
+        block = "resource_selector" if namespaced else "cluster_resource_selector"
         in_blocks = bool(instance.config and instance.config.get(block))
         for selector, text in problems:
             path: Path = ("manifest",) if selector is not None else ()

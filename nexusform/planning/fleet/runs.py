@@ -132,16 +132,18 @@ def _run(
 
 def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iterator[Diagnostic]:
     """The approvals of a run that none of its stages asks for."""
-    asked = [
-        f"{run.name}-{when}-{stage.name}"
-        for stage in terms.plan.stages
-        for when, tasks in (("before", stage.before), ("after", stage.after))
-        if any(task.type == APPROVAL for task in tasks)
-    ]
-    known = f"It asks for {listed(asked)}." if asked else "No stage of it asks for any."
     written = (instance.config or {}).get("approvals")
-    for name in sorted({*written} - {*asked}) if isinstance(written, list | tuple | set | frozenset) else ():
-        text = f'The run never asks for "{name}".{did_you_mean(name, asked)} {known}'
+    if not isinstance(written, list | tuple | set | frozenset):
+        return
+    asked_for: list[str] = []
+    for stage in terms.plan.stages:
+        if any(task.type == APPROVAL for task in stage.before):
+            asked_for.append(f"{run.name}-before-{stage.name}")
+        if any(task.type == APPROVAL for task in stage.after):
+            asked_for.append(f"{run.name}-after-{stage.name}")
+    known = f"It asks for {listed(asked_for)}." if asked_for else "No stage of it asks for any."
+    for name in sorted({*written} - {*asked_for}):
+        text = f'The run never asks for "{name}".{did_you_mean(name, asked_for)} {known}'
         problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
         yield instance.problem(problem)
 

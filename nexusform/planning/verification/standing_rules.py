@@ -47,11 +47,11 @@ def broken_rules(state: State, registries: Registries) -> list[Diagnostic]:
     for vms in objects.values():
         for pool in vms.pools:
             placed = [vm for vm in vms.placed.values() if vm.pool == pool.pool]
-            diagnostics += _hints(vms, pool, placed)
-            diagnostics += _zones(vms, pool, placed, zones)
+            diagnostics += _broken_hints(vms, pool, placed)
+            diagnostics += _outside_zones(vms, pool, placed, zones)
     diagnostics += broken_groups(objects.values())
-    diagnostics += chain.from_iterable(_scattered(vms) for vms in objects.values())
-    return [*diagnostics, *_separations(state, instances, objects, registries)]
+    diagnostics += chain.from_iterable(_scattered_groups(vms) for vms in objects.values())
+    return [*diagnostics, *_broken_separations(state, instances, objects, registries)]
 
 
 def _instances(state: State, registries: Registries) -> list[Instance]:
@@ -102,7 +102,7 @@ def _heal(address: Address, vms: Iterable[PlacedVm]) -> str:
 # --- hints and zones ---------------------------------------------------------------------------
 
 
-def _hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Iterator[Diagnostic]:
+def _broken_hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Iterator[Diagnostic]:
     """A warning per hard hint of a pool that its VMs stand against."""
     for hint in pool.hints:
         if not hint.hard or not hint.racks:
@@ -119,7 +119,7 @@ def _hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Itera
             )
 
 
-def _zones(
+def _outside_zones(
     vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm], zones: Mapping[tuple[str, str], str]
 ) -> Iterator[Diagnostic]:
     """A warning where VMs of a pool stand in zones that it does not allow."""
@@ -145,7 +145,7 @@ def _zones(
 # --- groups of one object ----------------------------------------------------------------------
 
 
-def _scattered(vms: VmObject) -> Iterator[Diagnostic]:
+def _scattered_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Hard affinity groups whose VMs stand in several places. Too many in one are told of elsewhere."""
     for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
         places = _places(vms, group) if group.affinity and group.hard else set()
@@ -168,7 +168,7 @@ def _places(vms: VmObject, group: GroupRule) -> set[str]:
 # --- separation --------------------------------------------------------------------------------
 
 
-def _separations(
+def _broken_separations(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
 ) -> Iterator[Diagnostic]:
     """A warning per separation rule that does not hold as things stand."""

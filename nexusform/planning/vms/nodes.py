@@ -55,18 +55,17 @@ class NodeCluster(Struct, frozen=True):
 
 def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     """The clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
-    return _clusters(
-        _Part(
-            vms.instance.type,
-            vms.instance.planned,
-            vms.demand,
-            tuple(vms.placed_vms()),
-            frozenset(vms.moves.again),
-            vms.site.scheduler.seed if vms.site is not None else DEFAULT_SEED,
+    parts: list[_Part] = []
+    for vms in objects:
+        attributes = vms.instance.planned
+        if vms.demand is None or vms.going or not attributes:
+            continue
+        seed = vms.site.scheduler.seed if vms.site is not None else DEFAULT_SEED
+        placed = tuple(vms.placed_vms())
+        parts.append(
+            _Part(vms.instance.type, attributes, vms.demand, placed, frozenset(vms.moves.again), seed)
         )
-        for vms in objects
-        if vms.demand is not None and not vms.going and vms.instance.planned
-    )
+    return _clusters(parts)
 
 
 def standing_clusters(

@@ -398,9 +398,9 @@ def _may_meet(one: Address, other: Address) -> bool:
     """Whether one may depend on the other. State records dependencies without instance keys, and
     instances of one module know nothing of each other.
     """
-    for mine, its in zip(one.module, other.module, strict=False):
-        if mine.name != its.name:
+    for step, other_step in zip(one.module, other.module, strict=False):
+        if step.name != other_step.name:
             return True
-        if mine.key != its.key:
+        if step.key != other_step.key:
             return False
     return True

@@ -141,9 +141,9 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
     for machine, count in sorted(scene.forecast.per_machine.items()):
         if count < 2:
             continue
-        there = [outcome for outcome in scene.running if scene.by_name[outcome.node].machine == machine]
-        pods = tuple(outcome.name for outcome in there)
-        nodes = tuple(sorted({outcome.node for outcome in there}))
+        on_machine = [pod for pod in scene.running if scene.by_name[pod.node].machine == machine]
+        pods = [pod.name for pod in on_machine]
+        nodes = sorted({pod.node for pod in on_machine})
         workers = f"{len(nodes)} {form(len(nodes), 'worker')} {_few(nodes)}"
         detail = (
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
