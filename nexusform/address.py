@@ -177,6 +177,7 @@ def _key_at(words: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
 
 
 def _words(text: str) -> list[tuple[str, Key]]:
+    """The names and keys of an address in their order. Raises AddressProblem."""
     words: list[tuple[str, Key]] = []
     at = 0
     while at < len(text):
@@ -201,6 +202,7 @@ def _words(text: str) -> list[tuple[str, Key]]:
 
 
 def _read_key(text: str, at: int) -> tuple[Key, int]:
+    """The key that begins after a bracket, and where it ends. Raises AddressProblem."""
     number = re.compile(r"(\d+)\]").match(text, at)
     if number:
         return int(number.group(1)), number.end()

@@ -84,6 +84,7 @@ def to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
 
 
 def _strip(value: Value) -> Any:
+    """The plain data of a value."""
     raw = value.raw
     kind = raw.__class__
     if kind is tuple:
@@ -107,6 +108,7 @@ def refined_parts(value: Value) -> Refined:
 
 
 def _find_refined(value: Value, path: Path, refined: list[tuple[Path, Refinement]]) -> None:
+    """Note what is known of the unknown parts of a value."""
     if value.raw is UNKNOWN:
         known = value.refinement
         if known is not None and known != NOTHING_KNOWN:
@@ -157,6 +159,7 @@ _PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 
 
 def _build(plain: Any, of: Type) -> Value:
+    """A value of a type from plain data. Raises ConversionProblem."""
     if plain is None or plain is UNKNOWN:
         return Value(of, plain)
     try:
@@ -195,6 +198,7 @@ def _build_primitive(plain: Any, of: PrimitiveType) -> Value:
 
 
 def _build_number(plain: Any) -> Value:
+    """A number, whole or not. Raises ConversionProblem."""
     if plain.__class__ is int and plain.bit_length() <= PRECISION:
         return Value(NUMBER, plain)
     if plain.__class__ is not int and plain.__class__ is not float and not is_fraction(plain):
@@ -217,6 +221,7 @@ def _build_object(plain: Any, of: ObjectType) -> Value:
 
 
 def _infer(plain: Any) -> Value:
+    """A value of the type that plain data have by themselves."""
     kind = plain.__class__
     if kind is str:
         return Value(STRING, plain)

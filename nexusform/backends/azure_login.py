@@ -57,6 +57,7 @@ def _try(credential: Any) -> None:
 
 
 def _identity(settings: Mapping[str, Any]) -> Any:
+    """The identity that the settings name, else whoever is signed in."""
     from azure.identity import (
         AzureCliCredential,
         ClientAssertionCredential,

@@ -342,6 +342,7 @@ class _Journal:
         self._check_held()
 
     def _append(self, data: bytes) -> None:
+        """Add bytes to the journal blob; an append that arrived without an answer counts."""
         from azure.core.exceptions import HttpResponseError
 
         if self._blob is None or self._blocks >= _MOST_BLOCKS:
@@ -403,6 +404,7 @@ def _renewal(client: Any) -> Callable[[], None]:
 
 
 def _holder_in(metadata: Mapping[str, str] | None) -> LockInfo | None:
+    """Who the metadata of a blob say holds the lock; None when they do not."""
     text = (metadata or {}).get(_LOCK, "")
     try:
         if not text:

@@ -236,6 +236,7 @@ class HttpBackend:
         self._ask(self._here.unlock_method, address, "unlock the state", locks.to_json(info))
 
     def _listed(self) -> list[str]:
+        """The workspaces in the index, by name; none where addresses have no place for one."""
         if _PLACE not in self._service.address:
             return []
         index = self._service.at(_INDEX)
@@ -294,6 +295,7 @@ class HttpBackend:
     def _send(
         self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
+        """One request; status and body, also of a refusal."""
         request = urllib.request.Request(address, data=body, method=method)  # noqa: S310 - checked on opening
         for name, value in (*self._here.headers, *headers.items()):
             request.add_header(name, value)

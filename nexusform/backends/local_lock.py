@@ -41,6 +41,7 @@ class _Flock(Enum):
 
 
 def _flock(descriptor: int) -> _Flock:
+    """Try to take the flock of an open file."""
     if sys.platform == "win32":
         return _Flock.UNSUPPORTED
     import fcntl
@@ -142,6 +143,7 @@ class LocalLock:
         return True
 
     def _create_in_place(self, info: LockInfo) -> bool:
+        """Make the lock file where links are not possible; whether that was this run."""
         try:
             descriptor = create(self._path, _READABLE)
         except FileExistsError:
@@ -206,6 +208,7 @@ class LocalLock:
                 self._path.unlink()
 
     def _let_go(self) -> None:
+        """Give the flock back."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -255,6 +258,7 @@ def _fields(pid: int) -> list[str]:
 
 
 def _content(path: str) -> str:
+    """The lock file; None when there is none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

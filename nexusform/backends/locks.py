@@ -174,6 +174,7 @@ class Lease:
             raise BackendProblem(_stopped(f"it could not be renewed for {held_for:.0f} s"))
 
     def _run(self) -> None:
+        """Renew the lease until the lock is given back or the lease is lost."""
         pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):
             sent_at = now()

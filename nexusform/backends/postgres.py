@@ -272,6 +272,7 @@ class PostgresBackend:
         return _bounded(connection, self._database.sql(query), (self._database.largest, self._workspace))
 
     def _replace(self, connection: Connection[Any], row: int, document: bytes) -> None:
+        """Put a document in place of the one that stands, which is kept as a version."""
         standing = self._document(connection)
         if standing == document:
             return

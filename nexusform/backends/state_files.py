@@ -64,6 +64,7 @@ class JournalFile:
         return journal_lines.pending(lines, document())
 
     def _add(self, lines: Sequence[bytes]) -> None:
+        """Add lines; one sync serves all that were written before it began."""
         with explained("write to the journal", self._path):
             with self._writing:
                 descriptor = self._open()

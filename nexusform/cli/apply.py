@@ -161,6 +161,7 @@ def apply_fresh(flags: ApplyFlags, options: PlanOptions) -> int:
 
 
 def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
+    """Plan, ask unless that is not wanted, and apply; the exit code."""
     code = _finish_first(run, job) if options.mode is Mode.NORMAL else 0
     if code:
         return code
@@ -216,6 +217,7 @@ def _resume(flags: ApplyFlags, planfile: str | None) -> int:
 
 
 def _carry_on(run: Run, job: _Job) -> int:
+    """Do what an earlier apply left to do."""
     rest, problems = rest_of(run.stored, run.project.place)
     job.voice.diagnostics(problems, run.project.sources)
     if has_errors(problems):
@@ -227,6 +229,7 @@ def _carry_on(run: Run, job: _Job) -> int:
 
 
 def _discard(flags: ApplyFlags) -> int:
+    """Drop what an earlier apply left to do."""
     job = _job(flags)
     opened = open_project(place_of(flags.state, flags.variables))
     job.voice.diagnostics(opened.diagnostics, opened.sources)
@@ -246,6 +249,7 @@ def _discard(flags: ApplyFlags) -> int:
 
 
 def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> int:
+    """Apply a saved plan, once its signatures are verified."""
     job = _job(flags)
     place = place_of(flags.state, flags.variables)
     saved, problems = read_plan(path, place)
@@ -413,6 +417,7 @@ class _WhileSomebodyReads:
         self._tell(self._voice.ended, event)
 
     def _tell(self, tell: Callable[[StepEvent], None], event: StepEvent) -> None:
+        """Tell what happens to a step, until nobody listens any more."""
         if not self._heard:
             return
         try:

@@ -73,6 +73,7 @@ class Command(click.Command):
         return f" Write {' or '.join(ids)}." if ids else ""
 
     def _rewritten(self, ctx: click.Context, arguments: list[str]) -> list[str]:
+        """Arguments as click takes them: flags with one dash become click's own."""
         flags = {
             name.lstrip("-"): parameter
             for parameter in self.params
@@ -93,6 +94,7 @@ class Command(click.Command):
     def _rewrite_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
+        """One flag as click takes it, with its value from the following words. Raises a usage error."""
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in _HELP_FLAGS:
             return ["--help"]

@@ -259,6 +259,7 @@ def _commands(group: click.Group, context: click.Context, typed: str) -> Iterato
 
 
 def _flags(place: click.Command, typed: str, root: LazyGroup, directory: str) -> Iterator[Candidate]:
+    """Flags that begin as typed, or the values of one."""
     dashes = "--" if typed.startswith("--") else "-"
     name, equals, value = typed[len(dashes) :].partition("=")
     if equals:
@@ -348,6 +349,7 @@ def _of_a_member(flag: str, member: Mapping[str, Any]) -> list[str]:
 
 
 def _reports(typed: str, front: str, directory: str) -> Iterator[Candidate]:
+    """Values of -report."""
     from nexusform.cli.report_flag import FORMATS
 
     name, colon, path = typed.partition(":")

@@ -61,6 +61,7 @@ def console(arguments: ConsoleArguments) -> int:
 
 
 def _explained(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
+    """Show what every part of an expression comes to."""
     from nexusform.rendering.answers.console_text import tree_document, tree_text
 
     explained = session.explained(arguments.explain)
@@ -115,6 +116,7 @@ def _answer(screen: Screen, session: Console, expression: str) -> bool:
 
 
 def _interactive(screen: Screen, session: Console) -> int:
+    """Read expressions until the end of input, line by line where they are not finished."""
     _with_history(session)
     pending = ""
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -85,9 +86,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
     from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_values import json_bytes
-
-        return json_bytes(placement_document(reason), pretty=True).decode()
+        return _json_text(placement_document(reason))
     return _outlined(placement_outline(reason), arguments, screen)
 
 
@@ -95,9 +94,7 @@ def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_values import json_bytes
-
-        return json_bytes(pod_document(reason), pretty=True).decode()
+        return _json_text(pod_document(reason))
     return _outlined(pod_outline(reason), arguments, screen)
 
 
@@ -105,19 +102,22 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
     from nexusform.rendering.answers.pool_and_pod_outline import pools_document, pools_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_values import json_bytes
-
-        return json_bytes(pools_document(address, pools), pretty=True).decode()
+        return _json_text(pools_document(address, pools))
     return _outlined(pools_outline(address, pools), arguments, screen)
 
 
+def _json_text(document: dict[str, Any]) -> str:
+    from nexusform.rendering.notation.json_values import json_bytes
+
+    return json_bytes(document, pretty=True).decode()
+
+
 def _outlined(outline: Outline, arguments: ExplainArguments, screen: Screen) -> str:
+    """An answer as Markdown, or for a terminal."""
+    from nexusform.rendering.answers.outline import outline_markdown, outline_text
+
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.outline import outline_markdown
-
         return outline_markdown(outline)
-    from nexusform.rendering.answers.outline import outline_text
-
     return outline_text(outline, colour=screen.colour, width=screen.width)
 
 
@@ -146,6 +146,7 @@ def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
 
 
 def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments, screen: Screen) -> str:
+    """Why a VM stands where it stands, for a terminal."""
     from nexusform.rendering.answers.explanation_text import render_explanation
     from nexusform.rendering.notation.colours import hang, harmless, wrap
 
@@ -197,7 +198,6 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 def _json(reason: Reason) -> str:
     from nexusform.rendering.answers.explanation_text import elsewhere_document, explanation_document
-    from nexusform.rendering.notation.json_values import json_bytes
     from nexusform.rendering.notation.places import place_document
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
@@ -213,4 +213,4 @@ def _json(reason: Reason) -> str:
         "elsewhere": elsewhere_document(reason.ways),
         "ways_out": list(reason.ways_out),
     }
-    return json_bytes(document, pretty=True).decode()
+    return _json_text(document)

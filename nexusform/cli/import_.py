@@ -70,6 +70,7 @@ def import_(arguments: ImportArguments) -> int:
 
 
 def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> int:
+    """Import one object."""
     block, address, problems = address_to_import(project, arguments.address)
     if block is None or address is None:
         screen.diagnostics(problems, project.sources)
@@ -97,6 +98,7 @@ def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> 
 
 
 def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
+    """Import whole sites and write their configuration."""
     if arguments.address:
         raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
     if not arguments.generate_config_out:

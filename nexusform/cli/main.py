@@ -132,6 +132,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _command(arguments: Sequence[str]) -> int:
+    """Run the command of a line; its exit code."""
     try:
         remaining = _take_global_options(list(arguments))
         _start_log(remaining)

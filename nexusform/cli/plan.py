@@ -154,6 +154,7 @@ def limits_in(flag: str) -> tuple[Limit, ...]:
 def _plan_and_tell(
     run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments, signer: Signer | None
 ) -> Plan:
+    """Make the plan, save it where asked, and show it."""
     with showing.voice.planning():
         made = run.plan(options).plan
     saved_to = ""

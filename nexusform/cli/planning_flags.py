@@ -62,6 +62,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         return [name.replace("_", "-") for name in names]
 
     def _refuse_conflicts(self) -> None:
+        """Raises a usage error for flags that do not go together."""
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
         conflicts = (
@@ -108,6 +109,7 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
 
 
 def _addresses(paths: Iterable[str]) -> list[str]:
+    """The addresses in files, one a line, without comments."""
     addresses: list[str] = []
     for path in paths:
         for line in _text_of(path).splitlines():

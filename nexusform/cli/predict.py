@@ -95,6 +95,7 @@ def _source(arguments: PredictArguments) -> tuple[str, Read]:
 def _foretell(
     prediction: Prediction, arguments: PredictArguments, showing: Showing, limits: Sequence[Limit]
 ) -> int:
+    """Foretell where VMs land, and judge it by the limits; the exit code."""
     voice: Voice = showing.voice
     assert prediction.project is not None, "checked by the caller"
     sources = prediction.project.sources

@@ -173,6 +173,7 @@ def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys(
 
 
 def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
+    """A format and where it goes. Raises a usage error."""
     name, colon, path = flag.partition(":")
     if name not in formats:
         near = did_you_mean(name, formats)

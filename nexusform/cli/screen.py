@@ -203,6 +203,7 @@ class PlanningLine:
         self._planned += 1
 
     def _show(self) -> None:
+        """Count objects on the screen once planning takes longer than a moment."""
         if self._done.wait(QUIET_SECONDS):
             return
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -249,6 +249,7 @@ def failure(arguments: FailureArguments) -> int:
 
 
 def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
+    """The failure that is asked about: of a site, a cluster, a rack or a machine."""
     from nexusform.whatif import lookup
     from nexusform.whatif.failure import FailureScope, lose_cluster, lose_machines, lose_site
 

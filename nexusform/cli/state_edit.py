@@ -213,6 +213,7 @@ def untaint(arguments: TaintArguments) -> int:
 
 
 def _mark(arguments: TaintArguments, *, tainted: bool) -> int:
+    """Mark objects for replacement, or take the mark away; the exit code."""
     screen = Screen()
     patterns, problems = parse_patterns((arguments.address,))
     if problems:

@@ -104,6 +104,7 @@ def show(arguments: ShowInstanceArguments) -> int:
 
 
 def _only_instance(state: State, written: str) -> tuple[Address | None, list[Diagnostic]]:
+    """The one instance at an address; None, and an error, for none or several."""
     if not exists(state):
         return None, [NO_STATE]
     try:

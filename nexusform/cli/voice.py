@@ -240,6 +240,7 @@ class TextVoice:
         self.screen.out(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 
     def _predictions(self, outcome: ApplyOutcome) -> None:
+        """How many predictions of the plan came true, and which did not."""
         misses, hits = outcome.applied.misses, outcome.applied.hits
         if not misses:
             if hits:

@@ -54,6 +54,7 @@ def _beginning(body: AnyBody) -> Span:
 
 
 def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Diagnostic]) -> PreparedBody:
+    """A body checked against its schema once, ready to be evaluated for each instance."""
     parts, wrong = content(body, body_face(schema))
     problems.extend(wrong)
     # What stands in every instance; what nexusform computes stands there only when it is given.
@@ -134,6 +135,7 @@ def _add_block(
     items: dict[str, list[WrittenBlock | Repeated]],
     problems: list[Diagnostic],
 ) -> None:
+    """Add a written block, or a dynamic one that is repeated, under its type."""
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""

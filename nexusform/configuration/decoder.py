@@ -410,6 +410,7 @@ class _Decoder:
         return module
 
     def _called_files(self, header: CallHeader) -> ModuleFiles | None:
+        """The files of a called module; None where it calls itself or there are too many."""
         tree = self.tree
         tree.calls += 1
         if tree.calls > LARGEST_TREE:
@@ -428,6 +429,7 @@ class _Decoder:
         return None
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:
+        """Say which inputs of a call its module does not have, and which it lacks."""
         for name, (_, span) in header.inputs.items():
             if name not in child.variables:
                 detail = (

@@ -120,6 +120,7 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
 
 
 def _iterator(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
+    """The name of the iterator: that of the blocks unless another is written; None when it is wrong."""
     if attribute is None:
         return kind
     match attribute.expression:
@@ -185,6 +186,7 @@ def iterations(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] |
 
 
 def _not_iterable(value: Value) -> str:
+    """Why a value cannot be repeated over; "" when it can."""
     if value.is_null:
         return "Cannot use a null value in for_each."
     if not isinstance(value.type, (ListType, SetType, MapType, TupleType, ObjectType)):

@@ -188,6 +188,7 @@ class _FileReader:
         self.problems.append(error(kind, detail, call.source_span if call else None, block=block))
 
     def _file(self, directory: str, name: str) -> ParsedFile:
+        """A file as it stands in the editor, else as it is on the disk."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
         if text is not None:
@@ -207,6 +208,7 @@ class _FileReader:
         return ParsedFile(name, source, body, _is_override(name), ignored, broken=has_errors(wrong))
 
     def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
+        """The tree of a file, from the cache where a large one was parsed before."""
         if source.name.endswith(JSON):
             return parse_json_file(source)  # read about as fast as a kept tree
         cache = self._cache if len(source.text) >= _SMALLEST_CACHED else None

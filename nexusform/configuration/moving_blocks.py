@@ -95,6 +95,7 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
 
 
 def _names_resource(expression: Expression) -> bool:
+    """Whether an address names resources of this configuration, with any key."""
     if isinstance(expression, Traversal):
         quiet: list[Diagnostic] = []
         pattern = pattern_of(expression, quiet)
@@ -142,6 +143,7 @@ def pattern_of(traversal: Traversal, problems: list[Diagnostic]) -> AddressPatte
 
 
 def _module_steps(words: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep, ...], int]:
+    """The modules at the beginning of an address, and how many words they take."""
     steps: list[ModuleStep] = []
     at = 0
     while at + 1 < len(words) and words[at] == "module" and isinstance(words[at + 1], str):

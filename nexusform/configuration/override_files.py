@@ -157,6 +157,9 @@ def _native(body: AnyBody, face: BodySchema, problems: list[Diagnostic]) -> Body
 
 
 def _merge_native(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
+    """A body with what an override file says in place of its own: arguments one by one, blocks of one type
+    together; lifecycle is merged.
+    """
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
     replaced = {_generated(b) for b in override.blocks}
@@ -183,6 +186,7 @@ def _properties(body: JsonBody) -> Iterable[JsonProperty]:
 
 
 def _merge_json(base: JsonBody, override: JsonBody) -> JsonBody:
+    """The same in JSON."""
     merged: dict[str, JsonProperty] = {p.name: p for p in _properties(base)}
     for each in _properties(override):
         earlier = merged.get(each.name)

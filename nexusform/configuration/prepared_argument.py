@@ -91,6 +91,7 @@ def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidde
 
 
 def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
+    """What is wrong with a part of an argument by its schema, to end a sentence; "" when nothing is."""
     shown = "" if hidden else f", not {_shown(part)}"
     if schema.choices and part not in schema.choices:
         hint = "" if hidden or not isinstance(part, str) else _hint(part, schema.choices)

@@ -193,6 +193,7 @@ class BlockType:
             values[order_attribute(self.name)] = UNKNOWN
 
     def _put(self, values: dict[str, Any], made: Sequence[_Made]) -> None:
+        """Put blocks among the values as their nesting has them."""
         if self.nested.nesting is Nesting.SINGLE:
             values[self.name] = made[0].values if made else None
         elif self.nested.nesting is Nesting.LIST:
@@ -224,6 +225,7 @@ class BlockType:
     def _make(
         self, made: list[_Made], label: str, item: WrittenBlock | Repeated, scope: Scope, remarks: Remarks
     ) -> None:
+        """Evaluate one block; paths in its remarks begin at the body around it."""
         start, refined = len(remarks.sensitive), len(remarks.refined)
         made.append(_Made(label, item.body.fill(scope, remarks), item.span))
         if len(remarks.sensitive) > start or len(remarks.refined) > refined:
@@ -299,6 +301,7 @@ def count_problems(
 
 
 def _same_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
+    """Blocks whose label another one has."""
     first: dict[str, Span] = {}
     for label, span in blocks:
         if label in first:
@@ -349,6 +352,7 @@ def inside(expression: Expression, path: Path) -> Span:
 
 
 def _part(expression: Expression, step: PathStep) -> Expression | None:
+    """The expression of one part of a tuple or object that is written out."""
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):

@@ -250,6 +250,7 @@ class _Checker:
     def _resource(
         self, traversal: Traversal, sight: Sight, mode: Mode, rest: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
+        """What is wrong with a reference to a resource."""
         first = traversal.steps[0] if mode == "data" else traversal.root
         kind = first.name if not isinstance(first, TraverseIndex) else ""
         if not rest or not isinstance(rest[0], TraverseAttribute):
@@ -309,6 +310,7 @@ class _Checker:
         return error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _near(self, mode: Mode, kind: str, name: str) -> str:
+        """The nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
         near = get_close_matches(name, same_type, n=1, cutoff=0.6)
         prefix = "data." if mode == "data" else ""
@@ -347,6 +349,7 @@ def _incomplete(traversal: Traversal, noun: str) -> Diagnostic:
 
 
 def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
+    """What is wrong with a reference to one of the names that nexusform gives."""
     root = traversal.root.name
     known = _FIXED[root]
     name = _first_name(traversal)

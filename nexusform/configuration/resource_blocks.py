@@ -112,6 +112,7 @@ def _check_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -
 
 
 def _check_type(block: syntax.Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
+    """Say that nobody knows a type, and which one may be meant."""
     known = registered.of(mode)
     label = block.labels[0]
     if known is None or label.value in known:
@@ -207,6 +208,7 @@ def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecy
 def _ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...]]:
+    """Whether all changes are ignored, and the paths of those that are."""
     if attribute is None:
         return False, ()
     if keyword(attribute) == "all":

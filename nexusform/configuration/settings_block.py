@@ -54,6 +54,7 @@ def decode_settings(
 
 
 def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, override: bool) -> Settings:
+    """The settings with what one more block says."""
     parts, wrong = content(block.body, SETTINGS_FACE)
     problems.extend(wrong)
     arguments = parts.attributes
@@ -132,6 +133,7 @@ def _twice(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:
 
 
 def _required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
+    """The constraint on the version of nexusform; it is said when this one does not fulfil it."""
     constraint = constant_text(attribute, problems)
     if constraint is None:
         return ""
@@ -152,6 +154,7 @@ def _required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
 
 
 def _only_in_root(settings: Settings, problems: list[Diagnostic]) -> None:
+    """Warn of settings that have no effect outside the root module."""
     if settings.backend is not None:
         detail = "State belongs to the root module: a backend block in any other module has no effect."
         problems.append(warning("backend-configuration-ignored", detail, settings.backend.header_span))
@@ -289,6 +292,7 @@ def _method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
 def _target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
+    """What encrypts state or plans, with what else may decrypt them."""
     parts, wrong = content(block.body, _TARGET)
     problems.extend(wrong)
     method = _known_method(parts.attributes.get("method"), methods, problems)
@@ -329,6 +333,7 @@ def _known_method(
     methods: Mapping[MethodName, MethodName | None],
     problems: list[Diagnostic],
 ) -> MethodName | None:
+    """The method that an argument names; None, and a problem, when none of that name is declared."""
     if attribute is None:
         return None
     name = _named(attribute, "method", problems)

@@ -140,6 +140,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
 
 
 def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
+    """Add a run block, unless its name is taken."""
     run = _run(block, problems)
     if run is None:
         return
@@ -163,6 +164,7 @@ def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
 
 
 def _run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
+    """A run block; None when its name is wrong."""
     label = block.labels[0]
     if not check_name(label, "invalid-run-block-name", problems):
         return None
@@ -220,6 +222,7 @@ def _choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: lis
 
 
 def _addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    """The addresses in a list, as they are written."""
     if attribute is None:
         return ()
     addresses = []
@@ -235,6 +238,7 @@ def _pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPatte
 
 
 def _source(parts: Content, problems: list[Diagnostic]) -> tuple[str, Span | None]:
+    """The directory of the module that a run tests ("": the one beside it), and where that is written."""
     block = only_block(parts.blocks, "module", problems)
     if block is None:
         return "", None
@@ -249,6 +253,7 @@ def _source(parts: Content, problems: list[Diagnostic]) -> tuple[str, Span | Non
 
 
 def _providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
+    """Which provider of the file stands for each of the configuration's."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -275,6 +280,7 @@ def _dotted(expression: Expression) -> str:
 
 
 def _mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
+    """A mock of a provider, with the values that it answers by type."""
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None
@@ -292,6 +298,7 @@ def _mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
 
 
 def _overrides(parts: Content, problems: list[Diagnostic]) -> Overrides:
+    """The overrides of a block, by what they are about."""
     overrides = Overrides()
     rows = {
         "override_resource": overrides.resources,
@@ -306,6 +313,7 @@ def _overrides(parts: Content, problems: list[Diagnostic]) -> Overrides:
 
 
 def _override(block: Block, problems: list[Diagnostic]) -> Override | None:
+    """One override; None when its target is wrong."""
     parts, wrong = content(block.body, _OVERRIDE_FACE)
     problems.extend(wrong)
     arguments = parts.attributes

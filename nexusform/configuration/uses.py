@@ -240,6 +240,7 @@ def nodes_of(module: Module) -> Iterator[Declaration]:
 
 
 def _module_edges(module: Module, call: ModuleCall | None, root: Module, made: Uses, edges: _Edges) -> None:
+    """Note what each declaration of a module, and of those that it calls, needs and where it says so."""
     caller = Declaration(module.path[:-1], "module", module.path[-1]) if module.path else None
     for node in nodes_of(module):
         needs = edges.setdefault(node, {})
@@ -289,6 +290,7 @@ def _targets(module: Module, traversal: Traversal, *, everything: bool) -> Itera
 def _module_targets(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
+    """What a reference to a call leads to: the call, and the output that it names, or all of them."""
     yield Declaration(path, "module", call.name)
     if everything:
         yield from _all_of(call.module)

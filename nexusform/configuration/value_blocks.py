@@ -68,6 +68,7 @@ _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": Map
 
 
 def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool) -> Type:
+    """The type that a variable is declared with; the open one without any."""
     if attribute is None:
         return DYNAMIC
     written = as_expression(attribute.expression, problems) if json else attribute.expression
@@ -84,6 +85,7 @@ def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool
 def _default(
     attribute: Attribute | None, of: Type, problems: list[Diagnostic], *, nullable: bool
 ) -> Value | None:
+    """The default of a variable; None without one, null for one that is wrong."""
     if attribute is None:
         return None
     value, wrong = constant(attribute.expression)

@@ -151,6 +151,7 @@ def settle(
 
 
 def _undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+    """What is said of a value for a variable that nobody declares, by where it comes from."""
     hint = did_you_mean(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -170,6 +171,9 @@ def _undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> It
 def _value_of(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, Origin]:
+    """The value of a variable and where it comes from; null gives way to the default where it is not
+    allowed.
+    """
     origin = Origin("default", variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -202,6 +206,7 @@ def _untold(variable: Variable, assignment: Assignment, problems: list[Diagnosti
 
 
 def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
+    """A value as the type of its variable; unknown when it does not fit."""
     if isinstance(assignment.value, str):
         value, problems = _from_text(variable, assignment.value)
     else:

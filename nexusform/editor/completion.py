@@ -85,6 +85,7 @@ def _at_top(typed: str) -> Iterator[Suggestion]:
 
 
 def _in_block(blocks: list[Block], typed: str) -> Iterator[Suggestion]:
+    """Arguments and blocks that may be written in a block."""
     schema = schemas.schema_at(blocks)
     if schema is None:
         return
@@ -158,6 +159,7 @@ def _below(module: ModuleText, head: str) -> Iterator[tuple[str, str]]:
 
 
 def _attributes(symbol: Symbol) -> Iterator[tuple[str, str]]:
+    """The attributes of a resource or data block, each with its type."""
     modes = {"resource": "managed", "data": "data"}
     if symbol.kind not in modes:
         return

@@ -24,6 +24,7 @@ def hover_text(module: ModuleText, landing: Landing, path: str, at: int) -> str:
 
 
 def _of_symbol(module: ModuleText, landing: Landing, naming: Naming) -> str:
+    """What is known of a declared name: its type, and where its VMs land."""
     symbol = naming.symbol
     block = module.block_of(symbol)
     parts = [f"**`{symbol.reference}`**"]
@@ -62,6 +63,7 @@ def _written(block: Block, names: tuple[str, ...], module: ModuleText) -> list[s
 
 
 def _of_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute, at: int) -> str:
+    """What is known of an argument, or of the choice that its value is."""
     schema = schemas.schema_at(blocks)
     declared = schema.attributes.get(attribute.name) if schema is not None else None
     expression = attribute.expression
@@ -77,6 +79,7 @@ def _of_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute,
 
 
 def _of_block(landing: Landing, blocks: list[Block]) -> str:
+    """What is known of a block, and where the VMs of a pool land."""
     block = blocks[-1]
     if len(blocks) == 1:
         return schemas.TOP_LEVEL.get(block.type, "")

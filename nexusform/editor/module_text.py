@@ -154,6 +154,7 @@ _NO_TYPES: Final = frozenset({"each", "count", "self", "path", "terraform", "nex
 
 
 def _declared(path: str, text: bytes, block: Block) -> Iterator[Naming]:
+    """What a block declares, and where it names that."""
     labels = block.labels
     if block.type in _SINGLE and len(labels) == 1:
         yield Naming(
@@ -191,6 +192,7 @@ def _is_source(block: Block, traversal: Traversal) -> bool:
 
 
 def _naming(path: str, text: bytes, traversal: Traversal) -> Naming | None:
+    """What a reference names, by its first words; None for names that nobody declares."""
     names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
     root = traversal.root.name
     if root in _KINDS and names:

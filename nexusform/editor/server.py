@@ -87,6 +87,8 @@ def make_server() -> LanguageServer:
 
 
 def _follow_documents(server: LanguageServer, editor: Editor) -> None:
+    """Check what is opened and typed, and plan what is opened and saved."""
+
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(parameters: lsp.DidOpenTextDocumentParams) -> None:
         path = _path(parameters.text_document.uri)
@@ -114,6 +116,7 @@ def _follow_documents(server: LanguageServer, editor: Editor) -> None:
 
 
 def _answer_questions(server: LanguageServer, editor: Editor) -> None:
+    """Completion, hover, and hints of where things land."""
     triggers = lsp.CompletionOptions(trigger_characters=[".", '"'])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, triggers)
@@ -152,6 +155,8 @@ def _answer_questions(server: LanguageServer, editor: Editor) -> None:
 
 
 def _lead_to_names(server: LanguageServer, editor: Editor) -> None:
+    """Definitions and references."""
+
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def define(parameters: lsp.DefinitionParams) -> lsp.Location | None:
         module, naming = _naming(editor, parameters)
@@ -172,6 +177,8 @@ def _lead_to_names(server: LanguageServer, editor: Editor) -> None:
 
 
 def _change_text(server: LanguageServer, editor: Editor) -> None:
+    """Formatting and renaming."""
+
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
     def form(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         path = _path(parameters.text_document.uri)

@@ -117,6 +117,7 @@ class Sealer:
         raise EncryptionProblem(f"{name} cannot be decrypted. {tried}")
 
     def _opened(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
+        """The document that data hold, with the key of one method. Raises EncryptionProblem."""
         with needing_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -139,6 +140,7 @@ class Sealer:
         return self._writing[keys]
 
     def _reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> Key:
+        """The key by which a document was encrypted, made once. Raises EncryptionProblem."""
         meta = header.get("meta")
         if not isinstance(meta, dict):
             raise EncryptionProblem("the document does not say what its key was made of.")
@@ -153,6 +155,7 @@ def _bytes_of(header: Mapping[str, Any]) -> bytes:
 
 
 def _parts(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+    """Header and data of an encrypted document. Raises EncryptionProblem."""
     try:
         members = json.loads(document)
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)

@@ -146,6 +146,7 @@ def vault_unwrap(key_id: str, wrapped: bytes) -> bytes:
 
 
 def _in_vault(key_id: str, ask: Callable[[Any, Any], Any]) -> Any:
+    """Ask a key in a vault. Raises EncryptionProblem."""
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential

@@ -70,6 +70,7 @@ def _fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def _private_key(text: bytes, name: str) -> Ed25519PrivateKey:
+    """The private key in a file. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -91,6 +92,7 @@ def _private_key(text: bytes, name: str) -> Ed25519PrivateKey:
 
 
 def _public_key(text: bytes, name: str) -> Ed25519PublicKey:
+    """The public key in a file. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

@@ -148,6 +148,7 @@ class Exploration:
     # --- inside ---
 
     def _plan(self, configuration: Configuration, adjustments: Sequence[Adjustment]) -> Plan:
+        """The plan of a changed configuration, without looking at providers."""
         options = PlanOptions(refresh=False, tie_breaks=0)
         request = replace(
             self._run.request(options, {}),
@@ -159,6 +160,7 @@ class Exploration:
         return with_room(make_plan(request), self.project.registries).plan
 
     def _check(self, wish: Wish) -> None:
+        """Raises WishProblem for a wish beyond what can be played."""
         unknown = [key for key in wish.counts if key not in self._paths]
         unknown += [key for key in (*wish.lost, *wish.active, *wish.added) if key not in self._racks]
         if unknown:
@@ -251,6 +253,7 @@ def _pool_key(address: Address, pool: str) -> str:
 
 
 def _racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackKnob]]:
+    """The racks of a plan, with what can be changed of each."""
     for change in plan.changes:
         rack = change.after
         if rack is None or project.registries.kind_of(change.address.type) is not Kind.RACK:

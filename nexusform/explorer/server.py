@@ -145,6 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- who may ask ---
 
     def _may_ask(self, token: str) -> bool:
+        """Whether a request comes from the page that was opened; refused otherwise."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
         if self.headers.get("Host") not in hosts or not hmac.compare_digest(
             token.encode(), self.server.token.encode()

@@ -193,6 +193,7 @@ def _body_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
 def _add(
     each: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
 ) -> None:
+    """Add a JSON property as an argument, unless one of that name was set before."""
     earlier = attributes.get(each.name)
     if earlier is not None:
         diagnostics.append(
@@ -238,6 +239,7 @@ class _Unpacking:
     def _unpack(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
+        """Go down one level of JSON objects for each label, then take the bodies."""
         if len(labels) == len(self.label_names):
             self._bodies(value, labels, blocks)
             return
@@ -252,6 +254,7 @@ class _Unpacking:
     def _bodies(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
+        """Add a block for every body under one set of labels."""
         name_span = labels[-1].span if labels else self.block.name_span
         for holder in _holders(value):
             if not isinstance(holder, syntax.JsonObject):

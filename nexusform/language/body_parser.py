@@ -97,6 +97,7 @@ class BodyParser:
                 self._not_an_item(kind)
 
     def _not_an_item(self, kind: str) -> None:
+        """Say what stands where an argument or a block should, and go on behind it."""
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
@@ -111,6 +112,7 @@ class BodyParser:
         self._skip_item(first, first)
 
     def _item(self, items: _Items) -> None:
+        """One argument or block; behind what is malformed parsing goes on with the next one."""
         stream = self.stream
         first = stream.index
         depth, block = stream.depth, stream.block
@@ -135,6 +137,7 @@ class BodyParser:
             self._skip_item(first, stream.index)
 
     def _attribute(self, first: int, items: _Items) -> None:
+        """One argument and the end of its line."""
         stream = self.stream
         attribute = self._bare_attribute(first)
         self._add(attribute, items)
@@ -183,6 +186,7 @@ class BodyParser:
     # --- blocks --------------------------------------------------------------------------------
 
     def _block(self, first: int, items: _Items) -> None:
+        """One block and the end of its last line."""
         stream = self.stream
         labels = self._labels(first)
         opening = stream.take()

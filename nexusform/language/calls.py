@@ -48,6 +48,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
 
 
 def _expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
+    """What `...` stands behind, as a sequence; None, and a problem, for anything else."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
@@ -86,6 +87,7 @@ def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) 
 def _invoke(
     node: Call, function: Function, arguments: list[Value], places: list[Expression], run: ExpressionRun
 ) -> Value:
+    """What a function gives; `places` are the expressions at which problems of its arguments are said."""
     try:
         converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
         result = call(function, converted)

@@ -104,6 +104,7 @@ class _Conditions:
         self.marks = NO_MARKS
 
     def include(self) -> bool:
+        """Whether the element that is looked at now is taken in."""
         if self.clause is None:
             return True
         before = len(self.run.diagnostics)
@@ -114,6 +115,7 @@ class _Conditions:
         return self._decide(outcome)
 
     def _decide(self, outcome: Value) -> bool:
+        """What the value of the `if` clause says; unknown ones make the whole result unknown."""
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:
@@ -200,6 +202,7 @@ class _ObjectBuilder:
         self.groups: dict[str, list[Value]] = {}
 
     def add(self) -> None:
+        """Take the element that is looked at now, by its key."""
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.value(node.key)
@@ -299,6 +302,7 @@ def splat(node: Splat, run: ExpressionRun) -> Value:
 
 
 def _splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
+    """A splat over a sequence: a tuple gives a tuple, anything else a list of one type."""
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)

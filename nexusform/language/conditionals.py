@@ -82,6 +82,7 @@ def _difference(then: Type, otherwise: Type) -> str:
 
 
 def _object_difference(then: ObjectType, otherwise: ObjectType) -> str:
+    """A sentence on where two types of objects part."""
     for name, kind in then.attributes:
         other = otherwise.attribute(name)
         if other is None:

@@ -56,6 +56,7 @@ def _beyond(lower: Any, upper: Any) -> bool:
 
 
 def _same(left: Value, right: Value) -> bool | None:
+    """Whether two values without marks are equal; None while that hangs on what is unknown."""
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
         if _differ_surely(left, right):
@@ -80,6 +81,7 @@ def _same(left: Value, right: Value) -> bool | None:
 
 
 def _all_same(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
+    """Whether the values of all pairs are equal; None while that hangs on what is unknown."""
     sure = True
     for one, other in pairs:
         outcome = _same(one, other)

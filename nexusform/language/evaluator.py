@@ -170,6 +170,7 @@ def _operand(
 
 
 def _binary(node: syntax.Binary, run: ExpressionRun) -> Value:
+    """An operation on two values. One side may settle `&&` and `||`, and then the other does not count."""
     before = len(run.diagnostics)
     left, left_problems = _operand(node, node.left, "left", run)
     right, right_problems = _operand(node, node.right, "right", run)

@@ -64,7 +64,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
         return source.text, diagnostics
     row = _tokens(scanner.scan(source.text, comments=True))
     old_style = _OldStyle()
-    _look(body, source.text, old_style)
+    _note_old_style(body, source.text, old_style)
     for token in row:
         if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
@@ -130,7 +130,8 @@ class _OldStyle(Struct):
     bare_labels: set[int] = field(default_factory=set)
 
 
-def _look(body: Body, text: str, old_style: _OldStyle) -> None:
+def _note_old_style(body: Body, text: str, old_style: _OldStyle) -> None:
+    """Note where a body is written in an old style: wrapped references, labels without quotes."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
             old_style.wrapped.add(_offset(text, attribute.expression.span.start.byte))
@@ -140,7 +141,7 @@ def _look(body: Body, text: str, old_style: _OldStyle) -> None:
             if text[begin] != '"':
                 old_style.bare_labels.add(begin)
         if isinstance(block.body, Body):
-            _look(block.body, text, old_style)
+            _note_old_style(block.body, text, old_style)
 
 
 def _offset(text: str, byte: int) -> int:
@@ -163,6 +164,7 @@ def _wrapper_end(row: list[_Token], index: int) -> int | None:
 
 
 def _lines(row: list[_Token]) -> list[_Line]:
+    """The tokens of a row of text, line by line."""
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in row:
@@ -233,6 +235,7 @@ def _tight(kind: str, following: str) -> bool:
 
 
 def _space_at_brackets(token: _Token, after: _Token) -> bool:
+    """Whether a space stands between two tokens, one of which is a bracket or a brace."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")

@@ -310,6 +310,7 @@ def _expression(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> synta
 
 
 def _object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.Expression:
+    """An object as an expression; its keys may be templates."""
     items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
     seen: dict[str, Span] = {}
     for each in value.properties:
@@ -332,6 +333,7 @@ def _object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.E
 
 
 def _string(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
+    """A text as an expression: a template where it holds a sequence."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start

@@ -183,6 +183,7 @@ def _no_attribute(name: str, names: list[str]) -> Problem:
 
 
 def _unsupported(of: Type, name: str) -> str:
+    """Why values of a type have no attribute."""
     if isinstance(of, PrimitiveType):
         return f"Can't access attributes on a primitive-typed value ({of.name})."
     kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[of.__class__]
@@ -237,6 +238,7 @@ def _index_by_type(value: Value, key: Value) -> Value | Problem:
 
 
 def _element(value: Value, key: Value) -> Value | Problem:
+    """The element of a list or tuple at a number."""
     of = value.type
     try:
         position = convert(key, NUMBER).raw
@@ -273,6 +275,7 @@ def _too_far(position: int, length: int) -> str:
 
 
 def _entry(value: Value, key: Value) -> Value | Problem:
+    """The entry of a map or object under a key."""
     of = value.type
     try:
         name = convert(key, STRING).raw

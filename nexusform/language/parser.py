@@ -119,6 +119,7 @@ def _parse(
     scanner: Callable[[str], Tokens],
     read: Callable[[TokenStream], Expression],
 ) -> tuple[Expression | None, list[Diagnostic]]:
+    """The expression of a whole text, None when there are errors, and all diagnostics."""
     refusal = too_large(source, positions)
     if refusal is not None:
         return None, [refusal]

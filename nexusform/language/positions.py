@@ -118,6 +118,7 @@ class Positions:
         return known
 
     def _work_out(self, offset: int) -> Position:
+        """The position of an offset in the text."""
         line = bisect_right(self._lines, offset) - 1
         begin = self._lines[line]
         start = self._start

@@ -114,6 +114,7 @@ def _branches(expression: syntax.Conditional | syntax.TemplateIf) -> tuple[synta
 
 
 def _operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+    """The parts of an expression that binds no names, in source order."""
     match expression:
         case (
             syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner)
@@ -135,6 +136,7 @@ def _operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
 
 
 def _in_body(body: syntax.Body, bound: _Names) -> Iterator[syntax.Traversal]:
+    """The references of a body whose names are not bound, in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
@@ -166,6 +168,7 @@ def _in_dynamic(body: syntax.Body, label: str, bound: _Names) -> Iterator[syntax
 
 
 def _in_json(value: syntax.JsonValue, bound: _Names) -> Iterator[syntax.Traversal]:
+    """The same of a value in JSON; texts may be templates."""
     if isinstance(value, syntax.JsonObject):
         for each in value.properties:
             if each.name == "dynamic" and isinstance(each.value, (syntax.JsonObject, syntax.JsonArray)):

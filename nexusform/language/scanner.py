@@ -168,6 +168,7 @@ class _Scanner:
         return False
 
     def _brace(self, begin: int, end: int, inside: _Sequence | None) -> bool:
+        """Take a brace; whether it ends the sequence inside which tokens are."""
         word = self.text[begin:end]
         if word == "~":
             self.tokens.add(word, begin, end)
@@ -185,6 +186,7 @@ class _Scanner:
         return False
 
     def _comment(self, begin: int, end: int) -> None:
+        """Take a comment, or the line end in it where comments do not count."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
         if not self.comments:
             if ends_line:
@@ -198,6 +200,7 @@ class _Scanner:
             self.tokens.add(NEWLINE, stop, end)
 
     def _open_template(self, group: int, begin: int, end: int) -> None:
+        """Go into a quoted text or a heredoc."""
         if group == 10:
             self.tokens.add(OPEN_QUOTE, begin, end)
             self.stack.append(_Template(CLOSE_QUOTE))

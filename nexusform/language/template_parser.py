@@ -242,6 +242,7 @@ class TemplateParser:
         return directive
 
     def _for_names(self, directive: _Directive) -> None:
+        """The names that a for directive binds."""
         stream = self.stream
         directive.value_name = self._for_name("For directive requires variable name after 'for'.")
         if stream.peek() == ",":
@@ -279,6 +280,7 @@ class TemplateParser:
         return Template(tuple(stack[0].parts), span)
 
     def _place(self, piece: _Piece, stack: list[_Open]) -> None:
+        """Put a piece where it belongs: into the innermost open directive, or open or close one."""
         if isinstance(piece, _Text):
             place = self.stream.positions.span(piece.begin, piece.end)
             stack[-1].parts.append(StringLiteral(piece.value, place))
@@ -333,6 +335,7 @@ class TemplateParser:
 
 
 def _finished(opened: _Open, start: _Directive, end: Span) -> Expression:
+    """The expression of a directive that is closed."""
     assert start.expression is not None
     span = start.span.to(end)
     if start.keyword == "for":

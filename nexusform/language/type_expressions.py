@@ -192,6 +192,7 @@ class _TypeReader:
     def _attribute(
         self, name: str, expression: Expression, optional: set[str], defaults: dict[str, Value]
     ) -> Type | None:
+        """The type of an attribute; `optional(...)` notes its name, and its default."""
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.type_of(expression)
         if not 1 <= len(expression.arguments) <= 2 or expression.expand:

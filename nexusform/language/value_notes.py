@@ -56,6 +56,7 @@ def quoted(text: str) -> str:
 
 
 def _counted(value: Value) -> str:
+    """A value of several parts in words: its type, and how many there are."""
     name, count = friendly_name(value.type), len(value.raw)
     if isinstance(value.type, ObjectType):
         if count == 0:

@@ -82,6 +82,7 @@ def _target(kind: str, values: Values, around: Surroundings) -> Target:
 
 
 def _creation(kind: str, target: Target, values: Values, around: Surroundings) -> ArmChange:
+    """The request that makes an object."""
     if kind != POOL:
         _refuse_without_body(target, values)
     if kind == CLUSTER:
@@ -98,6 +99,7 @@ def _new(target: Target, properties: Values, values: Values, top: Values) -> Arm
 
 
 def _refuse_without_body(target: Target, values: Values) -> None:
+    """Raises ProviderProblem for an object without the azure block that Azure needs."""
     body = (values.get("azure") or {}).get("body")
     if body is UNKNOWN or body:
         return
@@ -156,6 +158,7 @@ def _pool_target(cluster: Target, name: str) -> Target:
 
 
 def _pool_changes(target: Target, prior: Values, planned: Values, top: Values) -> Iterator[ArmChange]:
+    """A change of an agent pool that stands: patched where Azure can, else deleted and made anew."""
     before, after = pool_properties(prior), pool_properties(planned)
     gone = before.keys() - after.keys() - {"upgradeSettings"}
     shown = changed_part(before, after)

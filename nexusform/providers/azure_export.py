@@ -89,6 +89,7 @@ def read_files(directory: str, confinement: Confinement = FREE) -> Export:
 
 
 def _content(path: str, confinement: Confinement) -> bytes:
+    """The bytes of a file. Raises FileProblem."""
     try:
         return read_regular(confinement.admitted(path), _LARGEST)
     except NotRegular:

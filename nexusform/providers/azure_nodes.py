@@ -150,6 +150,7 @@ def _delete(cluster: Target, names: Sequence[str], step: ChangeRequest) -> None:
 
 
 def _commands(names: Sequence[str]) -> list[str]:
+    """The commands by which a person deletes nodes."""
     commands: list[str] = []
     for name in names:
         quoted = shlex.quote(name)
@@ -160,6 +161,7 @@ def _commands(names: Sequence[str]) -> list[str]:
 
 
 def _delete_by_client(kubeconfig: Path, names: Sequence[str]) -> None:
+    """Cordon and delete nodes of a cluster. Raises ProviderProblem."""
     try:
         from lightkube import ApiError, Client, KubeConfig
         from lightkube.core.exceptions import ConfigError

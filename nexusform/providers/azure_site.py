@@ -149,6 +149,7 @@ class AzureSites(ObservedSites):
     # --- doing ---------------------------------------------------------------------------------
 
     def _act(self, request: ChangeRequest) -> ProviderAnswer:
+        """Carry a change out in Azure; what it made is read back."""
         group = self._group(request)
         self._made[request.key.id] = group
         top = self._directory().tops.get(_site_of(request), {})
@@ -318,6 +319,9 @@ class _Directory(Struct, frozen=True):
 
 
 def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
+    """What stands for our ids in Azure: what is acted on, what hints may name, and the top of bodies of each
+    site.
+    """
     from nexusform.importers.azure.arm import id_key
 
     directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})

@@ -88,6 +88,7 @@ class Subscription:
             return self._connected
 
     def _documents(self) -> dict[str, list[dict[str, Any]]]:
+        """All resources of the subscription that we read, by kind."""
         client, documents = self._client(), {}
         for kind in _LISTS:
             listing = getattr(client, kind)
@@ -164,6 +165,7 @@ def asking() -> Iterator[None]:
 
 
 def _is_at(body: Body, location: str) -> bool:
+    """Whether a resource is at an extended location, or says none."""
     from nexusform.importers.azure.arm import id_key
 
     properties = body.get("properties") or {}

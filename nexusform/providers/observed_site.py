@@ -154,6 +154,7 @@ class ObservedSites:
         shown: Mapping[str, set[str]],
         held: Mapping[tuple[str, str], Mapping[str, _Row]],
     ) -> ReadAnswer:
+        """One object as the site shows it; as state has it where the site says nothing of it."""
         key = request.key
         if key.type in _OF_OURS:
             return ReadAnswer(request.attributes or None)
@@ -216,6 +217,7 @@ class ObservedSites:
         return SiteView(self.source, self._sites, self._unseen, self._managed).remarks()
 
     def _read_sites(self) -> tuple[AzSite, ...]:
+        """The sites, read once, under the names that state has for them. Raises ProviderProblem."""
         from nexusform.importers.azure.az_sites import named_as_known
 
         with self._lock:
@@ -228,6 +230,7 @@ class ObservedSites:
             return self._sites
 
     def _done(self, request: ChangeRequest, word: str) -> ProviderAnswer:
+        """The object as the site shows it. Raises NotDoneYet while that is not what was planned."""
         planned = request.planned or {}
         key = request.key
         if key.type in _OF_OURS:
@@ -256,6 +259,7 @@ class ObservedSites:
         return f" The agent pools of {cluster.name} were not captured: of them only nodes show."
 
     def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
+        """Why a change counts as not done yet."""
         where = f" ({', '.join(differing)} differ)" if differing else ""
         if "machine_count" in differing:
             where += (

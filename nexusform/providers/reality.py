@@ -85,6 +85,7 @@ class Reality:
     # --- changes -------------------------------------------------------------------------------
 
     def _change(self, key: ObjectKey, attributes: Attributes | None) -> None:
+        """Set an object, or remove it with None; on return that is on the disk."""
         with self._lock:
             objects = self._loaded()
             before = objects.get(key)
@@ -119,6 +120,7 @@ class Reality:
             raise self._undone.pop(ticket)
 
     def _append_all(self, batch: Sequence[_Pending]) -> None:
+        """Write changes to the log; what cannot be written is undone."""
         try:
             self._append(b"".join(each.line for each in batch))
         except ProviderProblem as problem:
@@ -135,6 +137,7 @@ class Reality:
             self._undone[change.number] = problem
 
     def _append(self, lines: bytes) -> None:
+        """Write lines to the log, durable on return. Raises ProviderProblem."""
         if self._torn:
             raise ProviderProblem(f"{self._log_path} cannot be written since an earlier write to it failed.")
         try:
@@ -180,6 +183,7 @@ class Reality:
     # --- reading -------------------------------------------------------------------------------
 
     def _loaded(self) -> dict[ObjectKey, Attributes]:
+        """The objects, read once: the file, and the log over it."""
         if self._objects is None:
             objects = _parse(_content(self._path), self._path)
             log = _content(self._log_path, follow=False)
@@ -239,6 +243,7 @@ def _content(path: Path, *, follow: bool = True) -> bytes:
 
 
 def _parse(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
+    """The objects in a reality file. Raises ProviderProblem."""
     if not content.strip():
         return {}
     try:

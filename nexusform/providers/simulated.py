@@ -120,6 +120,7 @@ def with_answer(attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any]
 
 
 def _put(value: Any, path: Path, new: Any) -> Any:
+    """A value with another part at a path; lists grow as far as needed."""
     if not path:
         return new
     step, rest = path[0], path[1:]
@@ -248,6 +249,7 @@ class SimulatedProvider:
         return []
 
     def _read(self, request: ReadRequest) -> ReadAnswer:
+        """One object as the reality has it, or as an answer of the drill says."""
         hit = self._faults.strike("read", request.address)
         self._delay_and_fail(hit, after_effect=True)
         standing: Mapping[str, Any] | None = request.attributes or None
@@ -299,6 +301,7 @@ def _merged(prior: Any, planned: Any, standing: Any) -> Any:
 
 
 def _differing(planned: Any, made: Any, path: Path) -> Iterator[Path]:
+    """The paths at which what was made differs from what was planned."""
     if planned == made:
         return
     if isinstance(planned, Mapping) and isinstance(made, Mapping):

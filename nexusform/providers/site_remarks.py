@@ -69,6 +69,7 @@ class SiteView:
         ]
 
     def _absent_sites(self) -> Iterator[str]:
+        """What is said of sites that are not shown at all."""
         counts: Counter[str] = Counter()
         for (site, _), ids in self.unseen.items():
             if site not in self.sites:
@@ -82,6 +83,7 @@ class SiteView:
             )
 
     def _absent_kinds(self) -> Iterator[str]:
+        """What is said of objects whose kind was not captured."""
         for (site, type_name), ids in sorted(self.unseen.items()):
             if site not in self.sites:
                 continue
@@ -107,6 +109,7 @@ class SiteView:
                 )
 
     def _pools_unlisted(self, site: AzSite) -> Iterator[str]:
+        """What is said of clusters without a list of their pools."""
         clusters = [cluster for cluster in site.inventory.clusters if self._lacks_pools(cluster, site)]
         if clusters:
             names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
@@ -117,6 +120,7 @@ class SiteView:
             )
 
     def _nodes_unlisted(self, site: AzSite) -> Iterator[str]:
+        """What is said of clusters without their nodes."""
         hiding = [cluster for cluster in site.inventory.clusters if not cluster.nodes_listed]
         known = [cluster for cluster in hiding if self._is_managed(cluster, site)]
         others = [cluster for cluster in hiding if not self._is_managed(cluster, site)]

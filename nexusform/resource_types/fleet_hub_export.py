@@ -21,9 +21,9 @@ from nexusform.importers.fleet.fleet_export import (
     read_placements,
 )
 from nexusform.importers.fleet.fleet_model import FleetPlacement
-from nexusform.importers.kubernetes.kubernetes_manifests import INVALID, Manifest, is_fleet_group
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, is_fleet_group
 from nexusform.plain_data import Path
-from nexusform.ports import DataAnswer, FileProblem, Kind, ReadContext, ResourceType
+from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
 from nexusform.resource_types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
 from nexusform.resource_types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
 from nexusform.resource_types.fleet_schemas import BINDING
@@ -35,7 +35,7 @@ from nexusform.resource_types.kubernetes_manifests import (
     check,
     computed,
     identify,
-    names_of,
+    read_files,
     sorted_by_kind,
 )
 from nexusform.scheduling.fleet.snapshots import policy_hash
@@ -115,21 +115,9 @@ _SCHEMA: Final = BlockSchema(
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files; what the hub made says what stands."""
     reading = Reading(lenient=attributes.get("lenient") is True, shown=True)
-    directory = attributes.get("directory")
-    try:
-        names = attributes.get("files") or names_of(str(directory), context)
-    except FileProblem as problem:
-        return DataAnswer({}, [Problem(("directory",), "unreadable-file", str(problem))])
-    for at, name in enumerate(names):
-        path: Path = ("directory",) if directory is not None else ("files", at)
-        try:
-            reading.read(name, context.files.read(name), path)
-        except FileProblem as problem:
-            reading.problems.append(Problem(path, "unreadable-file", str(problem)))
-    argument: Path = ("directory",) if directory is not None else ("files",)
-    if not reading.manifests and not reading.problems:
-        text = f"There is no object in {identify(attributes)}. Capture the hub with: {COMMAND}"
-        reading.problems.append(Problem(argument, INVALID, text))
+    argument = read_files(reading, attributes, context, f". Capture the hub with: {COMMAND}")
+    if argument is None:
+        return DataAnswer({}, reading.problems)
     shown = reading.manifests
     reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
     placements = read_placements(shown)
@@ -156,6 +144,7 @@ def _is_member(manifest: Manifest) -> bool:
 
 
 def _placement(shown: ShownPlacement) -> dict[str, Any]:
+    """A placement as the data source shows it."""
     body = as_written(shown.manifest.body)
     kind = _TYPES[shown.manifest.kind]
     index = shown.policy_index
@@ -210,6 +199,7 @@ def _scheduled_first(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _statuses(manifest: Manifest) -> list[dict[str, Any]]:
+    """What the hub says of each cluster of a placement."""
     status = manifest.body.get("status") or {}
     listed = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
     return [
@@ -230,6 +220,7 @@ def _conditions(listed: Any) -> list[dict[str, Any]]:
 
 
 def _managers(manifests: list[Manifest]) -> dict[str, str]:
+    """Who manages objects that a tool applied, by kind and name."""
     managers: dict[str, str] = {}
     for manifest in manifests:
         who = manager_of(manifest)

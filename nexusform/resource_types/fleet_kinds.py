@@ -86,6 +86,7 @@ class FleetKind(Struct, frozen=True):
         return problems + known_only(attributes, finding_problems(findings, document))
 
     def _name_problems(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
+        """What is wrong with name and namespace."""
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):

@@ -116,6 +116,7 @@ def _placement_key(attributes: Values, placement: Values) -> str:
 
 
 def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
+    """The rules of an override, in their order."""
     for block in blocks or ():
         chosen = block.get("cluster_selector")
         clusters = None
@@ -130,6 +131,7 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
 
 
 def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
+    """What is wrong with an override; `selector` is the block by which it selects objects."""
     if not arguments.get(selector):
         yield invalid((selector,), f"an override needs at least one {selector} block")
     yield from _selector_findings(read_objects(arguments.get(selector)), selector)
@@ -140,22 +142,26 @@ def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
         text_ = f"at most {MOST_RULES} rules, got {len(rules)}"
         yield invalid(("policy", "override_rule", MOST_RULES), text_)
     for i, block in enumerate(rules):
-        here = ("policy", "override_rule", i)
-        patches = block.get("json_patch_override") or ()
-        deletes = block.get("override_type") == "Delete"
-        if deletes and patches:
-            text_ = "JSONPatchOverrides cannot be set when the override type is Delete"
-            yield invalid((*here, "json_patch_override", 0), f"invalid JSONPatchOverrides: {text_}")
-        if not deletes and not patches:
-            yield invalid(here, "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty")
-        if len(patches) > MOST_RULES:
-            there = (*here, "json_patch_override", MOST_RULES)
-            yield invalid(there, f"at most {MOST_RULES} changes in a rule, got {len(patches)}")
-        for k, patch in enumerate(patches):
-            yield from _patch_findings(patch, (*here, "json_patch_override", k))
-        selected = block.get("cluster_selector") or {}
-        for k, term in enumerate(selected.get("cluster_selector_term") or ()):
-            yield from _term_findings(term, (*here, "cluster_selector", "cluster_selector_term", k))
+        yield from _rule_findings(block, ("policy", "override_rule", i))
+
+
+def _rule_findings(block: Values, here: Path) -> Iterator[Problem]:
+    """What is wrong with one rule: its patches, or that it deletes, and the clusters that it is for."""
+    patches = block.get("json_patch_override") or ()
+    deletes = block.get("override_type") == "Delete"
+    if deletes and patches:
+        text_ = "JSONPatchOverrides cannot be set when the override type is Delete"
+        yield invalid((*here, "json_patch_override", 0), f"invalid JSONPatchOverrides: {text_}")
+    if not deletes and not patches:
+        yield invalid(here, "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty")
+    if len(patches) > MOST_RULES:
+        there = (*here, "json_patch_override", MOST_RULES)
+        yield invalid(there, f"at most {MOST_RULES} changes in a rule, got {len(patches)}")
+    for k, patch in enumerate(patches):
+        yield from _patch_findings(patch, (*here, "json_patch_override", k))
+    selected = block.get("cluster_selector") or {}
+    for k, term in enumerate(selected.get("cluster_selector_term") or ()):
+        yield from _term_findings(term, (*here, "cluster_selector", "cluster_selector_term", k))
 
 
 def _selector_findings(selectors: Sequence[ObjectSelector], block: str) -> Iterator[Problem]:
@@ -200,6 +206,7 @@ def _why_not(path: str) -> str:
 
 
 def _patch_findings(patch: Values, here: Path) -> Iterator[Problem]:
+    """What is wrong with one change of a JSON patch."""
     path = str(patch.get("path") or "")
     why = _why_not(path)
     if why:

@@ -63,12 +63,19 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
 
 
 def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:
+    """What is wrong with a placement: its policy, what it selects, and its strategy."""
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
         for problem in check_policy(placement.policy):
             yield problem.below("policy")
         yield from _fractions(arguments)
         yield from _empty_affinity(placement.policy, arguments)
+    yield from _selectors(placement)
+    yield from _scopes(placement, namespaced=namespaced)
+    yield from _strategy(placement, arguments.get("strategy") or {})
+
+
+def _selectors(placement: FleetPlacement) -> Iterator[Problem]:
     for i, selector in enumerate(placement.selectors):
         here = ("resource_selector", i)
         yield from check_selector(selector.labels, (*here, "label_selector"))
@@ -76,8 +83,9 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
             yield invalid(here, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
             yield invalid(here, "a resource selector needs version and kind")
-    yield from _scopes(placement, namespaced=namespaced)
-    strategy = arguments.get("strategy") or {}
+
+
+def _strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
     apply = strategy.get("apply_strategy") or {}
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
@@ -85,15 +93,17 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
     rolling = strategy.get("rolling_update")
     below = ("strategy", "rolling_update")
     yield from amount_problems(rolling, ("max_unavailable", "max_surge"), below)
-    if rolling is not None:
-        rollout = placement.rolling
-        for problem in check_rolling_update(
-            rollout.max_unavailable,
-            rollout.max_surge,
-            rollout.unavailable_period_seconds,
-            external=placement.strategy == EXTERNAL,
-        ):
-            yield problem.below(*below)
+    if rolling is None:
+        return
+    rollout = placement.rolling
+    problems = check_rolling_update(
+        rollout.max_unavailable,
+        rollout.max_surge,
+        rollout.unavailable_period_seconds,
+        external=placement.strategy == EXTERNAL,
+    )
+    for problem in problems:
+        yield problem.below(*below)
 
 
 def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Problem]:

@@ -117,6 +117,7 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
 
 
 def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
+    """A warning of a request that no run asks for."""
     assert isinstance(approval, FleetApproval)
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
@@ -202,6 +203,7 @@ def _tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
 
 
 def _strategy_findings(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """What is wrong with the stages of a strategy."""
     assert isinstance(strategy, FleetStrategy)
     wrong: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):

@@ -197,6 +197,7 @@ def extended_of(values: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _reserve(blocks: Iterable[Any]) -> Reserve:
+    """What several blocks reserve, added up."""
     cpu = memory = storage = 0
     for block in blocks:
         if isinstance(block, Mapping):

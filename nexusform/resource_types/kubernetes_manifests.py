@@ -145,6 +145,7 @@ class Reading:
             self.problems.append(Problem(path, each.id, f"{place}: {each.detail}", each.severity))
 
     def _findings(self, manifest: Manifest) -> Iterable[Problem]:
+        """What is wrong with a manifest: of the fleet, or of a kind of Kubernetes."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.importers.kubernetes.kubernetes_schemas import schema_problems
 
@@ -177,11 +178,28 @@ def _member_problems(file: str, member: FleetDocument) -> Iterable[Problem]:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files, and sort what is in them by kind."""
     reading = Reading(lenient=attributes.get("lenient") is True)
+    argument = read_files(reading, attributes, context, f": no file that ends in {', '.join(_ENDINGS)}.")
+    if argument is None:
+        return DataAnswer({}, reading.problems)
+    values = sorted_by_kind(reading, argument, attributes)
+    if any(problem.severity is Severity.ERROR for problem in reading.problems):
+        return DataAnswer({}, reading.problems)
+    return DataAnswer({"id": identify(attributes), **values}, reading.problems)
+
+
+def read_files(
+    reading: Reading, attributes: Mapping[str, Any], context: ReadContext, why_nothing: str
+) -> Path | None:
+    """Read the files that the arguments name. The argument that does; None when the directory cannot be read.
+
+    `why_nothing` ends the sentence that is said when no file holds an object.
+    """
     directory = attributes.get("directory")
     try:
-        names = attributes.get("files") or names_of(str(directory), context)
+        names = attributes.get("files") or _names_of(str(directory), context)
     except FileProblem as problem:
-        return DataAnswer({}, [Problem(("directory",), "unreadable-file", str(problem))])
+        reading.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
+        return None
     for at, name in enumerate(names):
         path: Path = ("directory",) if directory is not None else ("files", at)
         try:
@@ -190,15 +208,12 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
             reading.problems.append(Problem(path, "unreadable-file", str(problem)))
     argument: Path = ("directory",) if directory is not None else ("files",)
     if not reading.manifests and not reading.problems:
-        text = f"There is no object in {identify(attributes)}: no file that ends in {', '.join(_ENDINGS)}."
+        text = f"There is no object in {identify(attributes)}{why_nothing}"
         reading.problems.append(Problem(argument, INVALID, text))
-    values = sorted_by_kind(reading, argument, attributes)
-    if any(problem.severity is Severity.ERROR for problem in reading.problems):
-        return DataAnswer({}, reading.problems)
-    return DataAnswer({"id": identify(attributes), **values}, reading.problems)
+    return argument
 
 
-def names_of(directory: str, context: ReadContext) -> list[str]:
+def _names_of(directory: str, context: ReadContext) -> list[str]:
     """The files of a directory that are read. Raises FileProblem."""
     base = directory.rstrip("/") or "/"
     return [f"{base}/{name}" for name in context.files.glob(base, "*") if name.endswith(_ENDINGS)]
@@ -239,6 +254,7 @@ def sorted_by_kind(reading: Reading, argument: Path, attributes: Mapping[str, An
 def _members(
     members: Mapping[str, Manifest], now: datetime | None, reading: Reading, argument: Path
 ) -> dict[str, Any]:
+    """The members as the data source shows them; one that says nothing of its health counts as healthy."""
     views = {name: read_member(Node(m.body, m.place), now) for name, m in members.items()}
     silent = [name for name, view in views.items() if not view.says_health]
     if silent:

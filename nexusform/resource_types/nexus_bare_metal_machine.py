@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.hardware import (
     COMPUTE_PLANE,
@@ -145,6 +146,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _status_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    """A warning of a detailed status that we do not know."""
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in DETAILED_STATUSES:
         return []
@@ -168,43 +170,39 @@ def _occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mappi
 
 
 def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the room that an `occupied` block holds: figures, and the cells that it names."""
     path = ("occupied", index)
     problems = whole_number_problems(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
     cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
-    has = hardware_of(attributes)
-    if has is not None and not cells and isinstance(numa_cells, int) and numa_cells > has.cells:
+    hardware = hardware_of(attributes)
+    if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
         detail = (
-            f"It spans {numa_cells} cells, and the machine has {has.cells}. Compare with the real hardware."
+            f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real "
+            "hardware."
         )
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
-    if not isinstance(cells, list) or not all(isinstance(c, int | float | Fraction) for c in cells):
-        return problems
-    hardware = hardware_of(attributes)
-    last = hardware.cells - 1 if hardware else None
+    if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
+        last = hardware.cells - 1 if hardware is not None else None
+        problems += _cell_problems(cells, last, numa_cells, (*path, "cells"))
+    return problems
+
+
+def _cell_problems(
+    cells: Sequence[int | float | Fraction], last: int | None, numa_cells: Any, path: Path
+) -> Iterator[Problem]:
+    """What is wrong with a list of NUMA cells; `last` is the last one of the machine, None if not known."""
+    there = f"0 to {last}" if last is not None else "counted from 0"
     for cell in cells:
         if not isinstance(cell, int) or cell < 0 or (last is not None and cell > last):
-            there = f"0 to {last}" if last is not None else "counted from 0"
-            problems.append(
-                Problem(
-                    (*path, "cells"), "invalid-numa-cell", f"There is no cell {cell}: the cells are {there}."
-                )
-            )
+            yield Problem(path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {there}.")
     if len(set(cells)) != len(cells):
-        problems.append(
-            Problem(
-                (*path, "cells"), "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once."
-            )
-        )
+        yield Problem(path, "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once.")
     elif not cells or (isinstance(numa_cells, int) and numa_cells > 1 and numa_cells != len(cells)):
-        problems.append(
-            Problem(
-                (*path, "cells"),
-                "conflicting-numa-cells",
-                f'"cells" lists {len(cells)} cells and "numa_cells" says {numa_cells}. Make the two agree, '
-                'or leave "cells" out to leave them unknown.',
-            )
+        detail = (
+            f'"cells" lists {len(cells)} cells and "numa_cells" says {numa_cells}. Make the two agree, '
+            'or leave "cells" out to leave them unknown.'
         )
-    return problems
+        yield Problem(path, "conflicting-numa-cells", detail)
 
 
 def _overfull_problems(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -119,6 +119,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with which arguments say what to read."""
     files = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
     if attributes.get("directory") is not None:
         return [

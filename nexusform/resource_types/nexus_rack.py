@@ -139,6 +139,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _zone_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a zone that is taken from the name."""
     name, zone = attributes.get("name"), attributes.get("availability_zone")
     if not isinstance(name, str):
         return []
@@ -157,6 +158,7 @@ def _zone_problems(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _override_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Overrides of machines that the rack does not have."""
     overrides = attributes.get("machine_override")
     machines = derive(attributes)["machines"]
     if not isinstance(overrides, Mapping) or not isinstance(machines, Mapping):

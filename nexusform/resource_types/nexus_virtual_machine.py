@@ -138,6 +138,7 @@ def demand(
 def _hints(
     attributes: Mapping[str, Any], surroundings: Surroundings
 ) -> tuple[tuple[Hint, ...], list[Problem]]:
+    """The placement hints by the places that their targets stand for now."""
     hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
         target = str(hint["resource_id"])

@@ -202,6 +202,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _taint_problems(taints: Any) -> Iterator[Problem]:
+    """What is wrong with taints."""
     if not is_known(taints):
         return
     if not isinstance(taints, list):
@@ -220,6 +221,7 @@ def _taint_problems(taints: Any) -> Iterator[Problem]:
 
 
 def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the size that is asked for, and where bounds of the VNFD cut it."""
     level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
     if level is UNKNOWN or scale is UNKNOWN:
         return
@@ -250,6 +252,7 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
 
 
 def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: int) -> Problem:
+    """What is said of a rule that cannot be met."""
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""

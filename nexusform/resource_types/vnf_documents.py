@@ -83,6 +83,7 @@ def _requested(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Prob
 
 
 def _request_body(text: str) -> dict[str, Any] | Problem:
+    """The body of a request, or what is wrong with it."""
     try:
         body = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as problem:

@@ -141,6 +141,7 @@ def _of_another_site(
 
 
 def _known_by_another_name(site: str, old: str, addresses: Sequence[str], *, certain: bool) -> Diagnostic:
+    """What is said of machines that the state has at a site of another name."""
     machines = counted(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines that the state has at the site '
@@ -211,6 +212,7 @@ def _label(name: str) -> str:
 def _text(
     objects: Mapping[Address, AdoptedObject], addresses: Mapping[Reference, Address], source: Source
 ) -> str:
+    """The configuration of adopted objects, block by block."""
     types = registries().resource_types
     blocks: list[str] = []
     for address, one in objects.items():

@@ -121,6 +121,7 @@ def _dropped(remaining: Remaining) -> Diagnostic:
 def _follow(
     run: Run, plan: Plan, recorder: Recorder, listener: Listener, options: ApplyOptions
 ) -> ApplyOutcome:
+    """Carry the plan out, settle what hangs on its results, and save the state."""
     applied = execute(
         plan,
         recorder,
@@ -283,6 +284,7 @@ def _encrypted_anew(run: Run) -> list[Diagnostic]:
 
 
 def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
+    """Write a state that the backend does not take into a file beside the configuration."""
     path = Path(run.project.place.directory) / RESCUE
     try:
         if isinstance(run.project.backend, EncryptedBackend):

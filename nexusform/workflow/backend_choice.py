@@ -203,6 +203,7 @@ def backend_settings(place: Place) -> tuple[dict[str, str], list[Diagnostic]]:
 
 
 def _take(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+    """Note the text of one setting."""
     if isinstance(expression, str):
         values[name] = expression
         return []

@@ -88,6 +88,7 @@ def _each_kind_once(problems: Iterable[tuple[str, Diagnostic]]) -> tuple[Diagnos
 
 
 def _with_other_files(problems: Mapping[str, Diagnostic]) -> Diagnostic:
+    """The problem of the first file, naming the others with the same one."""
     first, *others = problems
     problem = problems[first]
     if not others:
@@ -122,6 +123,7 @@ def _read(
 
 
 def _add(histories: dict[str, _History], path: str, state: State, versions: Iterable[Version]) -> None:
+    """Add a state to the history of its lineage; the highest serial is the current one."""
     earlier = [(version.written, version.state) for version in versions]
     known = histories.get(state.lineage)
     if known is None:
@@ -141,6 +143,7 @@ def _written(path: str) -> str:
 
 
 def _lines(history: _History, now: datetime) -> Iterable[SiteLine]:
+    """A line per site: its room now, and when it will be full."""
     earlier: dict[str, dict[str, Taken]] = {}
     for written, state in history.earlier:
         for site in _world(state).sites.values():

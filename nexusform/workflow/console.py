@@ -138,6 +138,7 @@ class Console:
         return Explained(part, tuple(problems), sources)
 
     def _answered(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
+        """What is printed for an expression; None when it is wrong."""
         asked = _type_of(expression)
         if asked is not None and _type_of(asked) is not None:
             return "type", []

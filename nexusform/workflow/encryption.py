@@ -115,6 +115,7 @@ def opened(
 def _sealer(
     purpose: str, configuration: Configuration | None, place: Place
 ) -> tuple[Sealer | None, list[Diagnostic]]:
+    """What seals plans or state; None where they are not encrypted."""
     settings = configuration.settings if configuration else None
     encryption, diagnostics = encryption_of(settings, place)
     if encryption is None:

@@ -192,6 +192,7 @@ class _Question(Struct, frozen=True):
         return make_plan(replace(request, explain=objects, ways_out=ways_out, lint=False))
 
     def _standing(self) -> dict[str, tuple[Address, PlacedVm]]:
+        """The VMs that stand at the address, by name."""
         vms: dict[str, tuple[Address, PlacedVm]] = {}
         registries: Registries = self.request.registries
         for address in sorted(self.request.state.instances, key=address_order):
@@ -206,6 +207,7 @@ class _Question(Struct, frozen=True):
         return vms
 
     def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:
+        """The VMs at the address: those that stand, and those that the plan places or cannot place."""
         names = dict.fromkeys(standing)
         for address, planned_object in planned.objects.items():
             if not self.pattern.matches(address) or planned_object.demand is None:
@@ -218,6 +220,7 @@ class _Question(Struct, frozen=True):
         return tuple(names)
 
     def _reasons(self, planned: PlanResult, name: str) -> list[Reason]:
+        """Why the VM of a name is where the plan puts it."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         explained = [e for e in planned.explained if e.object == name and self.pattern.matches(e.address)]
         if not explained:

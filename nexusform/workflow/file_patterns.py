@@ -88,6 +88,7 @@ def _files(root: Path, segments: list[_Segment], directories: Directories) -> It
 
 
 def _names(directory: Path, segment: _Segment) -> list[str]:
+    """The names in a directory that a segment matches."""
     if isinstance(segment, str):
         return [segment]
     try:
@@ -157,6 +158,7 @@ def _first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _segment(name: str, pattern: str) -> _Segment:
+    """One segment of a pattern: a name, a predicate of names, or None for `**`."""
     import re2
 
     if name == "**":
@@ -174,6 +176,7 @@ def _segment(name: str, pattern: str) -> _Segment:
 
 
 def _expression(signs: list[str], pattern: str) -> str:
+    """A segment as a regular expression."""
     parts: list[str] = []
     position = 0
     while position < len(signs):

@@ -96,6 +96,7 @@ def _files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool)
 
 
 def _below(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+    """The files that can be formatted at a path or below it."""
     path = os.path.normpath(path)
     if not Path(path).is_dir():
         if not Path(path).exists():

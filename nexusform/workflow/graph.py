@@ -50,6 +50,7 @@ def find_graph(place: Place, plan_path: str = "", *, destroy: bool = False) -> G
 
 
 def _of_configuration(place: Place) -> Graph:
+    """The blocks and what each needs to be planned before it."""
     configuration, problems = load_configuration(place)
     if configuration is None:
         return Graph(diagnostics=tuple(problems), drawable=False)
@@ -67,6 +68,7 @@ def _of_configuration(place: Place) -> Graph:
 
 
 def _of_plan(plan: Plan) -> Graph:
+    """The changes and what each depends on."""
     nodes = tuple(str(change.address) for change in plan.changes)
     by_resource: dict[str, list[str]] = {}
     for change in plan.changes:

@@ -113,6 +113,9 @@ def _find(
     providers: Mapping[str, Provider],
     problems: list[Diagnostic],
 ) -> ObjectState | None:
+    """The object that an import block names, as its provider finds it; None, and a problem, when it does
+    not.
+    """
     kind = request.registries.resource_types.get(target.address.type)
     if kind is None:
         near = did_you_mean(target.address.type, request.registries.resource_types)
@@ -253,6 +256,7 @@ def _parts(
 def _arguments(
     schema: BlockSchema, attributes: Mapping[str, Any], references: Mapping[ValuePath, str], at: ValuePath
 ) -> dict[str, Any]:
+    """The arguments that are worth writing, those in `references` as references."""
     return {
         name: references.get((*at, name)) or _expression(attributes[name])
         for name, attribute in schema.attributes.items()

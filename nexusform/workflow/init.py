@@ -153,6 +153,7 @@ def _holds_something(choice: BackendChoice, place: Place, settings: Settings) ->
 def _what_stands(
     choice: BackendChoice, backend: StateBackend, workspace: str
 ) -> tuple[str, list[Diagnostic]]:
+    """A line on what the backend holds."""
     try:
         here = backend.for_workspace(workspace)
     except BackendProblem as problem:
@@ -241,6 +242,9 @@ def _migrate(
 def _copy(
     place: Place, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
+    """Take the state of one workspace along, under the locks of both backends; a line on it ("": nothing was
+    taken).
+    """
     problems: list[Diagnostic] = []
     with ExitStack() as leaving:
         for backend in (source, target):

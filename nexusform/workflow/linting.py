@@ -66,6 +66,7 @@ def lint(
 
 
 def _site(site: SitePlan, judged: Collection[tuple[str, str]]) -> SiteFacts:
+    """A site as the rules see it, with what is judged taken off its machines."""
     before = site.base
     if before is not None and judged:
         before = _emptied(site.scheduler, judged)
@@ -87,6 +88,7 @@ def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> Ra
 
 
 def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
+    """The pools with VMs, by the age of their objects where all are judged."""
     in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
     for address, vms in in_order:
         if vms.demand is None or vms.going:
@@ -105,6 +107,7 @@ def _age(vms: VmObject) -> tuple[bool, int]:
 
 
 def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
+    """A pool as the rules see it."""
     assert vms.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new = tuple(number for number, key in keys.items() if everything or key in vms.tokens)

@@ -107,6 +107,7 @@ def predicted(
 def _changes(
     path: str, read: Read, confinement: Confinement
 ) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
+    """The changes of another tool's plan, and what is wrong with it."""
     try:
         confinement = confinement.of_operator(path)
         is_bicep = path.endswith(_BICEP)
@@ -168,6 +169,7 @@ def _prediction(
     problems: list[Diagnostic],
     scheduler: Scheduler,
 ) -> Prediction:
+    """The project that stands for the site, and what the changes make of it."""
     export = read_files(inventory, place.confinement.of_operator(inventory))
     if export.problems:
         return Prediction(None, diagnostics=(*problems, *map(diagnostic_of, export.problems)))

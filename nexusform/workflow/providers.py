@@ -270,6 +270,9 @@ def _ask(
     types: Mapping[str, ResourceType],
     telling: Callable[[str, str], None],
 ) -> Refreshed:
+    """Read objects from one provider; those that differ from what state remembers, None for those that are
+    gone. Raises ProviderProblem.
+    """
     requests: list[ReadRequest] = []
     for address, known in objects:
         object_id = str(known.attributes.get("id", ""))

@@ -96,6 +96,7 @@ class _Reconciling:
         self.types = run.project.registries.resource_types
 
     def answer(self, *, replays: bool) -> Reconciled:
+        """All that was found out; the state is written where it learns something."""
         try:
             observed, absent, unseen = self._observed()
         except ProviderProblem as problem:
@@ -152,6 +153,7 @@ class _Reconciling:
     def _checks(
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], unseen: Sequence[Address]
     ) -> Iterator[ClusterCheck]:
+        """Where the VMs of every object stand, beside where state has them."""
         reality = RealMachines.of(self.sites)
         gone, not_captured = frozenset(absent), frozenset(unseen)
         for address, current, kind in self._vm_objects():
@@ -169,6 +171,7 @@ class _Reconciling:
             )
 
     def _replays(self, checks: Sequence[ClusterCheck]) -> Iterator[Replay]:
+        """Every site placed again, to see which machines were drawn."""
         for site in self.sites:
             gone: dict[str, int] = {}
             for check in checks:

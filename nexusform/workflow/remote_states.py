@@ -42,6 +42,7 @@ class RemoteStates(Struct, frozen=True):
         return self.answers[key]
 
     def _read(self, query: StateQuery) -> Answer:
+        """The state that a query asks for; None with problems when it cannot be read."""
         backend, problems = self._backend(query)
         if backend is None:
             return None, problems

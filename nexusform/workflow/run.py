@@ -234,6 +234,7 @@ def begin(
 
 
 def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> None:
+    """Take the lock of the state, and give it back at the end."""
     project = run.project
     run.lock, problems = acquire(
         project.backend,
@@ -251,6 +252,7 @@ def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> Non
 
 
 def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
+    """Read the state, make the providers, and settle what an earlier run left open."""
     with logged("info", "state read", state=run.project.backend.describe()):
         stored, problems = read_stored(run.project.backend)
     run.diagnostics += problems

@@ -324,6 +324,7 @@ def _disagreeing(problem: str) -> Diagnostic:
 
 
 def _refusal(run: Run, saved: SavedPlan) -> Diagnostic | None:
+    """Why a saved plan cannot be applied to what stands."""
     plan, state = saved.plan, run.stored.state
     if plan.errored:
         return error(

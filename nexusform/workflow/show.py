@@ -65,6 +65,7 @@ def _chosen(
     problems: list[Diagnostic],
     sources: Mapping[str, SourceFile],
 ) -> Shown:
+    """The part of a state at an address."""
     addresses = sorted(filter(pattern.matches, state.instances), key=address_order)
     if not addresses:
         near = did_you_mean(target, [str(a) for a in state.instances])
@@ -74,6 +75,7 @@ def _chosen(
 
 
 def _file(place: Place, path: str) -> Shown:
+    """What a file holds: a saved plan, or a state."""
     try:
         content = read_limited(path, place)
     except FileProblem as problem:

@@ -87,6 +87,7 @@ def open_world(place: Place, plan_path: str = "", *, pods: bool = True) -> Asked
 
 
 def _of_state(place: Place, *, pods: bool = True) -> AskedWorld:
+    """The world of the state, with pods as the clusters show them."""
     backend, problems, sources = find_backend(place)
     if backend is None:
         return AskedWorld(diagnostics=tuple(problems), sources=sources)
@@ -102,6 +103,7 @@ def _of_state(place: Place, *, pods: bool = True) -> AskedWorld:
 
 
 def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
+    """The world after a saved plan."""
     saved, problems = read_plan(path, place)
     if saved is None:
         return AskedWorld(diagnostics=tuple(problems))

@@ -153,6 +153,7 @@ def commit_of(directory: str, environment: Mapping[str, str], confinement: Confi
 
 
 def _checked_out(directory: Path) -> str:
+    """The commit that the work tree around a directory is at; "" when it is not told."""
     top = next((each for each in (directory, *directory.parents) if (each / ".git").exists()), None)
     if top is None:
         return ""

@@ -154,6 +154,7 @@ class StandIns(Struct, frozen=True):
         }
 
     def _answers(self, defaults: Mapping[str, Mapping[str, Any]] | None) -> Any:
+        """What is answered for an address: an override, a default of its type, or None."""
         from nexusform.address import parse_address
 
         def answer(text: str) -> Mapping[str, Any] | None:
@@ -198,6 +199,7 @@ def _last_first(first: Sequence[Override], second: Sequence[Override]) -> list[O
 def _values(
     expression: Expression | None, scope: OutsideScope, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
+    """The values of an override as plain data."""
     if expression is None:
         return {}
     value, wrong = evaluate(expression, scope)
@@ -229,6 +231,7 @@ def as_tested(
 def _providers(
     configuration: Configuration, file: RunFile, run: RunBlock, problems: list[Diagnostic]
 ) -> dict[str, ProviderBlock]:
+    """The providers of a run by the names that the configuration uses, mocks among them."""
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
         providers[mock.key] = _mocked(mock, providers)
@@ -268,6 +271,7 @@ def _without(module: Module, path: tuple[str, ...], override: Override, problems
 
 
 def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
+    """A module of which only outputs are left, with the values of the override."""
     overridden = _overridden_outputs(override, problems)
     for name in overridden:
         if name not in call.module.outputs:
@@ -289,6 +293,7 @@ def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnosti
 
 
 def _overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
+    """The outputs that an override gives, by name."""
     written = override.values
     if written is None:
         return {}

@@ -161,6 +161,7 @@ class Bench(Struct):
     def _variables(
         self, block: RunBlock, configuration: Configuration, scope: OutsideScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """The variables of a run, from its block, its file and the command line."""
         values, problems = self._from_outside(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
@@ -202,6 +203,7 @@ class Bench(Struct):
             yield session
 
     def _carried_out(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
+        """Plan, apply where asked, and judge."""
         options = PlanOptions(
             mode=Mode(block.mode), refresh=block.refresh, targets=block.targets, replaces=block.replaces
         )

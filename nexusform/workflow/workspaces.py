@@ -130,6 +130,7 @@ def delete(
 
 
 def _undeletable(place: Place, name: str, names: Sequence[str]) -> Diagnostic | None:
+    """Why a workspace cannot be deleted."""
     if name == DEFAULT_WORKSPACE:
         return error("workspace-cannot-be-deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
     if name == place.workspace:
@@ -165,6 +166,7 @@ def _holdings(target: StateBackend, name: str, *, force: bool) -> list[Diagnosti
 
 
 def _remember(place: Place, name: str, known: Workspaces) -> Workspaces:
+    """Note which workspace is selected."""
     file = selection_file(place)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,7 @@ def _converter(of: Type) -> Callable[[Value], Value]:
 
 
 def _why_not(value: Value, of: Type, problem: ConversionProblem) -> str:
+    """Why a value cannot be converted, without saying what is sensitive."""
     name = friendly_name(of, constraint=True)
     if value.type == STRING and isinstance(of, PrimitiveType) and isinstance(value.raw, str):
         shown = "the sensitive text" if value.is_sensitive else quoted(value.raw)
@@ -68,6 +69,7 @@ def _conversion(name: str, of: Type, description: str, *examples: Example) -> Fu
 
 
 def _try(*attempts: Thunk) -> Value:
+    """The first attempt that goes well."""
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []

@@ -70,6 +70,7 @@ def _any_true(items: Value) -> Value:
 
 
 def _coalesced_type(arguments: Sequence[Value]) -> Type:
+    """The type of what `coalesce` gives, whichever argument it takes."""
     types = [argument.type for argument in arguments]
     common = unify(types) if types else None
     if common is not None:

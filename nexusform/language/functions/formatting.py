@@ -37,6 +37,7 @@ class _Verb(Struct, frozen=True):
 
 
 def _format(pattern: Value, *arguments: Value) -> Value:
+    """`format`: the text, or what is known of its beginning while arguments are unknown."""
     if not all(a.is_wholly_known for a in arguments):
         return Value(STRING, UNKNOWN, refinement=beginning(pattern.raw.partition("%")[0]))
     try:
@@ -103,6 +104,7 @@ def _read_verb(pattern: str, start: int, following: int) -> tuple[_Verb, int]:
 
 
 def _rendered(verb: _Verb, argument: Value) -> str:
+    """One argument as its verb asks for it."""
     mode = verb.mode
     if mode == "v":
         return _default(verb, argument)
@@ -120,6 +122,7 @@ def _rendered(verb: _Verb, argument: Value) -> str:
 
 
 def _default(verb: _Verb, argument: Value) -> str:
+    """An argument as %v writes it: texts and numbers plainly, anything else as JSON."""
     if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
         return _padded(verb, json_text(argument))
     if argument.type == STRING:
@@ -231,6 +234,7 @@ def _scientific(size: int | Fraction, places: int | None, mode: str) -> str:
 
 
 def _general(size: int | Fraction, precision: int | None, mode: str) -> str:
+    """A number as %g writes it: with an exponent where that is shorter."""
     count = None if precision is None else max(precision, 1)
     digits, point = _significant(size, count)
     digits = digits.rstrip("0") or "0"

@@ -110,6 +110,7 @@ def _exact(text: str) -> Value:
 
 
 def _value(data: Any, depth: int) -> Value:
+    """A value of what a JSON reader gave."""
     if depth < 0:
         raise FunctionProblem(f"the document is nested more than {DEEPEST} levels deep", 0)
     if isinstance(data, Value):

@@ -74,6 +74,7 @@ def standard_functions(
 
 
 def _with_templates(functions: dict[str, Function], files: Files, base_directory: str) -> Functions:
+    """All functions by name, those that render templates among them, which may call all others."""
     renderer = templating.TemplateRenderer()
     reader = file_access.FileReader(files, base_directory)
     for each in templating.template_functions(reader, renderer):
@@ -86,6 +87,7 @@ def _with_templates(functions: dict[str, Function], files: Files, base_directory
 def _outside_families(
     files: Files, clock: Clock, base_directory: str, plan_time: datetime | None, *, applying: bool
 ) -> Sequence[tuple[str, tuple[Function, ...]]]:
+    """The functions that look at a clock and at files. While a plan is made the time stands still."""
     fixed: list[datetime] = [plan_time] if plan_time is not None else []
 
     def planned() -> datetime:
@@ -162,6 +164,7 @@ def reference_markdown() -> str:
 
 
 def _section(function: Function) -> list[str]:
+    """The Markdown of one function."""
     lines = [f"### `{signature(function)}`", "", function.description, ""]
     parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
     for parameter in parameters:

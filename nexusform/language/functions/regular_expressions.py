@@ -115,6 +115,7 @@ def _matches(pattern: Pattern, text: str) -> Iterator[Any]:
 
 
 def _capture_type(pattern: Pattern) -> Type:
+    """The type of what a match gives: a text, a tuple of groups, or an object of named ones."""
     names = pattern.names
     if not names:
         return STRING
@@ -127,6 +128,7 @@ def _capture_type(pattern: Pattern) -> Type:
 
 
 def _captures(pattern: Pattern, match: Any) -> Value:
+    """What a match gives: its text, or its groups."""
     names = pattern.names
     if not names:
         return Value(STRING, match.group())
@@ -162,6 +164,7 @@ def _regex_all(pattern: Value, text: Value) -> Value:
 
 
 def _replace(text: Value, substring: Value, replacement: Value) -> Value:
+    """`replace`: all occurrences of a text, or of a pattern between slashes."""
     pattern = substring.raw
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
         check_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))

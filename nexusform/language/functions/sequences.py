@@ -48,6 +48,7 @@ def _compact(strings: Value) -> Value:
 
 
 def _concatenated_type(arguments: Sequence[Value]) -> Type:
+    """A list where all arguments agree on one, else a tuple."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     kinds = []
@@ -118,6 +119,7 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
 
 
 def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
+    """`matchkeys`: the values whose keys are in the search set."""
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)

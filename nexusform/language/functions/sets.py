@@ -40,6 +40,8 @@ def _common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _operation(combine: _Combine) -> Callable[..., Value]:
+    """A function of sets that takes in one after the other, as items by their order key."""
+
     def body(*sets: Value) -> Value:
         kind = _common_type(sets)
         if not all(s.is_wholly_known for s in sets):
@@ -63,6 +65,7 @@ def _union(*sets: Value) -> Value:
 
 
 def _product_elements(of: Type, position: int) -> Type:
+    """The type of the elements of one factor."""
     if isinstance(of, (ListType, SetType)):
         return of.element
     if isinstance(of, TupleType):

@@ -72,6 +72,7 @@ class TemplateRenderer:
 
 
 def _checked(variables: Value) -> Mapping[str, Value]:
+    """The variables of a template by name."""
     if not isinstance(variables.type, (MapType, ObjectType)):
         raise FunctionProblem(f"invalid vars value: must be a map, not {friendly_name(variables.type)}", 1)
     for name in variables.raw:

@@ -56,6 +56,7 @@ def _simple(before: str, after: str) -> str:
 
 
 def _title(text: str) -> str:
+    """`title`: words begin with capitals. Beside ASCII anything but space is part of a word."""
     capital = _each_character(str.title)
     result = []
     at_start = True

@@ -229,6 +229,7 @@ class _Reader:
         self.nodes = 0
 
     def document(self) -> Value:
+        """The value of the only document."""
         import yaml
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
@@ -247,6 +248,7 @@ class _Reader:
             raise FunctionProblem(f"the document unfolds to more than {MOST_NODES} nodes", 0)
 
     def _node(self, depth: int) -> Value:
+        """The value at the next event, with those inside it."""
         import yaml
 
         if depth > DEEPEST:
@@ -313,6 +315,7 @@ class _Reader:
 
 
 def _mergeable(value: Value) -> dict[str, Value]:
+    """The entries that << brings: those of a mapping, or of several, of which the first counts."""
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
@@ -343,6 +346,7 @@ _HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
 
 
 def _scalar_value(event: Any) -> Value:
+    """A value by its tag, or as YAML reads it without one."""
     text = clean_text(event.value)
     quoted_text = event.style in {"'", '"'}
     if event.tag is None:

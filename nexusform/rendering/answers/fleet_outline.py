@@ -47,6 +47,7 @@ def _how_many_change(placements: Sequence[PlacementOutcome]) -> str:
 
 
 def _bad_news(simulation: FleetSimulation) -> Iterator[str]:
+    """What makes the verdict a finding, clause by clause."""
     placements = simulation.placements
     short = [each.after.key for each in placements if each.before.fulfilled and not each.after.fulfilled]
     if short:
@@ -66,6 +67,7 @@ def _bad_news(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _facts(simulation: FleetSimulation) -> Iterator[str]:
+    """What is to be known beside the verdict."""
     for warning in simulation.warnings:
         where = f"{warning.address}: " if warning.address else ""
         yield f"{where}{' '.join(warning.detail.split())}"
@@ -141,6 +143,7 @@ def _why(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
 
 
 def _kept(simulation: FleetSimulation) -> Iterator[Section]:
+    """What stays though the policy would not pick it, and what a new placement would do."""
     lines = [
         f"{placement.after.key} on {row.object}: {row.reason.removeprefix('kept: ')}"
         for placement in simulation.placements
@@ -171,6 +174,7 @@ def _workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:
 
 
 def _pods(simulation: FleetSimulation) -> Iterator[Section]:
+    """Pods that come, go or find no node, by workload."""
     rows: list[Row] = []
     reasons: dict[str, None] = {}
     for placement in simulation.placements:

@@ -195,6 +195,7 @@ def _aligned(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterato
 
 
 def _column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    """Lines with their values in one column."""
     lines = list(block)
     indent = max((len(start) for start, _ in lines), default=0) + _PADDING
     for start, value in lines:

@@ -109,6 +109,7 @@ class _Writer:
         return " \\\n  ".join(lines) + "\n"
 
     def _flag(self, name: str, value: Any) -> str:
+        """A property as a flag of `az`; an object as words of name and value."""
         flag = f"--{_kebab(name)}"
         if isinstance(value, Mapping):
             if name == "storageProfile":

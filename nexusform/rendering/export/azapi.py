@@ -111,6 +111,7 @@ class _Writer:
         return f"${{var.{one.snake}{entry}}}"
 
     def _value(self, value: Any) -> Any:
+        """A value as Terraform's JSON has it: inputs as references, all other text as it stands."""
         if isinstance(value, Input):
             return self._text(value)
         if isinstance(value, Mapping):

@@ -47,6 +47,7 @@ def fleet_manifests(plan: Plan, registries: Registries) -> str:
 
 
 def _documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The manifest of one object of the fleet; none for types that have none."""
     if type_name == _MEMBER:
         labels = attributes.get("labels")
         if labels:
@@ -95,6 +96,7 @@ def _key(name: str, block: NestedBlock) -> str:
 
 
 def _value(name: str, value: Any) -> Any:
+    """A value as Kubernetes has it: amounts as numbers, JSON unpacked."""
     if name in _AMOUNTS and isinstance(value, str) and value.isdecimal():
         return int(value)
     if name == "value" and isinstance(value, str):

@@ -45,6 +45,7 @@ def grant_requests(plan: Plan) -> Grants:
 
 
 def _request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
+    """The request for a grant of one VNF."""
     after, before = change.after or {}, change.before or {}
     values = after or before
     vnfcs = {**(before.get("vnfcs") or {}), **(after.get("vnfcs") or {})}

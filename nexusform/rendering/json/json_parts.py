@@ -107,6 +107,7 @@ def _position(position: Position) -> dict[str, int]:
 
 
 def _snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:
+    """The lines of the source that a diagnostic is about; None without any."""
     snippet = snippet_of(diagnostic, files)
     if snippet is None:
         return None

@@ -95,6 +95,7 @@ def render_markdown(
 def _refusal(
     plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], origin: CodeOrigin
 ) -> list[ReportPart]:
+    """The parts of a report of a plan in error."""
     return [
         ReportPart("Errors and ways out", 95, tuple(error_lines(plan.diagnostics, origin))),
         ReportPart("Warnings", 60, tuple(finding_lines((*entries.caused, *entries.standing), origin))),
