@@ -40,6 +40,7 @@ from nexusform.rendering.report.object_rows import ObjectFold, object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
+from nexusform.rendering.report.short_report import INVENTORY, verdict_sentences
 from nexusform.source import SourceFile
 
 STYLES: Final = ("page.css", "map.css")
@@ -177,7 +178,10 @@ def _parts(
 ) -> list[Part]:
     """Verdict and map first, then why, then tables; of a plan in error only what tells why."""
     findings = diagnostics_part(report.diagnostics, sources)
-    parts: list[Part] = [verdict_part(report, overview)]
+    sentences = [] if report.errored else verdict_sentences(plan)
+    # The age of an inventory stands out when it is old.
+    shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]
+    parts: list[Part] = [verdict_part(report, overview, shown)]
     if maps:
         parts.append(section("racks", "Map", scripted("map")))
     if report.errored:

@@ -152,13 +152,13 @@ _SIGN_KINDS: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "remo
 # --- overview ----------------------------------------------------------------------------------
 
 
-def verdict_part(report: Report, overview: Overview) -> Markup:
-    """What a reviewer reads first: the verdict and the figures behind it."""
+def verdict_part(report: Report, overview: Overview, sentences: Iterable[tuple[str, str]]) -> Markup:
+    """What a reviewer reads first: the verdict, the figures behind it, sentences with their headings."""
     lines: list[Part] = []
     if not report.errored:
         lines.append(element("li", report.verdict, class_="plan-line"))
-        lines += [element("li", text) for text in (overview.placements, overview.certainty) if text]
-        lines += _free(overview)
+        lines.append(element("li", overview.placements) if overview.placements else None)
+        lines += [element("li", element("b", f"{heading}: "), sentence) for heading, sentence in sentences]
     if overview.inventory:
         kind = "old" if overview.inventory_is_old else None
         lines.append(element("li", f"Inventory: {overview.inventory}", class_=kind))
@@ -166,17 +166,6 @@ def verdict_part(report: Report, overview: Overview) -> Markup:
         risks = f"{counted(overview.warnings, 'warning')}: {'; '.join(overview.risks)}"
         lines.append(element("li", element("a", risks, href="#diagnostics")))
     return element("div", _verdict(overview), element("ul", lines, class_="figures"), id="verdict")
-
-
-def _free(overview: Overview) -> list[Markup]:
-    """The room of a single site, before and after; of several the table says it."""
-    if len(overview.sites) != 1 or not overview.room:
-        return []
-    row = overview.room[0]
-    before, after = row.values[0]
-    is_new = before in ("-", after)
-    text = f"{after} {row.label}" if is_new else f"{row.label}: {before} \N{RIGHTWARDS ARROW} {after}"
-    return [element("li", element("strong", text) if row.worse[0] else text)]
 
 
 def overview_part(overview: Overview) -> Part:

@@ -210,10 +210,9 @@ class _SiteDraft(Struct):
         """How sure its new place is."""
         if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
             return Sureness.UNKNOWN
-        share = vm.row.certainty.rack
-        if share >= 1 or (vm.address, vm.pool, vm.after.rack) in self.certain:
+        if (vm.address, vm.pool, vm.after.rack) in self.certain:
             return Sureness.COUNT
-        return Sureness.LIKELY if share >= _LIKELY else Sureness.LOT
+        return Sureness.LIKELY if vm.row.certainty.rack >= _LIKELY else Sureness.LOT
 
     def _add(self, vm: MapVm) -> None:
         """Number a VM and list it on its machines."""

@@ -30,6 +30,7 @@ from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.words import counted, first_of, form
 
 MOST_SITES: Final = 6
+INVENTORY: Final = "Inventory"  # a heading of the verdict
 FEW_VMS: Final = 12  # that many new VMs are listed by machine beside the table
 
 
@@ -73,7 +74,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         groups=_beside_tables(plan, groups, detail),
         summaries=summaries(plan),
         entries=plan_entries(plan),
-        verdict=() if plan.errored else tuple(_verdict(plan)),
+        verdict=() if plan.errored else tuple(verdict_sentences(plan)),
         plan_line=wording.plan_line(plan) if plan.has_changes else "",
         tie_breaks=plan.tie_breaks,
         machines_sure=sum(table.machines_certain for table in plan.placement_tables),
@@ -102,14 +103,14 @@ def _beside_tables(
 # --- verdict -----------------------------------------------------------------------------------
 
 
-def _verdict(plan: Plan) -> list[tuple[str, str]]:
+def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     """The closing lines: a heading and a sentence each, without those that have nothing to say."""
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
     sentences += [("NUMA cells", draws_text(plan.draws)), ("Scale-in", _scale_in(plan))]
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)
-    sentences += [("Conditions", _conditions(plan)), ("Inventory", _inventory(plan))]
+    sentences += [("Conditions", _conditions(plan)), (INVENTORY, _inventory(plan))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 

@@ -15,13 +15,13 @@ const COLUMNS = [
   { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
 ];
 
-/** VMs on paper: in columns, by pool and by what happens to them. Too many new ones are counted, not listed. */
+/** VMs on paper: in columns, by pool, by what happens to them and how surely. Too many new ones are counted, not listed. */
 function printedVms(rows) {
   const [came, others] = [rows.filter(([, vm]) => vm.mark === 1), rows.filter(([, vm]) => vm.mark !== 1)];
   const listed = [...others.slice(0, MOST_PRINTED), ...(rows.length <= MOST_PRINTED ? came : [])];
   const groups = new Map();
   for (const [site, vm] of listed) {
-    const title = `${plan.sites.length > 1 ? `${site.name}: ` : ""}${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}, ${happens(vm)}`;
+    const title = `${plan.sites.length > 1 ? `${site.name}: ` : ""}${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}, ${happens(vm)}${vm.sure ? `, ${STEPS[vm.sure]}` : ""}`;
     if (!groups.has(title)) groups.set(title, []);
     groups.get(title).push(vm);
   }
@@ -34,8 +34,8 @@ function printedVms(rows) {
 function printedVm(vm) {
   const [from, to] = [vm.before, vm.after].map((place) => (place ? `${short(place)}${place.length > 3 ? `/${place.slice(3).join("+")}` : ""}` : ""));
   const where = vm.mark === 2 ? `${from} \u2192 ${to}` : to || from;
-  const sure = [vm.sure ? STEPS[vm.sure] : "", vm.more.certainty ? share(vm.more.certainty[1]) : ""].filter(Boolean).join(", ");
-  return make("li", {}, make("b", {}, vm.plain), ` ${where}`, sure ? make("span", { class: "quiet" }, ` ${sure}`) : null);
+  const sure = vm.more.certainty ? make("span", { class: "quiet" }, ` ${share(vm.more.certainty[1])}`) : null;
+  return make("li", {}, make("b", {}, vm.plain), ` ${where}`, sure);
 }
 
 function startVmList(into) {
