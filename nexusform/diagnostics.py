@@ -156,7 +156,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The one of `known` that is probably meant; "" when none is."""
+    near = nearest_names(name, known)
+    return near[0] if near else ""
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 1, likeness: float = 0.6) -> list[str]:
+    """Those of `known` that may be meant, the nearest first: the same letters in another case before anything
+    else. `likeness` (0 to 1) is how near is near.
+    """
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return near[0] if near else ""
+    spellings: dict[str, list[str]] = {}
+    for candidate in known:
+        spellings.setdefault(candidate.casefold(), []).append(candidate)
+    near: list[str] = []
+    for letters in get_close_matches(name.casefold(), list(spellings), n=most, cutoff=likeness):
+        alike = spellings[letters]
+        near += get_close_matches(name, alike, n=len(alike), cutoff=0.0)
+    return near[:most]

@@ -94,7 +94,7 @@ def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
     """What is wrong with a part of an argument by its schema, to end a sentence; "" when nothing is."""
     shown = "" if hidden else f", not {_shown(part)}"
     if schema.choices and part not in schema.choices:
-        hint = "" if hidden or not isinstance(part, str) else _hint(part, schema.choices)
+        hint = "" if hidden or not isinstance(part, str) else did_you_mean(part, schema.choices)
         return f"must be {_alternatives(schema.choices)}{shown}.{hint}"
     is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
     if is_number and not _in_range(part, schema.minimum, schema.maximum):
@@ -102,15 +102,6 @@ def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
     if schema.pattern and isinstance(part, str) and not _compiled(schema.pattern).fullmatch(part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{shown}."
     return ""
-
-
-def _hint(text: str, choices: Collection[str]) -> str:
-    near = did_you_mean(text, choices)
-    if near:
-        return near
-    # did_you_mean weighs case; "SYSTEM" for "System" is too far for it.
-    same_letters = (choice for choice in choices if choice.casefold() == text.casefold())
-    return next((f' Did you mean "{choice}"?' for choice in same_letters), "")
 
 
 def _in_range(number: float | Fraction, low: int | None, high: int | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from nexusform.address import Mode
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.uses import Declaration, Sight, Use, all_uses, dependencies, modules
 from nexusform.configuration.written import in_text_order
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, nearest, nearest_names
 from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
@@ -312,13 +311,13 @@ class _Checker:
     def _near(self, mode: Mode, kind: str, name: str) -> str:
         """The nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
-        near = get_close_matches(name, same_type, n=1, cutoff=0.6)
+        near = nearest(name, same_type)
         prefix = "data." if mode == "data" else ""
         if near:
-            return f" Did you mean {prefix}{kind}.{near[0]}?"
+            return f" Did you mean {prefix}{kind}.{near}?"
         declared = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
-        near = get_close_matches(f"{kind}.{name}", declared, n=1, cutoff=0.7)
-        return f" Did you mean {prefix}{near[0]}?" if near else ""
+        others = nearest_names(f"{kind}.{name}", declared, likeness=0.7)
+        return f" Did you mean {prefix}{others[0]}?" if others else ""
 
 
 _SPECIAL: Final[Mapping[str, Callable[[_Checker, Traversal, Sight], Iterator[Diagnostic]]]] = {

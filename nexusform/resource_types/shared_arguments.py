@@ -7,11 +7,10 @@ stands twice; at the end the `azure` block: what Azure needs beyond what nexusfo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean, nearest_names
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
 from nexusform.value_types import DYNAMIC, NUMBER, STRING
@@ -132,7 +131,7 @@ def duplicate_problem(kind: str, argument: str, what: str, name: str, other: str
 
 def unknown_sku(name: str, path: Path, known: Collection[str]) -> Problem:
     """The problem of a VM SKU that nobody knows, with the nearest names."""
-    near = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    near = nearest_names(name, sorted(known), most=3, likeness=0.5)
     listed = f" The nearest are {', '.join(near)}." if len(near) > 1 else ""
     return Problem(
         path,

@@ -91,12 +91,32 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 0)
     return [f"| {' | '.join(row)} |" for row in (heads, rule, *rows)]
 
 
-_SIGN = re.compile(r"^( *)([-+~])( |/[-+] )")
+_SIGN = re.compile(r"^( *)([-+~])( |$|/[-+] )")
+_TEXT_BEGINS: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
+_LEVEL: Final = 4  # columns of a level of a stanza; a sign stands in the third of them
 
 
 def as_diff(text: str) -> str:
-    """Stanzas with their signs in the first column, where GitHub colours a line; the rest stays aligned."""
-    return "\n".join(_diff_line(line) for line in text.split("\n"))
+    """Stanzas with their signs in the first column, where GitHub colours a line; the rest stays aligned.
+
+    The lines of a text (a manifest) are somebody's own: a dash is a sign only where stanzas put one.
+    """
+    lines: list[str] = []
+    text_column = 0  # where the lines of the text begin that this line stands in; 0 = in none
+    for line in text.split("\n"):
+        own = text_column and not _is_signed_at(line, text_column + _LEVEL // 2)
+        lines.append(line if own else _diff_line(line))
+        if not text_column:
+            begins = _TEXT_BEGINS.fullmatch(line)
+            text_column = (len(begins.group(1)) // _LEVEL + 1) * _LEVEL if begins else 0
+        elif line.startswith(f"{' ' * text_column}EOT"):
+            text_column = 0
+    return "\n".join(lines)
+
+
+def _is_signed_at(line: str, column: int) -> bool:
+    match = _SIGN.match(line)
+    return match is not None and match.end(1) == column
 
 
 def _diff_line(line: str) -> str:
@@ -110,7 +130,7 @@ def _diff_line(line: str) -> str:
     if sign == "~" or replaces:
         sign = "!"
     rest = line[match.end(1) :] if replaces else f" {line[match.end(2) :]}"
-    return f"{sign}{indent[1:]}{rest}"
+    return f"{sign}{indent[1:]}{rest}".rstrip()
 
 
 # --- keeping to a number of bytes --------------------------------------------------------------

@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nexusform.rendering.notation.hcl_text import NO_MARKS
 from nexusform.rendering.pull_request.markdown_parts import (
     CodeOrigin,
     ReportPart,
+    as_diff,
     escaped,
     fit,
     line_of,
     prose,
 )
+from nexusform.rendering.report.difference_tree import ABSENT, Walk, value_difference
+from nexusform.rendering.text.stanza_text import output_lines
+from nexusform.value_types import DYNAMIC
 
 PARTS = st.lists(
     st.builds(
@@ -85,3 +90,30 @@ def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, plac
 def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
     assert prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
     assert prose("a ` alone") == "a \\` alone"
+
+
+def _drawn(old: object, new: object) -> str:
+    node = value_difference("m", old, new, DYNAMIC, marks=NO_MARKS, walk=Walk())
+    return as_diff("\n".join(output_lines([node])))
+
+
+LIST = "names:\n- a\n  - b\n    - c\n      - d\n+ e\n~ f\nEOT\n"
+
+
+def test_items_of_a_list_in_yaml_are_no_signs() -> None:
+    for nested in (LIST, {"deep": {"er": LIST}}, [LIST]):
+        diff = _drawn(ABSENT, nested)
+        signed = [line for line in diff.split("\n") if line[:1] in set("-!~")]
+        assert signed == []
+        assert "- a" in diff, "as it was written"
+
+
+def test_lines_of_a_text_that_change_have_their_signs_first() -> None:
+    diff = _drawn(LIST, LIST.replace("  - b", "  - bee")).split("\n")
+    assert [line.split() for line in diff if line.startswith("-")] == [["-", "-", "b"]]
+    assert [line.split() for line in diff if line.startswith("+")] == [["+", "-", "bee"]]
+
+
+def test_what_follows_a_text_has_its_signs_first() -> None:
+    diff = _drawn(ABSENT, {"a": "- x\n- y", "z": 1})
+    assert [line for line in diff.split("\n") if line.startswith("+") and "z" in line]

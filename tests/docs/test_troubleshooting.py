@@ -1,0 +1,40 @@
+"""docs/troubleshooting.md: its table of exit codes says what commands say of theirs, and what they do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+COMMANDS = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("## Exit codes\n")[2].partition("\n## ")[0]
+_OTHER_CODE = re.compile(r"[Ee]xit(?: codes?:?)?(?: with)?\b[^.]*\b[23]\b|detailed-exitcode")
+
+
+def _commands_with_codes() -> list[str]:
+    """The commands whose help names an exit code beside 0 and 1."""
+    sections = re.split(r"^## nexusform ", COMMANDS, flags=re.MULTILINE)[1:]
+    return [text.partition("\n")[0] for text in sections if _OTHER_CODE.search(" ".join(text.split()))]
+
+
+def test_every_command_with_codes_of_its_own_has_a_row() -> None:
+    commands = _commands_with_codes()
+    assert {"plan", "predict", "advise", "fmt", "simulate failure"} <= set(commands)
+    assert [name for name in commands if f"`{name}" not in TABLE and f"`{name.split()[0]}`" not in TABLE] == []
+
+
+@pytest.mark.parametrize("flags", [[], ["-check"]])
+@pytest.mark.parametrize("target", ["nope", "wrong.nf.hcl"])
+def test_fmt_ends_as_its_row_says(
+    flags: list[str], target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.nf.hcl").write_text("locals {\n  a =\n}\n", encoding="utf-8")
+    row = next(line for line in TABLE.splitlines() if line.startswith("| `fmt`"))
+    assert run(["fmt", *flags, target]) == 2
+    assert "an error in a file, or no such file" in row.split("|")[4]
