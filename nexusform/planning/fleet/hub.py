@@ -394,9 +394,9 @@ def _once_overridden(
     return on_cluster
 
 
-def note_resources(placement: PlacementPlan, serial: int) -> None:
+def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str, Any]) -> None:
     """Note what the placement brought where and why each binding came, once everything is rolled out.
-    `serial` is the one that applying the plan will give.
+    `serial` is the one that applying the plan will give, `foretold` what is noted of its pods.
     """
     noted = noted_before(placement)
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
@@ -407,4 +407,4 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
     placed = note_placed(placed_before, came, present, serial) or {}
     contents = Contents(placement.snapshots, placement.contents_after())
-    placement.instance.private = {**placed, **write_contents(contents, placement.held)}
+    placement.instance.private = {**placed, **write_contents(contents, placement.held), **foretold}

@@ -79,7 +79,7 @@ def plan_placements(
     diagnostics += roll_out_all(placements)
     by_address = {placement.instance.address: placement for placement in placements}
     for instance in instances:
-        _conclude(instance, by_address.get(instance.address), blocks, evaluation)
+        _conclude(instance, by_address.get(instance.address), blocks, evaluation, pods)
     note_members(members.values(), blocks.instances)
     diagnostics += placement_warnings(placements, members, rounds)
     diagnostics += not_abandoned(blocks.instances.values())
@@ -155,11 +155,15 @@ def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _conclude(
-    instance: Instance, placement: PlacementPlan | None, blocks: Blocks, evaluation: Evaluation
+    instance: Instance,
+    placement: PlacementPlan | None,
+    blocks: Blocks,
+    evaluation: Evaluation,
+    pods: Pods,
 ) -> None:
     """Settle the values of an instance once all rounds are over."""
     if placement is not None:
-        note_resources(placement, blocks.request.state.serial + 1)
+        note_resources(placement, blocks.request.state.serial + 1, pods.note(placement.address))
         blocks.conclude(instance, conclude_placement(placement), evaluation)
     elif instance.configured:
         blocks.conclude(instance, {}, evaluation)

@@ -25,6 +25,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.brought import PriorPods
 from nexusform.planning.pods.observed import Elsewhere, observed_clusters
 from nexusform.planning.pods.phase import PodPhase
+from nexusform.planning.pods.recorded import clusters_as_recorded, is_current
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
@@ -63,17 +64,31 @@ def prior_pods(
         kind = registries.kind_of(address.type)
         cluster_id = _target(current.attributes)
         if kind is Kind.MANIFEST and cluster_id:
-            yield PriorPods(str(address), cluster_id, workloads, _objects_of(current.attributes))
-        elif kind is Kind.PLACEMENT and workloads:
+            yield PriorPods(
+                str(address),
+                cluster_id,
+                workloads,
+                _objects_of(current.attributes),
+                current=is_current(current.private, cluster_id),
+            )
+        elif kind is Kind.PLACEMENT:
             noted = objects_on_clusters(current.attributes, current.private)
             if noted is None and on_hub is None:
                 on_hub = _prior_hub_objects(instances, registries)
-            for member, pods in workloads.items():
+            for member in dict.fromkeys((*workloads, *(noted or ()))):
                 # An older state does not note what each member has: it is what stood on the hub.
                 made_from = on_hub or ()
                 if noted is not None:
                     made_from = unwrapped(noted.get(member, ())).manifests
-                yield PriorPods(str(address), members.get(member, member), pods or {}, made_from)
+                cluster_id = members.get(member, member)
+                yield PriorPods(
+                    str(address),
+                    cluster_id,
+                    workloads.get(member) or {},
+                    made_from,
+                    selected_of=noted is None,
+                    current=is_current(current.private, cluster_id),
+                )
 
 
 def _prior_hub_objects(
@@ -119,10 +134,11 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
     ]
     objects = list(objects)
     clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
+    recorded = clusters_as_recorded(blocks, standing, clusters)
     facts = {}
     for cluster_id, observed in observed_clusters(elsewhere, clusters, objects).items():
         clusters[cluster_id], facts[cluster_id] = observed.cluster, observed.standing
-    pods = PodPhase(clusters, standing, members, elsewhere.pods, facts)
+    pods = PodPhase(clusters, standing, members, elsewhere.pods, facts, recorded)
     for address, instance in blocks.instances.items():
         if instance.going and instance.type.kind is Kind.MANIFEST:
             pods.leave(str(address), _target(instance.before), "workload_removed")
@@ -167,6 +183,7 @@ def plan_manifests(
     for instance in instances:
         if instance.configured:
             blocks.conclude(instance, {"workloads": values.get(instance.address)}, evaluation)
+            instance.private = pods.note(str(instance.address)) or None
         blocks.keep(instance, evaluation)
     return problems
 

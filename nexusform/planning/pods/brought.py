@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.importers.kubernetes.kubernetes_manifests import Manifest
 from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
-from nexusform.planning.pods.rows import PodNote, pod_values, read_note, read_pod
+from nexusform.planning.pods.rows import OBSERVED, PodNote, pod_values, read_note, read_pod
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
@@ -34,8 +34,9 @@ _GOES_ON: Final = ("", forecast.NEW, forecast.PREEMPTED)
 
 class PriorPods(Struct, frozen=True):
     """What state holds of the pods that one object brought to one cluster. `manifests` are what they
-    were made from, as far as state tells. An object that is `left_out` of the plan keeps its pods as they
-    are.
+    were made from, as far as state tells; `selected_of` says that they are what it was selected from. An
+    object that is `left_out` of the plan keeps its pods as they are. `current`: the rules of today foretold
+    them.
     """
 
     address: str
@@ -43,6 +44,8 @@ class PriorPods(Struct, frozen=True):
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
     manifests: tuple[Manifest, ...] = ()
     left_out: bool = False
+    selected_of: bool = False
+    current: bool = False
 
     def standing(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodNote, StandingPod]]:
         """The pods as they stand, with what is remembered of each. `specs` are those of workloads (keys)."""
@@ -155,7 +158,7 @@ class Brought(Struct):
             node.machine if node is not None else None,
             node.zone if node is not None else None,
             certain=True,
-            provenance="observed",
+            provenance=OBSERVED,
             state=str(PodState.SCHEDULED),
         )
 
@@ -178,6 +181,32 @@ class Brought(Struct):
                 by_number.pop(outcome.number, None)
             else:
                 self._follow(outcome)
+
+    def keep(self, recorded: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Leave its pods as state has them (`recorded`), whatever today's rules would say."""
+        self.outcomes = {
+            key: {pod.number: self._as_recorded(key, pod) for pod in pods.values()}
+            for key, pods in self.before.items()
+        }
+        self.shown.clear()
+        for key, of_workload in recorded.items():
+            self.shown[key] = {name: dict(values) for name, values in of_workload.items()}
+
+    def _as_recorded(self, workload: str, pod: StandingPod) -> PodOutcome:
+        note = self.notes[workload, pod.name]
+        return PodOutcome(
+            workload=workload,
+            number=pod.number,
+            name=pod.name,
+            action=forecast.KEEP,
+            node=pod.node,
+            previous=pod.node,
+            certain=note.certain,
+            reason=note.reason or "",
+            spec=pod.spec,
+            without=PodState(note.state) if note.state and not pod.node else PodState.PENDING,
+            volumes=pod.volumes,
+        )
 
     def displace(self, outcome: PodOutcome) -> None:
         """Note what became of a pod that was evicted for one of another object."""

@@ -20,7 +20,8 @@ from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
 from nexusform.planning.pods.observed import stand_where_seen
-from nexusform.planning.pods.rows import pod_row
+from nexusform.planning.pods.recorded import edition_note, identity
+from nexusform.planning.pods.rows import OBSERVED, pod_row
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
@@ -68,6 +69,7 @@ class PodPhase:
         members: Mapping[str, str] | None = None,
         others: Iterable[PriorPods] = (),
         facts: Mapping[str, Sequence[StandingPod]] | None = None,
+        as_recorded: Iterable[str] = (),
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
@@ -81,11 +83,14 @@ class PodPhase:
         # What objects brought that this plan neither looks at (-target) nor takes away.
         self._left_alone: dict[Key, set[str]] = {}
         objects = list(prior)
+        self._prior = {(each.address, each.cluster_id): each for each in objects}
         specs = prior_specs(objects)
         for each in objects:
             self._stand(each, specs[each.cluster_id])
             self._left_alone[each.address, each.cluster_id] = _namespaces(each.manifests)
         self._stand_beside(list(others))
+        # Clusters on which nothing else is asked so far than what state holds the answer of.
+        self._as_recorded = {each for each in as_recorded if self._has_their_nodes(each)}
         # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
         self._facts = {
             cluster_id: self._stand_there(cluster_id, pods) for cluster_id, pods in (facts or {}).items()
@@ -109,7 +114,34 @@ class PodPhase:
     def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
         """Let pods stand where they were seen, beside those that state foretells."""
         self._namespaces.setdefault(cluster_id, set()).update(pod.spec.namespace for pod in pods)
-        return stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
+        recorded = self._nodes(cluster_id)
+        facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
+        if not self._is_as_seen(cluster_id, recorded, facts):
+            self._as_recorded.discard(cluster_id)
+        return facts
+
+    def _has_their_nodes(self, cluster_id: str) -> bool:
+        """Whether a cluster has all nodes on which pods stand by state."""
+        standing = self._standing.get(cluster_id, {}).values()
+        return all(pod.node in self.clusters[cluster_id].by_name for pod in standing if pod.node)
+
+    def _is_as_seen(
+        self, cluster_id: str, recorded: Mapping[PodKey, str], facts: Mapping[str, Sequence[StandingPod]]
+    ) -> bool:
+        """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
+        own = {workload for workload, _ in recorded}
+        seen = [pod for workload in own for pod in facts.get(workload, ())]
+        observed = {
+            (key, pod.number)
+            for (_, on), brought in self._brought.items()
+            for key, pods in brought.before.items()
+            for pod in pods.values()
+            if on == cluster_id and brought.notes[key, pod.name].provenance == OBSERVED
+        }
+        return all(
+            (pod.workload, pod.number) in observed and recorded[pod.workload, pod.number] == pod.node
+            for pod in seen
+        )
 
     def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
         """The pods of an object's workloads that were seen are its own."""
@@ -164,8 +196,7 @@ class PodPhase:
         if not brought.outcomes:
             self._made_from(brought, cluster_id, unwrapped(before).manifests)
             self._know_templates(brought, cluster_id)
-        self._predict([key], cluster)
-        self._look_again(cluster)
+        self._decide([key], cluster)
         return brought.shown
 
     def place_together(
@@ -190,8 +221,7 @@ class PodPhase:
             self._adopt(brought, cluster)
             self._know_templates(brought, cluster_id)
             keys.append((address, cluster_id))
-        self._predict(keys, cluster)
-        self._look_again(cluster)
+        self._decide(keys, cluster)
         return {address: self._brought[address, cluster_id].shown for address, _ in objects}
 
     def leave(self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED) -> None:
@@ -206,6 +236,12 @@ class PodPhase:
         for key, pods in brought.before.items():
             self._drop(brought, cluster_id, key, pods, trigger)
         brought.before, brought.prior_templates = {}, {}
+        self._wake(cluster_id)
+
+    def note(self, address: str) -> dict[str, Any]:
+        """What state is to note of an object: on which clusters its pods are foretold by today's rules."""
+        own = {cluster_id for owner, cluster_id in self._brought if owner == address}
+        return edition_note(own - self._as_recorded) if own - self._as_recorded else {}
 
     def requests(self, cluster_name: str) -> tuple[int, int]:
         """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
@@ -213,6 +249,52 @@ class PodPhase:
         standing = self._standing.get(cluster_id, {}).values()
         requests = [pod.spec.requests for pod in standing if pod.node]
         return sum(each.cpu for each in requests), sum(each.memory for each in requests)
+
+    # --- what stays as recorded ---
+
+    def _decide(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
+        """Say what becomes of the pods of some objects: they are foretold anew where anything is asked of
+        their cluster that state holds no answer to.
+        """
+        if cluster.id in self._as_recorded and all(self._brings_the_same(key) for key in keys):
+            for key in keys:
+                self._keep(key, cluster)
+            return
+        self._wake(cluster.id)
+        self._predict(keys, cluster)
+        self._look_again(cluster)
+
+    def _brings_the_same(self, key: Key) -> bool:
+        """Whether an object brings to a cluster what it brought before."""
+        prior = self._prior.get(key)
+        if prior is None:
+            return False
+        before, now = ({*map(identity, each)} for each in (prior.manifests, self._brought[key].manifests))
+        return now <= before if prior.selected_of else now == before
+
+    def _keep(self, key: Key, cluster: NodeCluster) -> None:
+        brought = self._brought[key]
+        brought.keep(self._prior[key].workloads)
+        model = self._model(cluster)
+        standing = tuple(self._standing.get(cluster.id, {}).values())
+        brought.scene = Scene(model, standing, (), cluster.seed, frozenset())
+        forecasts = {
+            workload.key: forecast.as_it_stands(workload, brought.of(workload.key), cluster.by_name)
+            for workload in brought.workloads
+            if workload.key in brought.outcomes
+        }
+        outcomes = [outcome for outcome in brought.everything() if outcome.workload in forecasts]
+        brought.warn(warnings_of(model, forecast.Prediction(tuple(outcomes), forecasts, standing)))
+
+    def _wake(self, cluster_id: str) -> None:
+        """Something else is asked of a cluster: foretell what was left as it is recorded."""
+        if cluster_id not in self._as_recorded:
+            return
+        self._as_recorded.discard(cluster_id)
+        for key, brought in self._brought.items():
+            if key[1] == cluster_id and brought.scene is not None:
+                brought.scene = None
+                self._predict([key], self.clusters[cluster_id])
 
     # --- deciding ---
 

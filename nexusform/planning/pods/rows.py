@@ -24,6 +24,8 @@ FORMER_POD: Final = "former_pod"
 # The volumes that its claims have taken, by claim: they bind it to where these are.
 VOLUMES: Final = "volumes"
 REJECTED: Final = "rejected"
+# The provenance of a pod that kubectl showed.
+OBSERVED: Final = "observed"
 _NAMELESS: Final = "overridden"
 REASONS: Final[Mapping[str, str]] = {
     "new": "new",

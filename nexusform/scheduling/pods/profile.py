@@ -32,6 +32,10 @@ from nexusform.scheduling.pods.rules import (
 )
 from nexusform.scheduling.pods.workloads import Node, PodSpec
 
+# Of what is foretold by these tables and by what decides beside them. To be raised wherever the same question
+# may have another answer than before: what an earlier edition foretold stays until something else is asked.
+EDITION: Final = "2026-11-21"
+
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]
 UsageScore = Callable[[PodSpec, Node, Usage], int]

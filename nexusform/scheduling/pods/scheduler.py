@@ -8,7 +8,6 @@ priority, which are placed anew after them, or are tried again after the rest, a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
@@ -462,16 +461,12 @@ class Predictor:
             workload=workload,
             replicas=replicas,
             reach=reach,
-            per_machine=_tally(node.machine for node in nodes),
-            per_rack=_tally(node.rack for node in nodes),
+            per_machine=forecast.tally(node.machine for node in nodes),
+            per_rack=forecast.tally(node.rack for node in nodes),
             stuck=work.stuck,
             not_made=work.not_made,
             refused=work.refused,
         )
-
-
-def _tally(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(name for name in names if name).items()))
 
 
 def _removed(pod: StandingPod, trigger: str) -> PodOutcome:

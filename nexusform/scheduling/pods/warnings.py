@@ -214,7 +214,8 @@ def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
 def _why(scene: _Scene, proposed: str, places: str) -> str:
     """Why its rules did not keep the pods apart, and what to do; `places` are machines or racks."""
     required, preferred = _keys(scene)
-    domains = {node.labels[proposed] for node in scene.nodes} if proposed else set()
+    # Nodes of which nobody knows where they stand may lack the key.
+    domains = {node.labels[proposed] for node in scene.nodes if proposed in node.labels}
     if proposed and len(domains) < scene.workload.replicas:
         return _too_few(scene, proposed, f"{len(domains)} {places}", alone=len(domains) == 1)
     if proposed and proposed in required:

@@ -85,6 +85,11 @@ def test_anti_affinity_is_no_advice_where_it_would_leave_pods_pending() -> None:
     assert f"a required topologySpreadConstraint with topologyKey: {BARE}" in wish
 
 
+def test_a_worker_of_which_nobody_knows_the_machine_has_no_key() -> None:
+    (warning,) = warnings_about([*ONE_MACHINE, node("stranger", "")], web(4))
+    assert warning.machine == "m1"
+
+
 def test_spread_over_the_machine_is_a_rule_too() -> None:
     spread = SpreadConstraint(BARE, 1, True, OWN)
     machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
