@@ -150,7 +150,6 @@ def as_it_stands(
     return WorkloadForecast(
         workload=workload,
         replicas=len(outcomes),
-        running=count,
         reach=Reach(count, count, exact=False),
         per_machine=tally(node.machine for node in running),
         per_rack=tally(node.rack for node in running),
