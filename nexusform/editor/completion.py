@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
@@ -92,22 +93,30 @@ def _in_block(blocks: list[Block], typed: str) -> Iterator[Suggestion]:
     body = blocks[-1].body
     written = {each.name for each in body.attributes} if isinstance(body, Body) else set()
     length = len(typed.encode())
-    for name, attribute in sorted(schemas.settable(schema), key=lambda each: not each[1].required):
-        if name not in written:
-            detail = friendly_name(attribute.type) + (", required" if attribute.required else "")
-            text = schemas.attribute_text(name, attribute)
-            yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
+    yield from _arguments(schema, written, length)
     for name, nested in schema.blocks.items():
         label = ' "$1"' if nested.nesting is Nesting.MAP else ""
         insert = f"{name}{label} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, length, "block", schemas.block_text(name, nested))
     if len(blocks) == 1:
-        for name, text in schemas.META_ARGUMENTS.items():
-            if name not in written:
-                yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
-        yield Suggestion(
-            "lifecycle", "block", "lifecycle {\n  $0\n}", length, text=schemas.META_BLOCKS["lifecycle"]
-        )
+        yield from _of_every_resource(written, length)
+
+
+def _arguments(schema: BlockSchema, written: AbstractSet[str], length: int) -> Iterator[Suggestion]:
+    """Arguments that are not written yet, those that must be first."""
+    for name, attribute in sorted(schemas.settable(schema), key=lambda each: not each[1].required):
+        if name not in written:
+            detail = friendly_name(attribute.type) + (", required" if attribute.required else "")
+            text = schemas.attribute_text(name, attribute)
+            yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
+
+
+def _of_every_resource(written: AbstractSet[str], length: int) -> Iterator[Suggestion]:
+    for name, text in schemas.META_ARGUMENTS.items():
+        if name not in written:
+            yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
+    insert = "lifecycle {\n  $0\n}"
+    yield Suggestion("lifecycle", "block", insert, length, text=schemas.META_BLOCKS["lifecycle"])
 
 
 def _values(name: str, attribute: Attribute | None, module: ModuleText, typed: str) -> Iterator[Suggestion]:

@@ -222,6 +222,7 @@ def index(value: Value, key: Value) -> Value | Problem:
 
 
 def _index_by_type(value: Value, key: Value) -> Value | Problem:
+    """The part of a value that is not null, by what values of its type can be asked for."""
     of = value.type
     if isinstance(of, (ListType, TupleType)):
         return _element(value, key)

@@ -96,6 +96,7 @@ class _TypeReader:
         self.diagnostics.append(error(_INVALID, detail, at.span, context=context))
 
     def type_of(self, expression: Expression) -> Type | None:
+        """The type that an expression stands for; None after a problem."""
         if isinstance(expression, Parentheses):
             return self.type_of(expression.inner)
         if isinstance(expression, Traversal) and not expression.steps:
@@ -118,6 +119,7 @@ class _TypeReader:
         return None
 
     def _named(self, expression: Traversal) -> Type | None:
+        """The type that a word stands for; None, and a problem, for any other word."""
         name = expression.root.name
         if name in _NAMES:
             return _NAMES[name]
@@ -136,6 +138,7 @@ class _TypeReader:
         return None
 
     def _constructed(self, call: Call) -> Type | None:
+        """The type that a call of a constructor stands for; None, and a problem, for any other call."""
         name = call.name
         if name == "optional":
             self._wrong('The "optional" modifier is only for attributes of an object type.', call)
@@ -166,6 +169,7 @@ class _TypeReader:
         return TupleType(tuple([p for p in parts if p is not None]))
 
     def _object(self, argument: Expression, call: Call) -> Type | None:
+        """The object type of a map of attributes."""
         if not isinstance(argument, ObjectCons):
             self._wrong(
                 "Object type constructor requires a map whose keys are attribute names and whose values "

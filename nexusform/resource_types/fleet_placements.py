@@ -76,6 +76,7 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
 
 
 def _selectors(placement: FleetPlacement) -> Iterator[Problem]:
+    """What is wrong with the objects that a placement selects."""
     for i, selector in enumerate(placement.selectors):
         here = ("resource_selector", i)
         yield from check_selector(selector.labels, (*here, "label_selector"))
@@ -86,6 +87,7 @@ def _selectors(placement: FleetPlacement) -> Iterator[Problem]:
 
 
 def _strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
+    """What is wrong with how a placement is rolled out."""
     apply = strategy.get("apply_strategy") or {}
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
@@ -108,10 +110,11 @@ def _strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
 
 def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Problem]:
     """Kinds of the wrong scope, as far as a kind's scope is known; kinds of custom resources are let pass."""
-    inside = any(
-        s.scope == WITH_SELECTED and (s.group, s.kind) == ("", "Namespace") for s in placement.selectors
+    takes_whole_namespaces = any(
+        selector.scope == WITH_SELECTED and (selector.group, selector.kind) == ("", "Namespace")
+        for selector in placement.selectors
     )
-    if inside and not namespaced:
+    if takes_whole_namespaces and not namespaced:
         return
     wrong, scope = (_OF_CLUSTER, "a cluster") if namespaced else (_OF_NAMESPACE, "not a cluster")
     for i, selector in enumerate(placement.selectors):

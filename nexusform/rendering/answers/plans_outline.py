@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -17,18 +19,24 @@ from nexusform.words import counted, form, listed
 _HEADS: Final = ("plan", "add", "change", "destroy", "place", "move", "remove", "warnings")
 
 
+class _NamedPlan(Struct, frozen=True):
+    """A plan with the name of its file, and what is to be seen in it at first sight."""
+
+    path: str
+    plan: Plan
+    overview: Overview
+
+
 def plans_outline(plans: Sequence[tuple[str, Plan]], registries: Registries) -> Outline:
     """The summary of plans, each with its file's name, in the order given."""
-    overviews = [_overview(plan, registries) for _, plan in plans]
-    rows = [_row(path, plan, view) for (path, plan), view in zip(plans, overviews, strict=True)]
-    sections = [Section("Plans", (), table=Table(_HEADS, tuple(rows), frozenset(range(1, len(_HEADS)))))]
-    sections += _room(plans, overviews)
-    denied = [path for (path, _), view in zip(plans, overviews, strict=True) if view.denied]
-    facts = tuple(
-        f"{path}: {_told(view)}." for (path, _), view in zip(plans, overviews, strict=True) if _told(view)
-    )
+    named = [_NamedPlan(path, plan, _overview(plan, registries)) for path, plan in plans]
+    table = Table(_HEADS, tuple(map(_row, named)), frozenset(range(1, len(_HEADS))))
+    denied = [one.path for one in named if one.overview.denied]
+    remarks = [(one.path, _remark(one.overview)) for one in named]
+    facts = tuple(f"{path}: {remark}." for path, remark in remarks if remark)
     title = f"{counted(len(plans), 'plan')} together"
-    return Outline(title, _verdict(plans, denied), bool(denied), facts, tuple(sections))
+    sections = (Section("Plans", (), table=table), *_room(named))
+    return Outline(title, _verdict(plans, denied), bool(denied), facts, sections)
 
 
 def _overview(plan: Plan, registries: Registries) -> Overview:
@@ -47,31 +55,32 @@ def _verdict(plans: Sequence[tuple[str, Plan]], denied: Sequence[str]) -> str:
     return f"{changed} of {len(plans)} {form(changed, 'has', 'have')} changes; {moves}."
 
 
-def _told(view: Overview) -> str:
+def _remark(overview: Overview) -> str:
     """What holds a plan back, or is to be looked at in it."""
-    if view.denied:
-        return f"denied by {view.denied}"
-    return "; ".join([*view.reasons, *view.risks])
+    if overview.denied:
+        return f"denied by {overview.denied}"
+    return "; ".join([*overview.reasons, *overview.risks])
 
 
 def _count(plan: Plan, action: PlacementAction) -> int:
     return sum(row.action is action for row in plan.placements)
 
 
-def _row(path: str, plan: Plan, view: Overview) -> Row:
-    _, add, change, destroy, _ = plan_counts(plan)
+def _row(one: _NamedPlan) -> Row:
+    _, add, change, destroy, _ = plan_counts(one.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
-    figures = (add, change, destroy, *(_count(plan, action) for action in actions), view.warnings)
-    return Row((path, *(f"{figure:,}" for figure in figures)), bool(view.denied))
+    moves = [_count(one.plan, action) for action in actions]
+    figures = (add, change, destroy, *moves, one.overview.warnings)
+    return Row((one.path, *(f"{figure:,}" for figure in figures)), bool(one.overview.denied))
 
 
-def _room(plans: Sequence[tuple[str, Plan]], overviews: Sequence[Overview]) -> Iterable[Section]:
+def _room(named: Iterable[_NamedPlan]) -> Iterable[Section]:
     """Before and after on every site, where plans say it."""
     rows: list[Row] = []
-    for (path, _), view in zip(plans, overviews, strict=True):
-        for figure in view.room:
-            for site, (before, after) in zip(view.sites, figure.values, strict=True):
-                rows.append(Row((site, path, figure.label, before, after)))
+    for one in named:
+        for figure in one.overview.room:
+            for site, (before, after) in zip(one.overview.sites, figure.values, strict=True):
+                rows.append(Row((site, one.path, figure.label, before, after)))
     if rows:
         heads = ("site", "plan", "room", "before", "after")
         yield Section("Room on the sites", (), table=Table(heads, tuple(rows), frozenset((3, 4))))

@@ -5,7 +5,8 @@ The words and tables of the answer stand below the map, whole without scripts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -130,44 +131,51 @@ def _site_map(
     on `lost` machines are); all others stay.
     """
     crew = _Crew([], {}, {})
+    for vm in chain(_managed(site, places), _outsiders(site, lost)):
+        crew.add(vm)
+    clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
+    return SiteMap(site.id, site.name, _racks(site, crew), tuple(crew.vms), tuple(clusters))
+
+
+def _managed(site: SiteView, places: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
+    """The VMs of pools, where they stand and where `places` says that they will."""
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            for vm in pool.vms:
+                after = places.get((cluster.id, vm.name), vm.placement)
+                yield MapVm(
+                    name=vm.name,
+                    address=str(pool.address),
+                    cluster=cluster.name,
+                    pool=pool.name,
+                    sku=pool.sku,
+                    mark=_mark(vm.placement, after),
+                    before=vm.placement,
+                    after=after,
+                )
+
+
+def _outsiders(site: SiteView, lost: frozenset[str]) -> Iterator[MapVm]:
+    """The VMs of no pool; those on `lost` machines go down."""
     managed: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
             managed.update(pool.handles.values())
-            for vm in pool.vms:
-                after = places.get((cluster.id, vm.name), vm.placement)
-                mark = _mark(vm.placement, after)
-                address = str(pool.address)
-                crew.add(
-                    MapVm(
-                        name=vm.name,
-                        address=address,
-                        cluster=cluster.name,
-                        pool=pool.name,
-                        sku=pool.sku,
-                        mark=mark,
-                        before=vm.placement,
-                        after=after,
-                    )
-                )
     for standing in site.scheduler.vms():
-        if standing.handle not in managed:
-            name, place = standing.vm.cluster, standing.placement
-            after = None if place.machine in lost else place
-            crew.add(
-                MapVm(
-                    name=name,
-                    address="",
-                    cluster=OUTSIDE,
-                    pool="",
-                    sku=standing.sku,
-                    mark=_mark(place, after),
-                    before=place,
-                    after=after,
-                )
-            )
-    clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
-    return SiteMap(site.id, site.name, _racks(site, crew), tuple(crew.vms), tuple(clusters))
+        if standing.handle in managed:
+            continue
+        place = standing.placement
+        after = None if place.machine in lost else place
+        yield MapVm(
+            name=standing.vm.cluster,
+            address="",
+            cluster=OUTSIDE,
+            pool="",
+            sku=standing.sku,
+            mark=_mark(place, after),
+            before=place,
+            after=after,
+        )
 
 
 def _mark(before: Placement, after: Placement | None) -> Mark:
