@@ -145,9 +145,14 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
     """What Chromium shows of a page."""
     if CHROMIUM is None:
         sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
-    words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    words += [f"--window-size={width},{height}", f"--screenshot={picture}", page.as_uri()]
-    subprocess.run([CHROMIUM, *words], check=True, capture_output=True, timeout=60)  # noqa: S603 (our own words)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        words += [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
+        # It ends once the picture is written, however busy the machine is; in a profile of its own it waits
+        # for no other Chromium.
+        subprocess.run(  # noqa: S603 (our own words)
+            [CHROMIUM, *words, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True
+        )
 
 
 def texts(place: Path) -> dict[str, str]:
