@@ -29,15 +29,17 @@ INVALID = "invalid"
 QUOTED_NEWLINE = "newline in string"
 END = "end of file"
 
-# Possessive where nothing could match otherwise: long text then needs no memory to go back.
+# Possessive where nothing could match otherwise: long text then needs no memory to go back. Before 3.11.5
+# Python took along what the last round of such a group had read when it failed halfway; an alternative that
+# fails at once, (?!), goes back.
 _NORMAL = re.compile(
     r"""[ \t]*(?:
     ([A-Za-z_][A-Za-z0-9_-]*)                                   # 1 name
     |(\r?\n)                                                    # 2 newline
-    |("(?:[^"\\\r\n$%]++|\\[^\r\n]|\$(?!\$?\{)|%(?!%?\{))*+")   # 3 plain string
+    |("(?:[^"\\\r\n$%]++|\\[^\r\n]|\$(?!\$?\{)|%(?!%?\{)|(?!))*+")   # 3 plain string
     |(==|!=|<=|>=|=>|&&|\|\||\.\.\.|::|\*\*|[=.,()\[\]+\-*%!?:>&|^;'`])   # 4 punctuation
     |([{}]|~\}|~)                                               # 5 braces
-    |([0-9](?:[0-9]++|\.*+[0-9]|\.*+[eE][+-]?[0-9])*+)          # 6 number
+    |([0-9](?:[0-9]++|\.*+[0-9]|\.*+[eE][+-]?[0-9]|(?!))*+)     # 6 number
     |((?:\#|//)[^\n]*\n?)                                       # 7 comment to the end of the line
     |(/\*(?s:.*?)\*/)                                           # 8 comment
     |(<<-?[^\W\d][\w-]*\r?\n)                                   # 9 heredoc
@@ -48,7 +50,7 @@ _NORMAL = re.compile(
     re.VERBOSE,
 )
 _QUOTED = re.compile(
-    r"""((?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))++)  # 1 literal
+    r"""((?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{)|(?!))++)  # 1 literal
     |(")                                                       # 2 end
     |(\$\{~?)                                                  # 3 interpolation
     |(%\{~?)                                                   # 4 directive
@@ -58,7 +60,7 @@ _QUOTED = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(
-    r"""((?:[^$%\n]++|\$\$\{|%%\{|[$%](?!\{))++\n?|\n)           # 1 literal, at most a line
+    r"""((?:[^$%\n]++|\$\$\{|%%\{|[$%](?!\{)|(?!))++\n?|\n)      # 1 literal, at most a line
     |(\$\{~?)                                                  # 2 interpolation
     |(%\{~?)                                                   # 3 directive
     """,

@@ -293,7 +293,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 def parse_duration(written: str) -> float | str:
     """Seconds from a text such as "1h30m" (hours, minutes, seconds), or why it is none."""
-    if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])++", written, re.ASCII):
+    if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", written, re.ASCII):
         return f'{written!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) only'
     parts = re.findall(r"([0-9.]+)([smh])", written)
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

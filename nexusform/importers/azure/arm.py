@@ -263,7 +263,7 @@ def kind_of(value: Any) -> str:
 
 
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION: Final = re.compile(r"(?:\d{1,6}[dhms])++")
+_DURATION: Final = re.compile(r"(?:\d{1,6}[dhms])+")
 _PART: Final = re.compile(r"(\d+)([dhms])")
 
 
