@@ -11,8 +11,9 @@ FROM python:3.11-slim
 COPY --from=build /opt/nexusform /opt/nexusform
 ENV PATH=/opt/nexusform/bin:$PATH
 # Files that a plan or a state is written to belong to whoever runs the container: --user "$(id -u):$(id -g)".
-RUN useradd --create-home nexusform
-USER nexusform
+# A host that runs no container as root looks at the number.
+RUN useradd --create-home --uid 1000 nexusform
+USER 1000
 WORKDIR /work
 ENTRYPOINT ["nexusform"]
 CMD ["-help"]

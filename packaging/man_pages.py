@@ -9,6 +9,7 @@ import click
 from click_man.core import write_man_pages
 
 import nexusform
+from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
 
 
@@ -19,16 +20,22 @@ def main(directory: str) -> None:
 
 
 def loaded(command: click.Command) -> click.Command:
-    """The same command with all that is below it imported, where click-man looks for it."""
-    if not isinstance(command, click.Group):
+    """The same command with all that is below it imported, where click-man looks for it.
+
+    A page's first line is what `-help` says of its command, whole.
+    """
+    if not isinstance(command, LazyGroup):
         return command
     context = click.Context(command)
     below = {}
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        if found is not None:
-            below[name] = loaded(found)
-    return click.Group(command.name, commands=below, help=command.help, epilog=command.epilog)
+    for name, entry in command.table.items():
+        subcommand = command.get_command(context, name)
+        if subcommand is not None:
+            below[name] = loaded(subcommand)
+            below[name].short_help = entry.summary
+    group = click.Group(command.name, commands=below, help=command.help, epilog=command.epilog)
+    group.short_help = (command.help or "").partition("\n")[0]
+    return group
 
 
 if __name__ == "__main__":
