@@ -212,7 +212,7 @@ def _pod_reason(address: str, decision: PodDecision) -> PodReason:
         scene.workloads,
         (outcome.workload, outcome.number),
         seed=scene.seed,
-        recreated=scene.recreated,
+        lost=scene.lost,
     )
     today = not verdicts
     if today and outcome.spec is not None:

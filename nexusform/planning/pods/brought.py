@@ -81,7 +81,7 @@ class Scene(Struct, frozen=True):
     standing: tuple[StandingPod, ...]
     workloads: tuple[Workload, ...]
     seed: int
-    recreated: frozenset[str]
+    lost: frozenset[PodKey]
 
 
 class Brought(Struct):

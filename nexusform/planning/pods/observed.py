@@ -80,7 +80,13 @@ def bind(
     here = [pod for pod in observation.pods if pod.node in names]
     standing = _standing(here, names)
     standing += _daemons(here, [node for name, node in nodes.items() if name not in names.values()])
-    bound = replace(cluster, nodes=tuple(nodes.values()), by_name=nodes, total=total_of(sizes.values()))
+    bound = replace(
+        cluster,
+        nodes=tuple(nodes.values()),
+        by_name=nodes,
+        total=total_of(sizes.values()),
+        new=cluster.new.difference(names.values()),
+    )
     return ObservedCluster(bound, tuple(standing), tuple(strangers), len(observation.pods) - len(here))
 
 

@@ -76,6 +76,8 @@ class PodPhase:
         self.findings: list[tuple[str, Problem]] = []
         self._brought: dict[Key, Brought] = {}
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
+        # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
+        self._lost: dict[str, frozenset[PodKey]] = {}
         # Objects whose pods were evicted for those of others, since they were looked at.
         self._disturbed: set[Key] = set()
         # By cluster id, the namespaces of what stands there beside the objects of this plan.
@@ -99,8 +101,20 @@ class PodPhase:
     def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
         brought = self._brought.setdefault((prior.address, prior.cluster_id), Brought())
         standing = self._standing.setdefault(prior.cluster_id, {})
-        for pod in brought.stand(prior, specs):
-            standing[pod.workload, pod.number] = pod
+        pods = list(brought.stand(prior, specs))
+        standing.update({(pod.workload, pod.number): pod for pod in pods})
+        self._lose(prior.cluster_id, pods)
+
+    def _lose(self, cluster_id: str, pods: Iterable[StandingPod]) -> None:
+        """Note which pods are lost with their nodes, which this plan makes. It may make such a node for the
+        first time: its cluster was forgotten, and comes back elsewhere.
+        """
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return
+        made = cluster.fresh | cluster.new
+        lost = {(pod.workload, pod.number) for pod in pods if pod.node in made}
+        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) | lost
 
     def _stand_beside(self, others: Sequence[PriorPods]) -> None:
         """Let pods of other states stand: they take room, and only pods that evict them move them."""
@@ -118,6 +132,8 @@ class PodPhase:
         facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
         if not self._is_as_seen(cluster_id, recorded, facts):
             self._as_recorded.discard(cluster_id)
+        seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
+        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) - seen
         return facts
 
     def _has_their_nodes(self, cluster_id: str) -> bool:
@@ -333,12 +349,13 @@ class PodPhase:
             return
         model = self._model(cluster)
         standing = tuple(self._standing.get(cluster.id, {}).values())
-        # Pods of nodes that are made anew are lost once: what was placed since then stands.
-        first_time = all(self._brought[key].scene is None for key in keys)
-        recreated = cluster.fresh if first_time else frozenset()
-        scene = Scene(model, standing, tuple(workloads), cluster.seed, recreated)
-        prediction = predict(model, standing, workloads, seed=cluster.seed, recreated=recreated)
+        lost = self._lost.get(cluster.id, frozenset())
+        scene = Scene(model, standing, tuple(workloads), cluster.seed, lost)
+        prediction = predict(model, standing, workloads, seed=cluster.seed, lost=lost)
         self._standing[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.standing()}
+        # A pod is lost once: from now on it is where it was placed.
+        decided = (*prediction.outcomes, *prediction.displaced)
+        self._lost[cluster.id] = lost.difference((each.workload, each.number) for each in decided)
         warnings = warnings_of(model, prediction)
         for key in keys:
             brought = self._brought[key]

@@ -49,7 +49,7 @@ def clusters_as_recorded(
     same: set[str] = set()
     for cluster_id in earlier:
         cluster = clusters.get(cluster_id)
-        if cluster is not None and not cluster.fresh:
+        if cluster is not None and not (cluster.fresh or cluster.new):
             prior_cluster = before.get(cluster_id, cluster)
             if (prior_cluster.nodes, prior_cluster.seed) == (cluster.nodes, cluster.seed):
                 same.add(cluster_id)

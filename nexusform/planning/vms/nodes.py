@@ -32,9 +32,9 @@ _KINDS: Final = ("nks", "vnf")
 
 class NodeCluster(Struct, frozen=True):
     """A cluster with known nodes. `skus` are those of its nodes, in their order, `total` what these
-    registered with. `fresh` are the nodes that this plan makes anew under their old name: their pods are
-    lost. `seed` is the tie-break of its site. `platform_names` are the platform's own names of VMs, with
-    ours.
+    registered with. `fresh` are the nodes that this plan makes anew under their old name, `new` those that it
+    makes and nobody has seen: pods that state has on either are lost. `seed` is the tie-break of its site.
+    `platform_names` are the platform's own names of VMs, with ours.
     """
 
     id: str
@@ -44,6 +44,7 @@ class NodeCluster(Struct, frozen=True):
     skus: tuple[VmSku, ...] = ()
     total: NodeSize = NodeSize(0, 0)
     fresh: frozenset[str] = frozenset()
+    new: frozenset[str] = frozenset()
     seed: int = DEFAULT_SEED
     by_name: Mapping[str, Node] = field(default_factory=dict)
     platform_names: Mapping[str, str] = field(default_factory=dict)
@@ -62,9 +63,8 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
             continue
         seed = vms.site.scheduler.seed if vms.site is not None else DEFAULT_SEED
         placed = tuple(vms.placed_vms())
-        parts.append(
-            _Part(vms.instance.type, attributes, vms.demand, placed, frozenset(vms.moves.again), seed)
-        )
+        again, arrive = frozenset(vms.moves.again), frozenset(vms.moves.arrive)
+        parts.append(_Part(vms.instance.type, attributes, vms.demand, placed, again, arrive, seed))
     return _clusters(parts)
 
 
@@ -98,12 +98,13 @@ def _in_order_of(demand: VmDemand, standing: Iterable[PlacedVm]) -> tuple[Placed
 
 
 class _Part(Struct, frozen=True):
-    # What one object adds to its cluster: its VMs, and those of them that are made anew.
+    # What one object adds to its cluster: its VMs, and those of them that are made anew or are new.
     type: ResourceType
     attributes: Mapping[str, Any]
     demand: VmDemand
     vms: tuple[PlacedVm, ...]
     again: frozenset[VmKey] = frozenset()
+    arrive: frozenset[VmKey] = frozenset()
     seed: int = DEFAULT_SEED
 
 
@@ -129,6 +130,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
+    new: set[str] = set()
     own_names: dict[str, str] = {}
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
@@ -137,6 +139,8 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
             skus.append(pools[vm.pool].sku)
             if (vm.pool, vm.number) in part.again:
                 fresh.add(vm.name)
+            elif (vm.pool, vm.number) in part.arrive:
+                new.add(vm.name)
             if vm.platform_name:
                 own_names[vm.platform_name] = vm.name
     return NodeCluster(
@@ -147,6 +151,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
         skus=tuple(skus),
         total=total_of(capacity(sku) for sku in skus),
         fresh=frozenset(fresh),
+        new=frozenset(new),
         seed=first.seed,
         by_name={node.name: node for node in nodes},
         platform_names=own_names,

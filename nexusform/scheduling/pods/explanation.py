@@ -29,7 +29,7 @@ def explain(
     pod: tuple[str, int],
     *,
     seed: int = DEFAULT_SEED,
-    recreated: Collection[str] = (),
+    lost: Collection[tuple[str, int]] = (),
     removed: Collection[str] = (),
 ) -> tuple[NodeVerdict, ...]:
     """Every node as it stood when `pod` (workload key, number) was last decided, best total first.
@@ -42,7 +42,7 @@ def explain(
         if (workload, number) == pod:
             seen.append(_verdicts(run))
 
-    Predictor(cluster, standing, workloads, seed, recreated, removed, look).run()
+    Predictor(cluster, standing, workloads, seed, lost, removed, look).run()
     return seen[-1] if seen else ()
 
 

@@ -49,15 +49,16 @@ def predict(
     workloads: Sequence[Workload],
     *,
     seed: int = DEFAULT_SEED,
-    recreated: Collection[str] = (),
+    lost: Collection[tuple[str, int]] = (),
     removed: Collection[str] = (),
 ) -> Prediction:
     """The outcome of every pod of `workloads` (in order of creation, then of the document).
 
     `standing` is everything on the cluster: pods of other workloads stay where they are, unless their
-    workload's key is in `removed`. Pods on `recreated` nodes, or on nodes that are gone, are lost.
+    workload's key is in `removed`. Pods that are `lost` (workload key, number: their node is made anew)
+    are placed again, as are those on nodes that are gone.
     """
-    return Predictor(cluster, standing, workloads, seed, recreated, removed).run()
+    return Predictor(cluster, standing, workloads, seed, lost, removed).run()
 
 
 class Predictor:
@@ -69,12 +70,12 @@ class Predictor:
         standing: Sequence[StandingPod],
         workloads: Sequence[Workload],
         seed: int,
-        recreated: Collection[str],
+        lost: Collection[tuple[str, int]],
         removed: Collection[str],
         look: Look | None = None,
     ) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
-        self.lost = frozenset(recreated)
+        self.lost = frozenset(lost)
         self.queue = queue_order(workloads)
         self.creation = {workload.key: at for at, workload in enumerate(workloads)}
         keys = self.creation.keys()
@@ -88,8 +89,8 @@ class Predictor:
             self.by_workload.setdefault(pod.workload, []).append(pod)
         here = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
         expected = [self._belonging(budget) for budget in cluster.budgets]
-        lost = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
-        self.session = Session(cluster, here, seed, look, expected, lost)
+        away = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
+        self.session = Session(cluster, here, seed, look, expected, away)
         self.ledger = Ledger(cluster.quotas)
         self.works: dict[str, Work] = {}
         # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
@@ -102,7 +103,7 @@ class Predictor:
         return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
 
     def _stands(self, pod: StandingPod) -> bool:
-        return pod.node in self.nodes and pod.node not in self.lost
+        return pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
 
     def run(self) -> Prediction:
         """Decide everything."""

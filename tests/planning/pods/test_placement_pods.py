@@ -20,7 +20,7 @@ from tests.planning.harness import (
     warnings,
     without,
 )
-from tests.planning.pods.test_pods import deployment, manifest, pods
+from tests.planning.pods.test_pods import deployment, manifest, pods, standing
 
 NAMES = "ab"
 POOLS = {name: pool("np", 1) for name in NAMES}
@@ -120,6 +120,16 @@ def test_a_lost_worker_moves_only_its_pods() -> None:
     rows = [r for r in good(heal).plan.placements if r.kind == "pod" and r.action != "keep"]
     assert {r.object for r in rows} == lost
     assert {(str(r.action), r.trigger) for r in rows} == {("move", "node_removed")}
+
+
+def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
+    direct = manifest("m", deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
+    text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + placement()
+    state = state_of(text)
+    big, small = (standing(state)["big-0"]["node"], where(state)["a"]["web-0"])
+    assert (big, small) == ("a-np-0", None), "one of them fits"
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    assert where(applied(result, state))["a"]["web-0"] is None
 
 
 def test_members_with_given_figures_have_no_nodes_to_show() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.conclusion.result import PlanResult
@@ -380,6 +381,18 @@ def test_pods_of_a_node_made_anew_are_placed_again() -> None:
     assert is_empty(plan(text, applied(result, state)))
 
 
+def test_pods_of_a_cluster_that_state_forgot_are_placed_again() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+    state = state_of(text)
+    address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
+    forgotten = replace(
+        state, instances={name: each for name, each in state.instances.items() if name != address}
+    )
+    result = good(plan(text, forgotten))
+    assert pods(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
+    assert is_empty(plan(text, applied(result, forgotten)))
+
+
 def test_a_pending_pod_is_placed_once_there_is_room() -> None:
     text = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
     state = state_of(text)
@@ -494,7 +507,8 @@ def read(*objects: str) -> tuple[Manifest, ...]:
 
 @pytest.fixture(scope="module")
 def clusters() -> Mapping[str, NodeCluster]:
-    return clusters_with_nodes(good(plan(RACKS + workers(3))).objects.values())
+    text = RACKS + workers(3)
+    return clusters_with_nodes(good(plan(text, state_of(text))).objects.values())
 
 
 PLACEMENT = "fleet_cluster_resource_placement.p"

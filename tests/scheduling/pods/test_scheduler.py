@@ -129,7 +129,9 @@ def test_scaling_out_moves_nobody_and_takes_the_lowest_free_numbers() -> None:
 def test_pods_of_lost_or_recreated_nodes_are_placed_anew() -> None:
     work = workload(replicas=3)
     pods = standing(work, "n1", "n2", "gone")
-    prediction = predict(cluster(3), pods, [work], recreated={"n2"})
+    prediction = predict(
+        cluster(3), pods, [work], lost={(pod.workload, pod.number) for pod in pods if pod.node == "n2"}
+    )
     assert [(o.action, o.previous, o.trigger) for o in prediction.outcomes] == [
         ("keep", "n1", ""),
         ("move", "n2", "node_removed"),
