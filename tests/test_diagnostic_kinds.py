@@ -163,7 +163,7 @@ def test_what_language_says_is_said_there() -> None:
 def test_the_table_is_in_order_and_says_something() -> None:
     assert list(SUMMARIES) == sorted(SUMMARIES)
     for kind, summary in SUMMARIES.items():
-        assert re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", kind)
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", kind)
         assert summary.strip() == summary != ""
 
 
@@ -240,7 +240,7 @@ def page() -> str:
         "",
         "Every error and warning has an id: `id` in JSON, `ruleId` in SARIF. An id keeps its meaning; the",
         "words may be bettered. Where a summary names things or figures, the one here says it in general.",
-        "Where no severity stands, what it is said of decides.",
+        "Where no severity stands, what it is said of decides. `#ID` behind this page's address leads to one.",
         "",
         "| id | summary | severity | from |",
         "|---|---|---|---|",
@@ -248,7 +248,9 @@ def page() -> str:
     for kind, use in uses().items():
         summary = SUMMARIES[kind].removeprefix(f"{kind}: ").replace("|", "\\|")
         severity = ", ".join(sorted(use.severities))
-        lines.append(f"| `{kind}` | {summary} | {severity} | {', '.join(sorted(use.rooms))} |")
+        lines.append(
+            f'| <a id="{kind}"></a>`{kind}` | {summary} | {severity} | {", ".join(sorted(use.rooms))} |'
+        )
     return "\n".join(lines) + "\n"
 
 

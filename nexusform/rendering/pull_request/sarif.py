@@ -67,8 +67,8 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _page(rule: str) -> str:
-    """The page about a rule: a lint rule has a section of its own."""
-    return f"lint.md#{rule}" if rule in _HELP else "diagnostics.md"
+    """Where a rule is explained: a lint rule has a section of its own, any other id a row."""
+    return f"{'lint' if rule in _HELP else 'diagnostics'}.md#{rule}"
 
 
 def _level(diagnostic: Diagnostic) -> str:

@@ -10,7 +10,6 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Severity
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
@@ -144,7 +143,7 @@ def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     What fails names all of whom it speaks, on further lines where three do not do.
     """
     mark = paint("!", "bold", "red") if entry.fails else paint("i", "cyan")
-    label = f"{mark} {paint(harmless(_title(entry)), 'bold')}"
+    label = f"{mark} {paint(harmless(entry.id), 'bold')}"
     most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if entry.fails else _FEW_SUBJECTS
     subjects = names_text(entry.subjects, most_subjects)
     text = harmless(f"{subjects}: {entry.text}" if subjects else entry.text)
@@ -157,11 +156,6 @@ def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     lines_of_subjects = columns(subjects) // text_width if entry.fails else 0
     shown = cut(lines, _MOST_LINES + lines_of_subjects, width)
     return _with_place(shown, harmless(_places(entry.places)), indent, width)
-
-
-def _title(entry: Entry) -> str:
-    """A lint rule by its id, which is what silences it; anything else in words."""
-    return entry.id if entry.id in RULE_IDS else SUMMARIES.get(entry.id, entry.id)
 
 
 def _places(places: Sequence[str]) -> str:

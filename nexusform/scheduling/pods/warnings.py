@@ -32,19 +32,19 @@ from nexusform.scheduling.pods.workloads import (
 )
 from nexusform.words import form
 
-SHARED_MACHINE: Final = "shared_machine"
-SHARED_RACK: Final = "shared_rack"
-UNLABELLED: Final = "unlabelled_workers"
-UNKNOWN_KEY: Final = "unknown_topology_key"
-TOO_MANY: Final = "anti_affinity_unsatisfiable"
-DEADLOCK: Final = "rollout_deadlock"
-STUCK: Final = "rollout_stuck"
-PENDING: Final = "pods_pending"
-FAILED: Final = "pods_failed"
-GATED: Final = "pods_gated"
-NOT_MADE: Final = "pods_not_made"
-NOWHERE: Final = "daemons_nowhere"
-PREEMPTS: Final = "pods_preempted"
+SHARED_MACHINE: Final = "pods-share-a-machine"
+SHARED_RACK: Final = "pods-share-a-rack"
+UNLABELLED: Final = "workers-without-the-topology-label"
+UNKNOWN_KEY: Final = "unknown-topology-key"
+TOO_MANY: Final = "anti-affinity-of-pods-cannot-be-met"
+DEADLOCK: Final = "rollout-will-hang"
+STUCK: Final = "rollout-hangs"
+PENDING: Final = "pods-stay-pending"
+FAILED: Final = "pods-are-refused-by-kubelet"
+GATED: Final = "pods-wait-for-scheduling-gates"
+NOT_MADE: Final = "pods-are-not-made"
+NOWHERE: Final = "daemonset-gets-no-pod"
+PREEMPTS: Final = "pods-are-evicted"
 
 RISKS: Final = (
     SHARED_MACHINE,

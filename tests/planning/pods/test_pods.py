@@ -584,7 +584,7 @@ def test_a_pod_that_kubelet_refuses_is_failed_and_stays_so() -> None:
     text = RACKS + workers(2) + manifest("m", big)
     result = good(plan(text))
     assert pods(result) == {"big-0": ("place", "rejected")}
-    assert "pods_failed" in {w.id for w in warnings(result)}
+    assert "pods-are-refused-by-kubelet" in {w.id for w in warnings(result)}
     state = applied(result)
     place = standing(state)["big-0"]
     assert (place["state"], place["node"]) == ("Failed", None)
@@ -689,7 +689,7 @@ def test_who_is_evicted_is_told_though_pods_are_looked_at_again() -> None:
     state = applied(good(plan(RACKS + workers(1) + manifest("low", low))))
     # One of them waits, and so all are looked at again.
     result = good(plan(RACKS + workers(1) + manifest("low", low) + manifest("high", high), state))
-    assert {"pods_preempted", "pods_pending"} <= {each.id for each in warnings(result)}
+    assert {"pods-are-evicted", "pods-stay-pending"} <= {each.id for each in warnings(result)}
 
 
 def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:

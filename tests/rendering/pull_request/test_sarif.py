@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error, warning
@@ -90,6 +92,18 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
     pinned = next(rule for rule in run["tool"]["driver"]["rules"] if rule["id"] == "zones-pinned")
     assert "Leave availability_zones out" in pinned["help"]["text"]
     assert "`# nexusform:ignore zones-pinned`" in pinned["help"]["markdown"]
+
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("kind", ["pods-stay-pending", "unknown-site", "zones-pinned"])
+def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
+    (rule,) = findings_document([warning(kind)])["runs"][0]["tool"]["driver"]["rules"]
+    page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
+    assert anchor == kind
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    assert f'<a id="{kind}"></a>' in text or f"\n## {kind}\n" in text
 
 
 def test_no_findings() -> None:

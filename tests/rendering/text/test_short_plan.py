@@ -161,7 +161,7 @@ def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     long = warning("rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b")
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
     entry = (
-        text[text.index("! Rollout does not complete") : text.index("  -details")].rstrip("\n").split("\n")
+        text[text.index("! rollout-does-not-complete") : text.index("  -details")].rstrip("\n").split("\n")
     )
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
