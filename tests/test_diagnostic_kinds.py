@@ -240,7 +240,7 @@ def page() -> str:
         "",
         "Every error and warning has an id: `id` in JSON, `ruleId` in SARIF. An id keeps its meaning; the",
         "words may be bettered. Where a summary names things or figures, the one here says it in general.",
-        "Where no severity stands, what it is said of decides. `#ID` behind this page's address leads to one.",
+        "Where no severity stands, what it is said of decides. `#ID` behind the page's address leads to it.",
         "",
         "| id | summary | severity | from |",
         "|---|---|---|---|",
