@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nexusform.diagnostics import did_you_mean, has_errors
+from nexusform.diagnostics import did_you_mean
 from nexusform.language.evaluation import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
     Function,
@@ -42,7 +42,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         places[-1:] = [node.arguments[-1]] * len(expanded.raw)
     if not _count_fits(node, function, len(arguments), run):
         return DYNAMIC_UNKNOWN
-    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+    if run.failed_since(before):
         return DYNAMIC_UNKNOWN
     return _invoke(node, function, arguments, places, run).with_marks(marks)
 

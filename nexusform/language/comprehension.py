@@ -74,11 +74,6 @@ def _pairs(collection: Value) -> _Pairs:
     return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
 
 
-def _went_wrong(run: ExpressionRun, before: int) -> bool:
-    # The first element with an error ends the loop: the others would repeat it.
-    return len(run.diagnostics) > before and has_errors(run.diagnostics[before:])
-
-
 class _Conditions:
     # The `if` clause over the elements of one `for`: includes an element, keeps track of marks
     # and of whether every answer was known, and reports a mistake once.
@@ -109,7 +104,7 @@ class _Conditions:
             return True
         before = len(self.run.diagnostics)
         outcome = self.run.value(self.clause)
-        if _went_wrong(self.run, before):
+        if self.run.failed_since(before):
             self.failed = True
             return False
         return self._decide(outcome)
@@ -153,7 +148,8 @@ def _each_included(conditions: _Conditions, collection: Value, add: Callable[[],
                 names[node.key_name] = key
             if conditions.include():
                 add()
-            if conditions.failed or _went_wrong(run, before):
+            # The first element with an error ends the loop: the others would repeat it.
+            if conditions.failed or run.failed_since(before):
                 conditions.failed = True
                 break
 
@@ -265,7 +261,8 @@ def template_for(node: TemplateFor, run: ExpressionRun) -> Value:
             if node.key_name is not None:
                 names[node.key_name] = key
             pieces.append(joined_text(node.body, run, node))
-            if _went_wrong(run, before):
+            # The first element with an error ends the loop: the others would repeat it.
+            if run.failed_since(before):
                 break
     marks = collection.marks.union(*[p.marks for p in pieces])
     if any(p.raw is UNKNOWN for p in pieces):
@@ -309,7 +306,8 @@ def _splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
         for element in source.raw:
             run.charge(1)
             results.append(_apply_each(node, element, run))
-            if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+            # The first element with an error ends the loop: the others would repeat it.
+            if run.failed_since(before):
                 return DYNAMIC_UNKNOWN
     if isinstance(source.type, TupleType):
         return tuple_value(results)

@@ -90,6 +90,10 @@ class ExpressionRun:
         finally:
             self.diagnostics = kept
 
+    def failed_since(self, before: int) -> bool:
+        """Whether there are errors among the diagnostics beyond the first `before`."""
+        return len(self.diagnostics) > before and has_errors(self.diagnostics[before:])
+
     def charge(self, units: int) -> None:
         """Count work done. Raises MemoryError beyond the limit."""
         self.work += units

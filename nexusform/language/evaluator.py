@@ -124,7 +124,7 @@ def _relative_traversal(node: syntax.RelativeTraversal, run: ExpressionRun) -> V
 def _index(node: syntax.Index, run: ExpressionRun) -> Value:
     before = len(run.diagnostics)
     collection, key = run.value(node.collection), run.value(node.key)
-    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+    if run.failed_since(before):
         return DYNAMIC_UNKNOWN
     outcome = index(collection, key)
     if isinstance(outcome, Problem):
@@ -141,7 +141,7 @@ def _unary(node: syntax.Unary, run: ExpressionRun) -> Value:
     operand = run.value(node.operand)
     required = operand_type(node.operator) or DYNAMIC
     failed = Value(required, UNKNOWN, operand.marks)
-    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+    if run.failed_since(before):
         return failed
     try:
         return apply_unary(node.operator, convert(operand, required))
@@ -253,7 +253,7 @@ def _key_text(key: syntax.ObjectKey, run: ExpressionRun, whole: syntax.ObjectCon
         return Value(STRING, "null")
     before = len(run.diagnostics)
     value = run.value(expression)
-    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+    if run.failed_since(before):
         return None
     if value.raw is None:
         run.problem("null-value-as-key", "Can't use a null value as a key.", expression, whole)

@@ -91,13 +91,11 @@ def identify(attributes: Mapping[str, Any]) -> str:
 def fleet(attributes: Mapping[str, Any]) -> FleetMember:
     """The member as written."""
     name = str(attributes.get("name") or "")
-    labels = {k: "" if v is None else str(v) for k, v in (attributes.get("labels") or {}).items()}
-    labels |= {label: attributes[a] for a, label in _AZURE.items() if attributes.get(a) is not None}
-    labels[MEMBER_LABEL] = name
+    azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
+    labels = _texts(attributes.get("labels")) | _without_null(azure) | {MEMBER_LABEL: name}
     cost = attributes.get("cost") or {}
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
-    properties = {k: "" if v is None else str(v) for k, v in (attributes.get("properties") or {}).items()}
-    properties |= {k: v for k, v in costs.items() if v is not None}
+    properties = _texts(attributes.get("properties")) | _without_null(costs)
     namespaces = attributes.get("namespaces")
     usage, _ = read_usage(*_usage(attributes))
     return FleetMember(
@@ -110,6 +108,15 @@ def fleet(attributes: Mapping[str, Any]) -> FleetMember:
         properties,
         usage,
     )
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """A map of texts; null counts as empty."""
+    return {key: "" if value is None else str(value) for key, value in (values or {}).items()}
+
+
+def _without_null(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _usage(attributes: Values) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:

@@ -26,6 +26,7 @@ from nexusform.scheduling.fleet.bindings import PlacementType, Policy
 from nexusform.scheduling.fleet.validation import check_policy, check_rolling_update, check_selector, invalid
 from nexusform.schema import BlockSchema
 
+_PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
 _OF_NAMESPACE: Final = {
     "": {
@@ -138,10 +139,10 @@ def _fractions(arguments: Values) -> Iterator[Problem]:
     """Numbers with a fraction where the API has whole ones."""
     policy = arguments.get("policy") or {}
     places: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
-    preferred: Path = ("affinity", "cluster_affinity", "preferred_during_scheduling_ignored_during_execution")
-    terms = ((policy.get("affinity") or {}).get("cluster_affinity") or {}).get(preferred[-1]) or ()
-    for i, term in enumerate(terms):
-        places.append((("policy", *preferred, i, "weight"), term.get("weight")))
+    affinity = (policy.get("affinity") or {}).get("cluster_affinity") or {}
+    preferred: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
+    for i, term in enumerate(affinity.get(_PREFERRED) or ()):
+        places.append(((*preferred, i, "weight"), term.get("weight")))
     for i, constraint in enumerate(policy.get("topology_spread_constraint") or ()):
         places.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
     for path, value in places:

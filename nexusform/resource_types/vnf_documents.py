@@ -297,8 +297,10 @@ def sku_of(vdu: Vdu, block: Mapping[str, Any], surroundings: Surroundings) -> Vm
 
 def missing_size(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
     """The problem of a VDU whose size nobody says."""
-    what = "vCPUs" if vcpus is None else "memory"
-    what = "vCPUs and no memory" if vcpus is None and memory is None else what
+    if vcpus is None and memory is None:
+        what = "vCPUs and no memory"
+    else:
+        what = "vCPUs" if vcpus is None else "memory"
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     return Problem(
         ("vdu", vdu.name),

@@ -360,6 +360,7 @@ class _Laying:
                 held[key] = entry.over(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
     def _take_pool(self, change: AzChange, key: str, *, stands: bool) -> None:
+        """Put a pool as it is asked for in place of the one that stands, or among the new ones."""
         if stands and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._changed(change, key)
             return

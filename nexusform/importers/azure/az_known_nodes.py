@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.azure.az_model import AzNode
+from nexusform.importers.azure.az_model import AzNode, AzPlacement
 
 # What agent pools say of themselves in Azure beside name and count, in their cluster or on their own.
 POOL_ARGUMENTS: Final = (
@@ -21,14 +22,21 @@ POOL_ARGUMENTS: Final = (
 )
 
 
+class Whereabouts(NamedTuple):
+    """Where a node is foretold."""
+
+    machine: str
+    rack: str
+
+
 class KnownPool(Struct, frozen=True):
     """What is known of a pool's nodes: their numbers by the platform's names, and, of those that the platform
-    did not name yet, where they are foretold: machine and rack by number. `arguments` are those of the
+    did not name yet, where they are foretold, by number. `arguments` are those of the
     cluster's agent_pool block for it, for sites that do not tell them; None where nothing says them.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
-    foretold: dict[int, tuple[str, str]] = field(default_factory=dict)
+    foretold: dict[int, Whereabouts] = field(default_factory=dict)
     arguments: Mapping[str, Any] | None = None
 
 
@@ -62,7 +70,7 @@ def known_nodes(objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
             if node.get("platform_name"):
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
             elif node.get("machine"):
-                pool.foretold[int(node["number"])] = (str(node["machine"]), str(node.get("rack")))
+                pool.foretold[int(node["number"])] = Whereabouts(str(node["machine"]), str(node.get("rack")))
     return KnownNodes(pools)
 
 
@@ -98,8 +106,8 @@ def numbered(nodes: Sequence[AzNode], count: int, known: KnownPool) -> dict[int,
     names = {node.name for node in taken.values()}
     rest = [node for node in nodes if node.name not in names]
     rest.sort(key=lambda node: (node.placement is None, node.created_at or "", node.name))
-    for depth in (2, 1):
-        rest = _as_foretold(rest, taken, known.foretold, count, depth)
+    for level in (attrgetter("machine"), attrgetter("rack")):
+        rest = _as_foretold(rest, taken, known.foretold, count, level)
     free = (number for number in range(count) if number not in taken)
     taken.update(zip(free, rest, strict=False))
     return taken
@@ -108,19 +116,20 @@ def numbered(nodes: Sequence[AzNode], count: int, known: KnownPool) -> dict[int,
 def _as_foretold(
     nodes: Sequence[AzNode],
     taken: dict[int, AzNode],
-    foretold: Mapping[int, tuple[str, str]],
+    foretold: Mapping[int, Whereabouts],
     count: int,
-    depth: int,
+    level: Callable[[Whereabouts | AzPlacement], str],
 ) -> list[AzNode]:
-    """Give numbers to nodes that stand where they are foretold, by machine (2) or rack (1); the others."""
+    """Give numbers to nodes that stand where they are foretold; the others. `level` says whether the machine
+    or the rack counts.
+    """
     waiting: dict[str, list[int]] = {}
-    for number, (machine, rack) in sorted(foretold.items()):
+    for number, whereabouts in sorted(foretold.items()):
         if number < count and number not in taken:
-            waiting.setdefault(machine if depth > 1 else rack, []).append(number)
+            waiting.setdefault(level(whereabouts), []).append(number)
     rest: list[AzNode] = []
     for node in nodes:
-        place = node.placement
-        numbers = waiting.get(place.machine if depth > 1 else place.rack) if place is not None else None
+        numbers = waiting.get(level(node.placement)) if node.placement is not None else None
         if numbers:
             taken[numbers.pop(0)] = node
         else:

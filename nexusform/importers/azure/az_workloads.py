@@ -82,6 +82,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
 
 
 def _pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
+    """An agent pool that was read."""
     upgrade, options = item.item("upgradeSettings"), item.item("agentOptions")
     return AzPool(
         name=item.text("name") or name,
@@ -177,6 +178,7 @@ def _tells_nodes(item: Item, cluster: AzCluster) -> bool:
 
 
 def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
+    """A cluster that was read, without its nodes yet."""
     control = item.item("controlPlaneNodeConfiguration")
     return AzCluster(
         name=name,
@@ -200,6 +202,7 @@ def _initial_pools(cluster: Item) -> Iterator[AzPool]:
 
 
 def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku], *, is_second: bool = False) -> ListedVm:
+    """A node that was read, as a VM on the machine that it names."""
     item = node.item
     vm = AzNode(
         name=f"{node.name} (stands twice)" if is_second else node.name,

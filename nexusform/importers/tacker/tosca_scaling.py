@@ -152,7 +152,7 @@ def _targets(name: str, body: Node, topology: Topology, notes: Notes) -> list[st
 
 
 def _deltas(topology: Topology, notes: Notes) -> dict[str, dict[str, _Deltas]]:
-    """By aspect, then VDU."""
+    """What the steps of each aspect add to each VDU."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _of_kind(topology, "VduScalingAspectDeltas"):
         aspect = body.at("properties", "aspect").text
