@@ -122,13 +122,7 @@ class _Reading:
 
     def _say_deferred(self, deferred: Any) -> None:
         """Say which resources this plan leaves to a later one: nothing of them can be foretold."""
-        listed = deferred if isinstance(deferred, list) else []
-        changes = [one.get("resource_change") for one in listed if isinstance(one, Mapping)]
-        of_interest = [one for one in changes if isinstance(one, Mapping) and one.get("type") in _TYPES]
-        entries = [entry for one in of_interest if not _malformed(one) and (entry := _entry_of(one))]
-        unread = [one for one in of_interest if _malformed(one)]
-        addresses = [entry.address for entry in entries if entry.action is not AzAction.KEEP]
-        addresses += [str(one.get("address")) for one in unread]
+        addresses = _deferred_addresses(deferred)
         if addresses:
             them = form(len(addresses), "it", "them")
             self._say(
@@ -278,6 +272,16 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
         (depth for depth, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its),
         min(len(one), len(other)),
     )
+
+
+def _deferred_addresses(deferred: Any) -> list[str]:
+    """The resources of Azure that are deferred: those that change, then those whose change cannot be read."""
+    listed = deferred if isinstance(deferred, list) else []
+    changes = [one.get("resource_change") for one in listed if isinstance(one, Mapping)]
+    of_azure = [one for one in changes if isinstance(one, Mapping) and one.get("type") in _TYPES]
+    entries = [_entry_of(one) for one in of_azure if not _malformed(one)]
+    addresses = [one.address for one in entries if one is not None and one.action is not AzAction.KEEP]
+    return addresses + [str(one.get("address")) for one in of_azure if _malformed(one)]
 
 
 def _malformed(one: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes.kubernetes_manifests import INVALID, Manifest, is_fleet_group, manifest_of
@@ -92,20 +93,32 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
     """A placement with what the hub made for it: bindings, and its latest policy and resource snapshots."""
     of_it = made.get(ShownPlacement(manifest).key, [])
     bindings = [_binding(one) for one in of_it if one.kind in BINDINGS]
-    policy = _latest([one for one in of_it if one.kind in _POLICIES], _POLICY_INDEX)
-    resources = [one for one in of_it if one.kind in _RESOURCES]
-    newest = _latest(resources, _RESOURCE_INDEX)
-    index = _index(newest, _RESOURCE_INDEX) if newest is not None else None
-    latest = [one for one in resources if _index(one, _RESOURCE_INDEX) == index]
-    return ShownPlacement(
+    placement = ShownPlacement(
         manifest,
         {one.cluster: one for one in bindings if one is not None},
-        _index(policy, _POLICY_INDEX) if policy is not None else None,
-        _mapping(policy.body, "spec", "policy") if policy is not None else None,
-        _whole(_annotations(policy).get(_NUMBER)) if policy is not None else None,
-        tuple(each for one in latest for each in _selected(one)),
-        len(bindings),
+        objects=tuple(_latest_objects([one for one in of_it if one.kind in _RESOURCES])),
+        captured=len(bindings),
     )
+    policy = _latest([one for one in of_it if one.kind in _POLICIES], _POLICY_INDEX)
+    if policy is None:
+        return placement
+    return replace(
+        placement,
+        policy_index=_index(policy, _POLICY_INDEX),
+        policy=_mapping(policy.body, "spec", "policy"),
+        number_of_clusters=_whole(_annotations(policy).get(_NUMBER)),
+    )
+
+
+def _latest_objects(snapshots: Sequence[Manifest]) -> Iterator[Manifest]:
+    """The objects of the latest resource snapshot, which may be several manifests of one number."""
+    newest = _latest(snapshots, _RESOURCE_INDEX)
+    if newest is None:
+        return
+    index = _index(newest, _RESOURCE_INDEX)
+    for snapshot in snapshots:
+        if _index(snapshot, _RESOURCE_INDEX) == index:
+            yield from _selected(snapshot)
 
 
 def _binding(manifest: Manifest) -> ShownBinding | None:
@@ -179,7 +192,7 @@ def _parent(manifest: Manifest) -> str:
     return labelled or _INDEX.sub("", manifest.name)
 
 
-def _latest(snapshots: list[Manifest], label: str) -> Manifest | None:
+def _latest(snapshots: Sequence[Manifest], label: str) -> Manifest | None:
     marked = [one for one in snapshots if one.labels.get(_LATEST) == "true"]
     return max(marked or snapshots, key=lambda one: (_index(one, label) or 0, one.name), default=None)
 

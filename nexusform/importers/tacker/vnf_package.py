@@ -272,14 +272,16 @@ def _part(data: Any, *path: str) -> Any:
 def _chosen(flavour_id: str, flavours: Sequence[str]) -> str:
     """The deployment flavour that is asked for, or the only one ("": none is described)."""
     listed = ", ".join(f'"{name}"' for name in flavours if name)
-    if flavour_id:
-        if listed and flavour_id not in flavours and "" not in flavours:
-            hint = did_you_mean(flavour_id, flavours)
-            raise _refused(f'It has no deployment flavour "{flavour_id}".{hint} It has: {listed}.')
-        return flavour_id if flavour_id in flavours or not flavours else ""
-    if len(flavours) > 1:
-        raise _refused(f"It has the deployment flavours {listed}: set flavour_id to one of them.")
-    return flavours[0] if flavours else ""
+    if not flavour_id:
+        if len(flavours) > 1:
+            raise _refused(f"It has the deployment flavours {listed}: set flavour_id to one of them.")
+        return flavours[0] if flavours else ""
+    if flavour_id in flavours or not flavours:
+        return flavour_id
+    if listed and "" not in flavours:
+        hint = did_you_mean(flavour_id, flavours)
+        raise _refused(f'It has no deployment flavour "{flavour_id}".{hint} It has: {listed}.')
+    return ""
 
 
 def _vnfd(document: _Definitions | None, definitions: Sequence[_Definitions]) -> str | None:
@@ -310,18 +312,27 @@ def _below_base_hot(name: str) -> bool:
 def _hot(names: Sequence[str], flavour: str, read: _Read) -> tuple[str | None, dict[str, str]]:
     """The top HOT file of a flavour, and the nested ones by file name."""
     all_files = [name for name in names if _below_base_hot(name)]
-    folders = sorted({name.split("/")[1] for name in all_files if name.count("/") > 1})
-    folder = flavour if flavour in folders or len(folders) != 1 or flavour else folders[0]
-    start = f"{_BASE_HOT}{folder}/" if folder in folders else _BASE_HOT
-    tops = [name for name in all_files if name.startswith(start) and "/" not in name[len(start) :]]
+    start = _folder_of(flavour, all_files)
+    below = [name.removeprefix(start) for name in all_files if name.startswith(start)]
+    tops = [inner for inner in below if "/" not in inner]
     if len(tops) > 1:
-        raise _refused(f"{start} in it holds several files ({', '.join(tops)}); Tacker takes one.")
+        files = ", ".join(f"{start}{top}" for top in tops)
+        raise _refused(f"{start} in it holds several files ({files}); Tacker takes one.")
     if not tops:
         return None, {}
     nested: dict[str, str] = {}
-    for name in all_files:
-        inner = name[len(start) :]
-        if name.startswith(start) and "/" in inner:
+    for inner in below:
+        if "/" in inner:
             short = posixpath.basename(inner)
-            nested[inner if short in nested else short] = read(name, start)
-    return read(tops[0], start), nested
+            nested[inner if short in nested else short] = read(f"{start}{inner}", start)
+    return read(f"{start}{tops[0]}", start), nested
+
+
+def _folder_of(flavour: str, files: Sequence[str]) -> str:
+    """The folder with the HOT files of a flavour, with a slash at the end. Without a flavour the only folder
+    is meant; where there is no such folder, the files stand in the one above.
+    """
+    folders = sorted({name.split("/")[1] for name in files if name.count("/") > 1})
+    if not flavour and len(folders) == 1:
+        return f"{_BASE_HOT}{folders[0]}/"
+    return f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
