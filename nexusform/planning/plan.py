@@ -207,6 +207,14 @@ class Rollout(Struct, frozen=True):
     steps: tuple[RolloutStep, ...]
 
 
+class PassedOver(Struct, frozen=True):
+    """A cluster that a placement does not pick, and why, as the scheduler says it."""
+
+    address: Address
+    cluster: str
+    reason: str
+
+
 class PlacementTable(Struct, frozen=True):
     """One row of the document's tables: a pool and how it is spread.
 
@@ -410,6 +418,7 @@ class Plan(Struct, frozen=True):
     basis: Basis = field(default_factory=Basis)
     rollouts: tuple[Rollout, ...] = ()
     scores: tuple[PredictionScore, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

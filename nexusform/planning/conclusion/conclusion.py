@@ -123,6 +123,7 @@ def conclude(
         scores=tuple(_scores(prior)),
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=world.fleet.rollouts if world.fleet is not None else (),
+        passed_over=world.fleet.passed_over if world.fleet is not None else (),
     )
     return PlanResult(
         plan=_signed(plan, request, judged.diagnostics),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from nexusform.planning.fleet.rows import CHANGES, KEPT, removed_rows
 from nexusform.planning.fleet.selecting import write_selected
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementChange, Rollout
+from nexusform.planning.plan import PassedOver, PlacementChange, Rollout
 from nexusform.ports import Kind
 from nexusform.scheduling.fleet.bindings import BindingState, Condition
 from nexusform.scheduling.fleet.explanation import drift
@@ -54,8 +54,8 @@ from nexusform.words import listed
 
 
 class FleetOutcome(Struct, frozen=True):
-    """The rows of all bindings, the placements by address, the fleet after the last round, and how what
-    changes is rolled out.
+    """The rows of all bindings, the placements by address, the fleet after the last round, how what changes
+    is rolled out, and the clusters that were not picked.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -63,6 +63,20 @@ class FleetOutcome(Struct, frozen=True):
     roster: Roster = field(default_factory=lambda: Roster(()))
     diagnostics: tuple[Diagnostic, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+# Of a placement; those of larger fleets are asked for one by one (`explain`).
+_MOST_PASSED_OVER: Final = 40
+
+
+def passed_over(placements: Iterable[PlacementPlan]) -> Iterator[PassedOver]:
+    """Why clusters of a small fleet have none of a placement, where the scheduler looked at it."""
+    for placement in placements:
+        unselected = placement.status.unselected if placement.status is not None else ()
+        if len(unselected) <= _MOST_PASSED_OVER:
+            for decision in unselected:
+                yield PassedOver(placement.instance.address, decision.cluster, decision.reason)
 
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:

@@ -28,6 +28,7 @@ from nexusform.planning.fleet.outcome import (
     FleetOutcome,
     conclude_placement,
     not_abandoned,
+    passed_over,
     placement_warnings,
 )
 from nexusform.planning.fleet.placement import PlacementPlan, begin
@@ -86,7 +87,8 @@ def plan_placements(
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)
     rollouts = chain.from_iterable(placement.rollouts for placement in placements)
-    return FleetOutcome(tuple(rows), by_address, rounds.roster, tuple(diagnostics), tuple(rollouts))
+    unpicked = tuple(passed_over(placements))
+    return FleetOutcome(tuple(rows), by_address, rounds.roster, tuple(diagnostics), tuple(rollouts), unpicked)
 
 
 def _evaluated(

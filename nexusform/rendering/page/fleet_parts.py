@@ -121,7 +121,9 @@ def binding_cluster(row: PlacementChange) -> str:
 
 
 def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], Square]:
-    """What is known of every placement and cluster: bindings first, then refusals by rules, then statuses."""
+    """What is known of every placement and cluster: bindings first, then refusals by rules, then what the
+    scheduler and statuses say.
+    """
     squares: dict[tuple[str, str], Square] = {}
     for row in rows:
         squares[str(row.address), binding_cluster(row)] = Square(row)
@@ -129,6 +131,8 @@ def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str
         for refusal in row.rejected:
             square = Square(None, refusal.rule, refusal.reason)
             squares.setdefault((str(row.address), refusal.candidate), square)
+    for passed in plan.passed_over:
+        squares.setdefault((str(passed.address), passed.cluster), Square(None, "", passed.reason))
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)

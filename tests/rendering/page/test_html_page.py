@@ -211,6 +211,15 @@ def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace
     assert "southnot pickedsouth is tainted" in words
 
 
+def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPlan]) -> None:
+    real = examples["fleet"]
+    text, outline, _ = page_of(real.saved.plan, real.sources)
+    why = [value for tag, name, value in outline.attributes if tag == "td" and name == "data-tip"]
+    assert len(why) == 3 * 6  # placements and members
+    assert sum("does not score high enough" in reason for reason in why) >= 2
+    assert "plan with <code>-placements=all" not in text
+
+
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
     rows = tuple(
