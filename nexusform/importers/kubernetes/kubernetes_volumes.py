@@ -7,7 +7,7 @@ not known (a claim or a class that no manifest defines, a volume that is made be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -19,7 +19,7 @@ from nexusform.importers.kubernetes.kubernetes_pod_spec import read_node_term, r
 from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import IN, Requirement
 from nexusform.scheduling.pods.claims import fits
-from nexusform.scheduling.pods.workloads import Claim, NodeTerm, Volume, VolumeNeed
+from nexusform.scheduling.pods.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -36,11 +36,19 @@ Terms = tuple[NodeTerm, ...]
 _Where = tuple[Fields, str]
 
 
+class OrdinalClaims(Struct, frozen=True):
+    """A claim template of a StatefulSet, and the ordinals for which there are claims of it."""
+
+    claim: Fields
+    ordinals: range
+
+
 class Storage(Struct, frozen=True):
     """Volumes and classes by name, claims by namespace and name; `default` is the default class or "".
 
     `waiting` are the volumes that wait for a claim, by its namespace and name; `named` those that claims
-    name; `free`, by class, those that are for anybody.
+    name; `free`, by class, those that are for anybody. `templates` are what StatefulSets make claims from, by
+    namespace and name without the ordinal.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -49,6 +57,7 @@ class Storage(Struct, frozen=True):
     free: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
     classes: Mapping[str, Manifest] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    templates: Mapping[tuple[str, str], OrdinalClaims] = field(default_factory=dict)
     default: str = ""
 
 
@@ -57,6 +66,7 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
+    templates: dict[tuple[str, str], OrdinalClaims] = {}
     default = ""
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -64,6 +74,8 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
                 volumes[manifest.name] = manifest
             case "", "PersistentVolumeClaim":
                 claims[manifest.namespace, manifest.name] = manifest
+            case "apps", "StatefulSet":
+                templates |= _claims_of(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
                 if _quiet(manifest, "metadata").at("annotations").text(_DEFAULT_CLASS) == "true":
@@ -79,17 +91,31 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
         elif name not in named:
             volume = _volume(manifest)
             free.setdefault(volume.storage_class, []).append(volume)
-    return Storage(volumes, waiting, named, free, classes, claims, default)
+    return Storage(volumes, waiting, named, free, classes, claims, templates, default)
+
+
+def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
+    """The claims that a StatefulSet makes for its pods, which other pods may name."""
+    spec = _quiet(stateful, "spec")
+    first, replicas = spec.at("ordinals").data.get("start"), spec.data.get("replicas")
+    first = first if isinstance(first, int) else 0
+    ordinals = range(first, first + (replicas if isinstance(replicas, int) else 1))
+    claims: dict[tuple[str, str], OrdinalClaims] = {}
+    for template in spec.each("volumeClaimTemplates"):
+        name = f"{template.at('metadata').text('name')}-{stateful.name}"
+        claims[stateful.namespace, name] = OrdinalClaims(template.at("spec"), ordinals)
+    return claims
 
 
 class PodVolumes(Struct, frozen=True):
     """What a pod's volumes ask of its node: those that have their place (`needs`), and `claims` that get one.
-    `exclusive` are claims that it has to itself (`namespace/name`).
+    `exclusive` are claims that it has to itself (`namespace/name`), `disks` those that it names without one.
     """
 
     needs: tuple[VolumeNeed, ...] = ()
     claims: tuple[Claim, ...] = ()
     exclusive: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
 
 
 def read_volumes(
@@ -101,6 +127,7 @@ def read_volumes(
     needs: list[VolumeNeed | None] = []
     claims: list[Claim | None] = []
     exclusive: list[str] = []
+    disks: list[Disk] = []
     own: set[str] = set()
     for template in templates:
         name = template.at("metadata").text("name")
@@ -113,22 +140,57 @@ def read_volumes(
             claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec")
             claims.append(_own_claim(f"{namespace}/{pod}-{volume.text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
-            source = volume.at("persistentVolumeClaim")
-            name = source.text("claimName")
-            known = storage.claims.get((namespace, name))
-            if known is None:
-                what = f'names the claim "{name}", which no manifest here defines'
-                _unknown((source, "claimName"), what, f"claim {name} is not on the cluster")
-                continue
-            claim = _quiet(known, "spec")
-            where = (source, "claimName")
-            if _has_volume(known, storage):
-                needs.append(_need_of_bound(known, where, storage))
-            else:
-                claims.append(_unbound(f"{namespace}/{name}", claim, where, storage))
-            if _ONE_POD in claim.texts("accessModes"):
-                exclusive.append(f"{namespace}/{name}")
-    return PodVolumes(_once(needs), _once(claims), tuple(exclusive))
+            claimed = _of_claim(namespace, volume.at("persistentVolumeClaim"), storage)
+            needs += claimed.needs
+            claims += claimed.claims
+            exclusive += claimed.exclusive
+        else:
+            disks += _disks(volume)
+    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks))
+
+
+def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
+    """What a claim asks that a pod names (`source`)."""
+    name = source.text("claimName")
+    where = (source, "claimName")
+    known = storage.claims.get((namespace, name))
+    claim = _quiet(known, "spec") if known is not None else _made_for_a_pod(namespace, name, storage)
+    if claim is None:
+        what = f'names the claim "{name}", which no manifest here defines'
+        _unknown(where, what, f"claim {name} is not on the cluster")
+        return PodVolumes()
+    exclusive = (f"{namespace}/{name}",) if _ONE_POD in claim.texts("accessModes") else ()
+    if known is not None and _has_volume(known, storage):
+        return PodVolumes(_once([_need_of_bound(known, where, storage)]), exclusive=exclusive)
+    return PodVolumes((), _once([_unbound(f"{namespace}/{name}", claim, where, storage)]), exclusive)
+
+
+def _disks(volume: Fields) -> Iterator[Disk]:
+    """The disks that a pod names without a claim and that the scheduler lets no second pod of a node have.
+
+    Source: kubernetes pkg/scheduler/framework/plugins/volumerestrictions, isVolumeConflict.
+    """
+    gce, aws = volume.at("gcePersistentDisk"), volume.at("awsElasticBlockStore")
+    iscsi, rbd = volume.at("iscsi"), volume.at("rbd")
+    if gce.data:
+        yield Disk(f"gce:{gce.text('pdName')}", gce.flag("readOnly"))
+    if aws.data:
+        yield Disk(f"aws:{aws.text('volumeID')}")
+    if iscsi.data:
+        yield Disk(f"iscsi:{iscsi.text('iqn')}", iscsi.flag("readOnly"))
+    image = f"{rbd.text('pool', 'rbd')}/{rbd.text('image')}"
+    # One image is the same wherever one of its monitors is.
+    for monitor in rbd.texts("monitors"):
+        yield Disk(f"rbd:{monitor}/{image}", rbd.flag("readOnly"))
+
+
+def _made_for_a_pod(namespace: str, name: str, storage: Storage) -> Fields | None:
+    """What the claim of a StatefulSet's pod asks, by the claim's name."""
+    prefix, _, ordinal = name.rpartition("-")
+    template = storage.templates.get((namespace, prefix))
+    if template is None or not ordinal.isdecimal() or int(ordinal) not in template.ordinals:
+        return None
+    return template.claim
 
 
 _Part = TypeVar("_Part")

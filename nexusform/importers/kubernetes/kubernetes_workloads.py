@@ -138,7 +138,13 @@ class _WorkloadReader:
             namespace=manifest.namespace,
             name=manifest.name,
             replicas=controller.replicas(spec),
-            pod=replace(pod, volumes=volumes.needs, claims=volumes.claims, exclusive=volumes.exclusive),
+            pod=replace(
+                pod,
+                volumes=volumes.needs,
+                claims=volumes.claims,
+                exclusive=volumes.exclusive,
+                disks=volumes.disks,
+            ),
             line=manifest.line,
             forbidden=forbidden(manifest.namespace, pod_spec, self.rules),
         )

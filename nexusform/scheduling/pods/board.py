@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nexusform.scheduling.matching import IN, LabelSelector, matches
-from nexusform.scheduling.pods.workloads import Cluster, HostPort, PodSpec, PodTerm
+from nexusform.scheduling.pods.workloads import Cluster, Disk, HostPort, PodSpec, PodTerm
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
@@ -18,7 +18,7 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 class Usage:
     """What the pods of one node hold: CPU (milli), memory (bytes), the same as scores count it, the rest."""
 
-    __slots__ = ("cpu", "memory", "others", "pods", "ports", "scored_cpu", "scored_memory")
+    __slots__ = ("cpu", "disks", "memory", "others", "pods", "ports", "scored_cpu", "scored_memory")
 
     def __init__(self) -> None:
         self.cpu = 0
@@ -28,6 +28,7 @@ class Usage:
         self.pods = 0
         self.others: dict[str, int] = {}
         self.ports: list[HostPort] = []
+        self.disks: list[Disk] = []
 
     def take(self, pod: PodSpec, sign: int) -> None:
         """Add a pod (sign 1) or take one away (sign -1)."""
@@ -43,6 +44,11 @@ class Usage:
                 self.ports.append(port)
             else:
                 self.ports.remove(port)
+        for disk in pod.disks:
+            if sign > 0:
+                self.disks.append(disk)
+            else:
+                self.disks.remove(disk)
 
 
 class Topology:

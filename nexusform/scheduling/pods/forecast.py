@@ -16,7 +16,7 @@ from msgspec import Struct
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
-from nexusform.scheduling.pods.rules import inter_pod_affinity
+from nexusform.scheduling.pods.rules import disks, inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
 from nexusform.scheduling.pods.workloads import (
     Node,
@@ -209,7 +209,7 @@ def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
 
 def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
     """How many pods of a spec a node takes, `further` at most; at least 1, for it is known to take one."""
-    if spec.host_ports:
+    if spec.host_ports or not disks.share(spec):
         return 1
     most = min(further, node.pods - usage.pods)
     asked = spec.requests

@@ -3,8 +3,7 @@
 A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
 the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
 These tables are what runs, in predictions and in explanations.
-Not modelled: limits on the number of volumes, disks that pods name without a claim, and ImageLocality (it
-depends on image caches).
+Not modelled: limits on the number of volumes, and ImageLocality (it depends on image caches).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import Counts
 from nexusform.scheduling.pods.rules import (
     balanced_allocation,
+    disks,
     inter_pod_affinity,
     least_allocated,
     node_affinity,
@@ -81,10 +81,17 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("volumes", lambda pod: pod.volumes, volumes.refuse),
 )
 
+# What the DaemonSet controller asks of a node before it makes a pod for it; all else the scheduler asks.
+# Source: kubernetes pkg/controller/daemon/daemon_controller.go, predicates.
+DAEMON_FILTERS: Final = tuple(
+    rule for rule in NODE_FILTERS if rule.name in ("node_name", "taints", "node_affinity")
+)
+
 # Decided by the size of the node and by what stands on it.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
     ("node_ports", node_ports.refuse),
     ("resources", resources.refuse),
+    ("disks", disks.refuse),
 )
 
 # Decided by what stands in the node's domains.
@@ -119,6 +126,11 @@ DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
         inter_pod_affinity.scores,
     ),
 )
+
+
+def gets_daemon(pod: PodSpec, node: Node) -> bool:
+    """Whether the controller of a DaemonSet with such pods makes one for a node."""
+    return not any(rule.refuse(pod, node) for rule in DAEMON_FILTERS)
 
 
 _OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS)

@@ -258,7 +258,7 @@ class Run:
     def _usage_score(self, node: int) -> int:
         """What the usage of the node gives it, -1 when it is refused."""
         spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
-        if spec.host_ports or spec.requests.others:
+        if spec.host_ports or spec.disks or spec.requests.others:
             return _usage_score(spec, seen, usage)
         key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
         score = self._scores.get(key)

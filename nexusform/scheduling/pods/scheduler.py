@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.pods import forecast
+from nexusform.scheduling.pods import forecast, profile
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.preemption import Eviction, covers
 from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.rollouts import Rollout, replace_pods
-from nexusform.scheduling.pods.run import NodeFacts
 from nexusform.scheduling.pods.session import Look, Session, Verdict
 from nexusform.scheduling.pods.work import (
     PodToPlace,
@@ -175,9 +174,7 @@ class Predictor:
         yet wait for one of those that have no pod.
         """
         spec = work.workload.pod
-        permitted = self._names(self.session.statics.of(spec))
-        # Where its claims let it come; who is there stays.
-        eligible = self._names(self.session.run_for(spec, 0).facts)
+        permitted = {name for name, node in self.nodes.items() if profile.gets_daemon(spec, node)}
         waiting = [pod for pod in pods if not pod.node]
         have: set[str] = set()
         for pod in pods:
@@ -189,7 +186,7 @@ class Predictor:
                 work.gone.append((pod, forecast.SCALE_IN))
             elif pod.node:
                 work.gone.append((pod, forecast.NODE_REMOVED))
-        missing = [name for name in sorted(eligible) if name not in have]
+        missing = [name for name in sorted(permitted) if name not in have]
         for pod, node in zip(waiting, missing, strict=False):
             work.to_place.append(PodToPlace(pod.number, node, waited=True, age=pod.age))
         work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(missing) :]]
@@ -199,11 +196,6 @@ class Predictor:
             PodToPlace(number, node, trigger=work.growth)
             for number, node in zip(numbers, open_nodes, strict=True)
         ]
-
-    def _names(self, facts: NodeFacts) -> set[str]:
-        """The nodes that would take a pod whatever stands on them."""
-        nodes = self.session.cluster.nodes
-        return {nodes[at].name for at in facts.points}
 
     def _admit(self, works: list[Work]) -> None:
         """Leave out new pods that are not made. Controllers make theirs in the order of creation."""

@@ -87,6 +87,13 @@ class VolumeNeed(Struct, frozen=True):
     bound: bool
 
 
+class Disk(Struct, frozen=True):
+    """A disk that a pod names without a claim. Pods with disks of one name share a node only if all read."""
+
+    name: str
+    read_only: bool = False
+
+
 class Claim(Struct, frozen=True):
     """A claim whose volume is found, or made, once it or its pod is there.
 
@@ -181,7 +188,7 @@ class PodSpec(Struct, frozen=True):
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
     and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
     claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
-    `volumes` stand for themselves; what `claims` ask is told by claims.py, pod by pod.
+    `disks` are on one node once. `volumes` stand for themselves; claims.py tells what `claims` ask of each pod.
     """
 
     namespace: str = "default"
@@ -210,6 +217,7 @@ class PodSpec(Struct, frozen=True):
     exclusive: tuple[str, ...] = ()
     preempts: bool = True
     claims: tuple[Claim, ...] = ()
+    disks: tuple[Disk, ...] = ()
 
 
 class Strategy(StrEnum):

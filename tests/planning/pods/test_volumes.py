@@ -113,3 +113,19 @@ def test_a_state_of_an_earlier_version_changes_nothing_and_says_by_its_nodes_who
     assert is_empty(good(plan(text, state)))
     fewer = good(plan(site(2, *VOLUMES), state))
     assert [CONFLICT in reason for reason in reasons(fewer)] == [True]
+
+
+def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "shared", "namespace": "default"},
+        "spec": {**TEMPLATE["spec"], "volumeName": "v0"},
+    }
+    mount = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}]}
+    agent = deployment("agent", 0, kind="DaemonSet", spec=mount)
+    text = RACKS + workers(3) + manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
+    result = good(plan(text))
+    assert [node for node, _ in places(applied(result)).values()] == ["a-np-0", None, None]
+    assert reasons(result) == {"new", "0/4 nodes are available: 1 node(s) had volume node affinity conflict."}
+    assert is_empty(good(plan(text, applied(result))))

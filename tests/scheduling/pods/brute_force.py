@@ -58,6 +58,7 @@ class Cluster:
             yield "node(s) didn't match Pod's node affinity/selector"
         yield self.ports(pod, node)
         yield self.resources(pod, node)
+        yield self.disks(pod, node)
         yield self.spread(pod, node)
         yield self.inter_pod(pod, node)
 
@@ -113,6 +114,13 @@ class Cluster:
             if asked > node.others.get(name, 0) - used:
                 short.append(f"Insufficient {name}")
         return ", ".join(short)
+
+    def disks(self, pod: PodSpec, node: Node) -> str | None:
+        theirs = [disk for other in self.on(node) for disk in other.disks]
+        for a in pod.disks:
+            if any(a.name == b.name and not (a.read_only and b.read_only) for b in theirs):
+                return "node(s) had no available disk"
+        return None
 
     def included(self, constraint: SpreadConstraint, pod: PodSpec, node: Node) -> bool:
         if constraint.honor_affinity and not self.node_matches(pod, node):

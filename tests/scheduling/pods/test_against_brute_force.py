@@ -15,6 +15,7 @@ from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.session import Session
 from nexusform.scheduling.pods.workloads import (
     Cluster,
+    Disk,
     HostPort,
     Node,
     NodeTerm,
@@ -142,6 +143,7 @@ def specs(draw: Any) -> PodSpec:
         spread=draw(few(spreads(), 2)),
         default_spread=draw(st.sampled_from((None, own, label_selector({})))),
         host_ports=draw(st.sampled_from(((), (), (HostPort(80),), (HostPort(80, "TCP", "10.0.0.1"),)))),
+        disks=draw(st.sampled_from(((), (), (Disk("d"),), (Disk("d", read_only=True),)))),
     )
 
 

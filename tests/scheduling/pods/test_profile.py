@@ -14,6 +14,7 @@ from nexusform.scheduling.pods.workloads import (
     HOSTNAME,
     ZONE,
     Cluster,
+    Disk,
     HostPort,
     Node,
     NodeTerm,
@@ -67,6 +68,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (on_n0(asks(host_ports=(HostPort(80),))),),
         asks(host_ports=(HostPort(80),)),
     ),
+    ("USAGE_FILTERS", "disks"): (TWO, (on_n0(asks(disks=(Disk("d"),))),), asks(disks=(Disk("d"),))),
     ("USAGE_FILTERS", "resources"): (TWO, (on_n0(asks(3000)),), asks(2000)),
     ("DOMAIN_FILTERS", "topology_spread"): (
         TWO,
