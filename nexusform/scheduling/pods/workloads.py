@@ -188,7 +188,7 @@ class PodSpec(Struct, frozen=True):
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
     and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
     claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
-    `disks` are on one node once. `volumes` stand for themselves; claims.py tells what `claims` ask of each pod.
+    `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask.
     """
 
     namespace: str = "default"
