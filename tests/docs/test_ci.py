@@ -123,9 +123,12 @@ def test_a_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
     said = answer("nexusform explain nexus_kubernetes_cluster.a cluster-a-pool1-5\nthanks")
     assert "cluster-a-pool1-5" in said
     assert "rack" in said
-    assert "has no object" in answer("nexusform explain nexus_kubernetes_cluster.a 'x; touch owned'")
+    assert "has no object" in answer("nexusform explain nexus_kubernetes_cluster.a x;touch${IFS}owned")
+    assert 'at nexus_rack.rack["a 1"].' in answer('nexusform explain nexus_rack.rack["a 1"]')
+    assert 'at nexus_rack.rack["1"].' in answer('nexusform explain `nexus_rack.rack["1"]`')
     assert "Write `nexusform explain" in answer("nexusform explain -report=html:owned nexus_site.lab")
-    assert "cannot be read" in answer("nexusform explain 'open")
+    assert "Write `nexusform explain" in answer("nexusform explain 'x' '-state=owned'")
+    assert "is not an address" in answer("nexusform explain $(touch\towned)")
     assert not list(workspace.rglob("owned"))
 
 
