@@ -164,7 +164,9 @@ class HttpBackend:
         address = self._here.lock_address
         if not address:
             return None
-        probe = LockInfo("nexusform-probe", "look", "", "", "", "", "", 0)
+        probe = LockInfo(
+            id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
+        )
         body = locks.to_json(probe)
         status, content = self._ask(
             self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN

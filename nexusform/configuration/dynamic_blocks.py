@@ -115,7 +115,13 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
     if for_each is None or not bodies or iterator is None:
         return None
     return DynamicBlock(
-        kind, for_each.expression, iterator, label, bodies[0].body, block.span, block.header_span
+        type=kind,
+        for_each=for_each.expression,
+        iterator=iterator,
+        label=label,
+        content=bodies[0].body,
+        span=block.span,
+        header_span=block.header_span,
     )
 
 

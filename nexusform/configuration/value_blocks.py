@@ -135,7 +135,13 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     if value is None or not named:
         return None
     return Output(
-        label.value, value.expression, text, sensitive, depends_on, preconditions, block.header_span
+        name=label.value,
+        expression=value.expression,
+        description=text,
+        sensitive=sensitive,
+        depends_on=depends_on,
+        preconditions=preconditions,
+        span=block.header_span,
     )
 
 

@@ -179,17 +179,17 @@ def read_policy(values: Values | None) -> Policy | None:
     preferred = affinity.get("preferred_during_scheduling_ignored_during_execution") or ()
     number = values.get("number_of_clusters")
     return Policy(
-        PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
-        None if number is None else int(number),
-        _texts(values, "cluster_names"),
-        None
+        placement_type=PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
+        number_of_clusters=None if number is None else int(number),
+        cluster_names=_texts(values, "cluster_names"),
+        required=None
         if required is None
         else tuple(read_term(term) for term in required.get("cluster_selector_term") or ()),
-        tuple(
+        preferred=tuple(
             PreferredTerm(int(term.get("weight") or 0), read_term(term.get("preference") or {}))
             for term in preferred
         ),
-        tuple(
+        spread=tuple(
             SpreadConstraint(
                 _text(c, "topology_key"),
                 1 if c.get("max_skew") is None else int(c["max_skew"]),
@@ -197,7 +197,7 @@ def read_policy(values: Values | None) -> Policy | None:
             )
             for c in values.get("topology_spread_constraint") or ()
         ),
-        tuple(
+        tolerations=tuple(
             Toleration(_text(t, "key"), t.get("operator") or "Equal", _text(t, "value"), _text(t, "effect"))
             for t in values.get("toleration") or ()
         ),
@@ -209,14 +209,14 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     strategy = arguments.get("strategy") or {}
     report_back = strategy.get("report_back_strategy") or {}
     return FleetPlacement(
-        _text(attributes, "name"),
-        _text(attributes, "namespace"),
-        read_policy(arguments.get("policy")),
-        read_objects(arguments.get("resource_selector")),
-        strategy.get("type") or ROLLING_UPDATE,
-        read_rolling(strategy.get("rolling_update")),
-        read_apply(strategy.get("apply_strategy") or {}),
-        int(arguments.get("revision_history_limit") or 10),
+        name=_text(attributes, "name"),
+        namespace=_text(attributes, "namespace"),
+        policy=read_policy(arguments.get("policy")),
+        selectors=read_objects(arguments.get("resource_selector")),
+        strategy=strategy.get("type") or ROLLING_UPDATE,
+        rolling=read_rolling(strategy.get("rolling_update")),
+        apply=read_apply(strategy.get("apply_strategy") or {}),
+        revision_history_limit=int(arguments.get("revision_history_limit") or 10),
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
         propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
         report_back_to=_text(report_back, "destination") if report_back.get("type") == MIRROR else "",

@@ -56,13 +56,13 @@ def _read_run(attributes: Values, arguments: Values) -> FleetRun:
     index = str(arguments.get("resource_snapshot_index") or "")
     approvals = attributes.get("approvals") or ()
     return FleetRun(
-        str(attributes.get("name") or ""),
-        str(arguments.get("placement_name") or ""),
-        str(arguments.get("staged_rollout_strategy_name") or ""),
-        int(index) if index.isdecimal() and len(index) < 10 else None,
-        RunState(arguments.get("state") or RunState.INITIALIZE),
-        frozenset(name for name in approvals if isinstance(name, str)),
-        str(attributes.get("namespace") or ""),
+        name=str(attributes.get("name") or ""),
+        placement=str(arguments.get("placement_name") or ""),
+        strategy=str(arguments.get("staged_rollout_strategy_name") or ""),
+        resource_index=int(index) if index.isdecimal() and len(index) < 10 else None,
+        state=RunState(arguments.get("state") or RunState.INITIALIZE),
+        approvals=frozenset(name for name in approvals if isinstance(name, str)),
+        namespace=str(attributes.get("namespace") or ""),
     )
 
 

@@ -178,13 +178,13 @@ def kubelet_of(platform: Platform, edition: str | None, *blocks: Any) -> Kubelet
     eviction = values.get("eviction_memory")
     cpus = values.get("reserved_cpus")
     return Kubelet(
-        platform,
-        EVICTION_MEMORY if eviction is None else _whole(eviction),
-        _reserve(values.get(name) for name in _RESERVES),
-        None if cpus is None else _cpu_list(cpus),
-        further,
-        TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
-        int(values.get("numa_nodes") or 0),
+        platform=platform,
+        eviction_memory=EVICTION_MEMORY if eviction is None else _whole(eviction),
+        reserved=_reserve(values.get(name) for name in _RESERVES),
+        reserved_cpus=None if cpus is None else _cpu_list(cpus),
+        extended=further,
+        policy=TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
+        cells=int(values.get("numa_nodes") or 0),
     )
 
 

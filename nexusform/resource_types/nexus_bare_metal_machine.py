@@ -267,20 +267,19 @@ def occupied_of(attributes: Mapping[str, Any]) -> tuple[Occupied, ...]:
     machine = str(attributes["name"])
     occupied = []
     for _, block in _occupied_blocks(attributes):
-        cells = block.get("cells")
-        numbers = tuple(sorted(int(cell) for cell in cells or ()))
+        numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))
         occupied.append(
             Occupied(
-                machine,
-                str(block["name"]),
-                int(block["cpu_cores"]),
-                int(block["memory_gib"]),
-                int(block.get("disk_gib") or 0),
-                len(numbers) if numbers else int(block.get("numa_cells") or 1),
-                numbers,
+                machine=machine,
+                name=str(block["name"]),
+                cpu_cores=int(block["cpu_cores"]),
+                memory_gib=int(block["memory_gib"]),
+                disk_gib=int(block.get("disk_gib") or 0),
+                cells=len(numbers) or int(block.get("numa_cells") or 1),
+                cell_numbers=numbers,
             )
         )
-    return tuple(sorted(occupied, key=lambda o: o.name))
+    return tuple(sorted(occupied, key=lambda one: one.name))
 
 
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:

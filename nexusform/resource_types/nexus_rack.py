@@ -194,17 +194,17 @@ def machines_of(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
         )
         machines.append(
             Machine(
-                name,
-                rack,
-                zone if isinstance(zone, str) else zone_from_name(rack),
-                slot,
-                hardware.sku,
-                hardware.cells,
-                hardware.cpus_per_cell,
-                hardware.memory_gib_per_cell,
-                hardware.disk_gib,
-                refusal,
-                hardware.vfs_per_cell,
+                name=name,
+                rack=rack,
+                availability_zone=zone if isinstance(zone, str) else zone_from_name(rack),
+                slot=slot,
+                machine_sku=hardware.sku,
+                cells=hardware.cells,
+                cpus_per_cell=hardware.cpus_per_cell,
+                memory_gib_per_cell=hardware.memory_gib_per_cell,
+                disk_gib=hardware.disk_gib,
+                refusal=refusal,
+                vfs_per_cell=hardware.vfs_per_cell,
             )
         )
     return tuple(machines)
@@ -231,13 +231,15 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     overrides = attributes.get("machine_override") or {}
     machines = machines_of(filled)
     inventory.racks[address] = RackOffer(
-        rack_id,
-        site_id,
-        str(attributes["name"]),
-        str(filled["availability_zone"]),
-        attributes.get("status") == "planned",
-        machines,
-        frozenset(name for name, override in overrides.items() if override.get("evacuate") is True),
+        id=rack_id,
+        site_id=site_id,
+        name=str(attributes["name"]),
+        availability_zone=str(filled["availability_zone"]),
+        planned=attributes.get("status") == "planned",
+        machines=machines,
+        evacuating=frozenset(
+            name for name, override in overrides.items() if override.get("evacuate") is True
+        ),
     )
     inventory.taken.update({("machine", site_id, machine.name): address for machine in machines})
     return []

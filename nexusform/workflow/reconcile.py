@@ -108,13 +108,13 @@ class _Reconciling:
         if after is not self.state and not problems:
             problems += self._write(after)
         return Reconciled(
-            checks,
-            tuple(map(str, absent)),
-            tuple(map(str, unseen)),
-            tuple(remark.detail for remark in self.provider.remarks()),
-            rules,
-            played,
-            tuple(problems),
+            checks=checks,
+            absent=tuple(map(str, absent)),
+            unseen=tuple(map(str, unseen)),
+            remarks=tuple(remark.detail for remark in self.provider.remarks()),
+            rules=rules,
+            replays=played,
+            diagnostics=tuple(problems),
         )
 
     def _vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:

@@ -188,7 +188,15 @@ class Bench(Struct):
 
     def _request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
         files = RealFiles(self.place.confinement)
-        project = Project(self.place, configuration, {}, {}, registries(), files, MemoryBackend())
+        project = Project(
+            place=self.place,
+            configuration=configuration,
+            variables={},
+            sources={},
+            registries=registries(),
+            files=files,
+            backend=MemoryBackend(),
+        )
         return base_request(project, Stored(state))
 
     # --- carrying it out ---

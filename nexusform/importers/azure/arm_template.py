@@ -271,7 +271,16 @@ class _Reading:
         }
         body = _known(evaluated(parts, scope), unknown, ())
         place = f"{type_name.rpartition('/')[2]}/{'/'.join(names)}"
-        change = AzChange(kind, names, AzAction.PUT, place, self.file, "", body, unknown)
+        change = AzChange(
+            kind=kind,
+            names=names,
+            action=AzAction.PUT,
+            place=place,
+            file=self.file,
+            id="",
+            body=body,
+            unknown=unknown,
+        )
         depends = resource.get("dependsOn") or []
         if not isinstance(depends, list) or not all(isinstance(one, str) for one in depends):
             self._say(

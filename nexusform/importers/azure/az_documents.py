@@ -99,13 +99,13 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
     lacking = _clusters_lacking(by_kind, listed)
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
     return AzItems(
-        by_kind,
-        stated,
-        frozenset(unreadable),
-        frozenset(listed - incomplete - unreadable - _contradicted(lacking)),
-        frozenset(incomplete),
-        frozenset(map(_cluster_in, pool_files)),
-        lacking,
+        by_kind=by_kind,
+        stated=stated,
+        unreadable=frozenset(unreadable),
+        listed=frozenset(listed - incomplete - unreadable - _contradicted(lacking)),
+        incomplete=frozenset(incomplete),
+        pools_of=frozenset(map(_cluster_in, pool_files)),
+        clusters_lacking=lacking,
     )
 
 

@@ -80,10 +80,10 @@ def with_arguments(known: KnownNodes, objects: Iterable[Mapping[str, Any]]) -> K
     """
     arguments = known_nodes(objects).pools
     pools: dict[tuple[str, str], KnownPool] = {}
-    for key in {*known.pools, *arguments}:
-        has = arguments[key].arguments if key in arguments else None
-        rest = None if has is None else {name: has[name] for name in POOL_ARGUMENTS if name in has}
-        pools[key] = replace(known.pools.get(key, KnownPool()), arguments=rest)
+    for key in dict.fromkeys([*known.pools, *arguments]):
+        written = arguments[key].arguments if key in arguments else None
+        in_azure = written and {name: written[name] for name in POOL_ARGUMENTS if name in written}
+        pools[key] = replace(known.pools.get(key, KnownPool()), arguments=in_azure)
     return KnownNodes(pools)
 
 

@@ -195,7 +195,17 @@ class _Reading:
                 return None
             names = (owner, name)
         needs = tuple(one.address for one in self.entries if self._comes_after(entry, one))
-        return AzChange(entry.kind, names, action, entry.address, self.file, arm_id, body, unknown, needs)
+        return AzChange(
+            kind=entry.kind,
+            names=names,
+            action=action,
+            place=entry.address,
+            file=self.file,
+            id=arm_id,
+            body=body,
+            unknown=unknown,
+            needs=needs,
+        )
 
     # --- bodies ---
 
@@ -344,7 +354,15 @@ def _entry_of(one: Mapping[str, Any]) -> _Entry | None:
     block = (names, f"{one['type']}.{one.get('name')}")
     deposed = one.get("deposed")  # of an earlier create-before-destroy: it stands beside the current one
     address = f"{one['address']} (deposed {deposed})" if deposed else one["address"]
-    return _Entry(address, kind, block, modules, json.dumps(one.get("index")), action, change)
+    return _Entry(
+        address=address,
+        kind=kind,
+        block=block,
+        modules=modules,
+        index=json.dumps(one.get("index")),
+        action=action,
+        change=change,
+    )
 
 
 def _known_id(entry: _Entry) -> str:

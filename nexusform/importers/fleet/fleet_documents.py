@@ -118,13 +118,13 @@ def read_fleet_object(
         notes.error(root, INVALID, "spec is missing.")
         reader.judged.add(())
     return FleetDocument(
-        metadata.get("name") or "",
-        metadata.get("namespace") or "",
-        values,
-        reader.places,
-        frozenset(reader.judged),
-        (*before, *notes.findings, *reader.corrections.problems),
-        tuple(
+        name=metadata.get("name") or "",
+        namespace=metadata.get("namespace") or "",
+        values=values,
+        places=reader.places,
+        judged=frozenset(reader.judged),
+        findings=(*before, *notes.findings, *reader.corrections.problems),
+        conditions=tuple(
             (each.at("type").text, each.at("status").text) for each in root.at("status", "conditions").items()
         ),
     )

@@ -130,13 +130,13 @@ def _binding(manifest: Manifest) -> ShownBinding | None:
     score = _mapping(spec, "clusterDecision", "clusterScore") or {}
     previous = _annotations(manifest).get(_PREVIOUS)
     return ShownBinding(
-        cluster,
-        str(state),
-        previous if state == "Unscheduled" and previous in _STATES else None,
-        _whole(score.get("affinityScore")),
-        _whole(score.get("priorityScore", score.get("topologySpreadScore"))),
-        _index_in(spec.get("schedulingPolicySnapshotName")),
-        _index_in(spec.get("resourceSnapshotName")),
+        cluster=cluster,
+        state=str(state),
+        previous_state=previous if state == "Unscheduled" and previous in _STATES else None,
+        affinity_score=_whole(score.get("affinityScore")),
+        topology_spread_score=_whole(score.get("priorityScore", score.get("topologySpreadScore"))),
+        policy_snapshot=_index_in(spec.get("schedulingPolicySnapshotName")),
+        resource_snapshot=_index_in(spec.get("resourceSnapshotName")),
     )
 
 

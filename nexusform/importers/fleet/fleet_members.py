@@ -51,18 +51,18 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
     labels = _texts(root.at("metadata", "labels"))
     labels.pop(_AUTOMATIC, None)
     return MemberView(
-        labels,
-        tuple(
+        labels=labels,
+        taints=tuple(
             {"key": "", "value": "", "effect": "NoSchedule", **_texts(taint)}
             for taint in root.at("spec", "taints").items()
         ),
-        _health(root, now),
-        {name: str(node.data) for name, node in properties.items() if not node.absent},
-        _texts(usage.at("capacity")),
-        _texts(usage.at("allocatable")),
-        _texts(usage.at("available")),
-        _namespaces(status),
-        not status.absent,
+        health=_health(root, now),
+        properties={name: str(node.data) for name, node in properties.items() if not node.absent},
+        total=_texts(usage.at("capacity")),
+        allocatable=_texts(usage.at("allocatable")),
+        available=_texts(usage.at("available")),
+        namespaces=_namespaces(status),
+        says_health=not status.absent,
     )
 
 

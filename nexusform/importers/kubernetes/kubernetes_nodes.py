@@ -197,14 +197,14 @@ def _node(name: str, body: _Object) -> ObservedNode:
         for taint in _mappings(body.get("taints"))
     )
     return ObservedNode(
-        name,
-        str(body.get("providerID") or ""),
-        {key: str(value) for key, value in body["labels"].items()},
-        taints,
-        body.get("unschedulable") is True,
-        _size(capacity),
-        _size(allocatable),
-        _amount(allocatable.get("pods")),
+        name=name,
+        provider_id=str(body.get("providerID") or ""),
+        labels={key: str(value) for key, value in body["labels"].items()},
+        taints=taints,
+        unschedulable=body.get("unschedulable") is True,
+        capacity=_size(capacity),
+        allocatable=_size(allocatable),
+        pods=_amount(allocatable.get("pods")),
     )
 
 
@@ -228,7 +228,16 @@ def _pod(title: str, body: _Object) -> ObservedPod:
     if kind == "DaemonSet":
         spec["affinity"] = _without_pinning(_mapping(spec.get("affinity")))
     labels = body["labels"]
-    manifest = Manifest("", "v1", "Pod", namespace, name, labels, {"spec": spec}, 1)
+    manifest = Manifest(
+        group="",
+        version="v1",
+        kind="Pod",
+        namespace=namespace,
+        name=name,
+        labels=labels,
+        body={"spec": spec},
+        line=1,
+    )
     # The API server has looked at it before: nothing is left to be found.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
     whose = Owner(namespace, kind, {}, None, "")

@@ -91,7 +91,16 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
         elif name not in named:
             volume = _volume(manifest)
             free.setdefault(volume.storage_class, []).append(volume)
-    return Storage(volumes, waiting, named, free, classes, claims, templates, default)
+    return Storage(
+        volumes=volumes,
+        waiting=waiting,
+        named=named,
+        free=free,
+        classes=classes,
+        claims=claims,
+        templates=templates,
+        default=default,
+    )
 
 
 def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:

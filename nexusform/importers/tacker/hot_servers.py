@@ -57,13 +57,13 @@ def read_server_group(name: str, body: Node, template: Template) -> ServerGroup:
     title = template.value(properties.at("name"))
     policy = _policy(name, properties, template)
     return ServerGroup(
-        name,
-        title if isinstance(title, str) else "",
-        policy,
-        _most(policy, properties, template),
-        body,
-        notes,
-        template.repeated,
+        name=name,
+        title=title if isinstance(title, str) else "",
+        policy=policy,
+        most=_most(policy, properties, template),
+        node=body,
+        notes=notes,
+        repeated=template.repeated,
     )
 
 
@@ -150,7 +150,16 @@ def rules_of(
             affinity, hard = _POLICIES[group.policy]
             origin = Origin(group.notes.file, group.node.line)
             rules.append(
-                Rule(group.name, affinity, hard, MACHINE, tuple(vdus), origin, group.most, group.policy)
+                Rule(
+                    name=group.name,
+                    affinity=affinity,
+                    hard=hard,
+                    scope=MACHINE,
+                    vdus=tuple(vdus),
+                    origin=origin,
+                    most=group.most,
+                    label=group.policy,
+                )
             )
     return tuple(rules)
 

@@ -4,7 +4,7 @@ has at a given size, and what its rules say about that many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -168,38 +168,28 @@ class Unmet(Struct, frozen=True):
 def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Levels and aspects that the documents do not have, and scale levels beyond their largest."""
     problems = []
-    names = [known.name for known in vnf.levels]
-    if level and level not in names:
-        listed = f" There are: {', '.join(names)}." if names else " The documents describe none."
-        problems.append(
-            Problem(
-                ("instantiation_level",),
-                "unknown-size-of-the-vnf",
-                f'There is no instantiation level "{level}".{did_you_mean(level, names)}{listed}',
-            )
-        )
+    levels = [known.name for known in vnf.levels]
+    if level and level not in levels:
+        detail = f'There is no instantiation level "{level}".{_known_names(level, levels)}'
+        problems.append(Problem(("instantiation_level",), "unknown-size-of-the-vnf", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)
         if aspect is None:
-            listed = f" There are: {', '.join(aspects)}." if aspects else " The documents describe none."
-            problems.append(
-                Problem(
-                    ("scale_levels", name),
-                    "invalid-scale-level",
-                    f'There is no scaling aspect "{name}".{did_you_mean(name, aspects)}{listed}',
-                )
-            )
+            detail = f'There is no scaling aspect "{name}".{_known_names(name, aspects)}'
         elif not 0 <= scale_level <= aspect.max_level:
-            problems.append(
-                Problem(
-                    ("scale_levels", name),
-                    "invalid-scale-level",
-                    f'The aspect "{name}" has the levels 0 to {aspect.max_level} ({aspect.origin}), not '
-                    f"{scale_level}.",
-                )
-            )
+            levels_of_it = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
+            detail = f'The aspect "{name}" has {levels_of_it}, not {scale_level}.'
+        else:
+            continue
+        problems.append(Problem(("scale_levels", name), "invalid-scale-level", detail))
     return problems
+
+
+def _known_names(name: str, known: Collection[str]) -> str:
+    """Which one may be meant, and which ones there are."""
+    listed = f"There are: {', '.join(known)}." if known else "The documents describe none."
+    return f"{did_you_mean(name, known)} {listed}"
 
 
 def counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> Counts:
