@@ -18,7 +18,11 @@ class Refusal(Struct, frozen=True):
 
 
 class Certainty(Struct, frozen=True):
-    """In which share of the repeated tie-breaks the object has this rack and this machine, 0..1."""
+    """In which share of the repeated tie-breaks the object has this rack and this machine, 0..1.
+
+    `rack_count`: in which share the rack holds as many VMs of its pool as here, whichever of them these are.
+    """
 
     rack: float
     machine: float
+    rack_count: float = 0.0

@@ -38,7 +38,7 @@ def added_cluster() -> Plan:
             "new",
             None,
             spot,
-            certainty=Certainty(1.0, 0.25),
+            certainty=Certainty(1.0, 0.25, 1.0),
             reason="fewest VMs of the pool",
             scores={"pool_vms": 0},
             rejected=(Refusal("rack1-bm01", "fits", "no cell left"),),

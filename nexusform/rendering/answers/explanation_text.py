@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
@@ -199,8 +201,12 @@ def certainty_text(certainty: Certainty | None, tie_breaks: int) -> str:
     """In how many of the repeated tie-breaks the VM goes there; "" when nothing was repeated."""
     if certainty is None or not tie_breaks:
         return ""
-    rack, machine = round(certainty.rack * tie_breaks), round(certainty.machine * tie_breaks)
-    return f"Same rack in {rack} of {tie_breaks} tie-breaks, same machine in {machine}."
+    shares = (certainty.rack, certainty.machine, certainty.rack_count)
+    rack, machine, count = (round(share * tie_breaks) for share in shares)
+    return (
+        f"Same rack in {rack} of {tie_breaks} tie-breaks, same machine in {machine}; as many VMs of its pool "
+        f"on the rack in {count}."
+    )
 
 
 def explanation_document(
@@ -223,7 +229,7 @@ def explanation_document(
         "machines": [_ranked_document(machine) for machine in explanation.machines],
         "fitting_cells": list(explanation.fitting_cells),
         "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
-        "certainty": None if certainty is None else {"rack": certainty.rack, "machine": certainty.machine},
+        "certainty": None if certainty is None else asdict(certainty),
         "tie_breaks": tie_breaks,
     }
 

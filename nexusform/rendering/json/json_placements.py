@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import asdict
+
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     PlacementAction,
@@ -53,7 +55,7 @@ def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     if row.platform_name:
         document["platform_name"] = row.platform_name
     if row.certainty is not None:
-        document["certainty"] = {"rack": row.certainty.rack, "machine": row.certainty.machine}
+        document["certainty"] = asdict(row.certainty)
     if row.group:
         turn = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= turn

@@ -26,6 +26,7 @@ COLUMNS: Final = (
     *[f"to_{name}" for name in _PLACE],
     "certainty_rack",
     "certainty_machine",
+    "certainty_rack_count",
     "provenance",
     "reason",
 )
@@ -52,6 +53,7 @@ def render_csv(plan: Plan, detail: Detail) -> str:
                 *_place(place_document(row.target)),
                 certainty.rack if certainty is not None else "",
                 certainty.machine if certainty is not None else "",
+                certainty.rack_count if certainty is not None else "",
                 row.provenance,
                 *harmless_cells([row.reason]),
             ]

@@ -72,7 +72,8 @@ def draws_text(draws: Draws | None) -> str:
     shown = f"draw {draws.shown} is shown"
     if not draws.runs:
         return f"{known}; {shown}, no others were tried."
-    return f"{known}; everything fits in {draws.fitting:,} of {draws.runs:,} draws of them, {shown}."
+    fits = f"everything fits in {draws.fitting:,} of {draws.runs:,} draws of them, {shown}"
+    return f"{known}; {fits}. Shares are of these draws, samples that make no place there sure."
 
 
 def draws_document(draws: Draws | None) -> dict[str, int] | None:

@@ -205,7 +205,7 @@ def _explanation(row: PlacementChange) -> dict[str, Any]:
     if row.reason and row.reason != row.trigger:
         document["reason"] = row.reason
     if row.certainty is not None:
-        document["certainty"] = [row.certainty.rack, row.certainty.machine]
+        document["certainty"] = [row.certainty.rack_count, row.certainty.machine]
     if row.scores:
         document["scores"] = known_part(row.scores)
     if row.rejected:

@@ -36,8 +36,8 @@ class Mark(StrEnum):
 class Sureness(StrEnum):
     """How sure the place is that a plan gives to a VM, over the repeated tie-breaks.
 
-    COUNT: its rack gets that many VMs of its pool in every one. LIKELY: it has this rack in half of them or
-    more. LOT: in fewer. UNKNOWN: no tie-break was repeated, or the plan places it not.
+    COUNT: its rack gets that many VMs of its pool in every one. LIKELY: in half of them or more. LOT: in
+    fewer. UNKNOWN: no tie-break was repeated, or the plan places it not.
     """
 
     UNKNOWN = ""
@@ -212,7 +212,7 @@ class _SiteDraft(Struct):
             return Sureness.UNKNOWN
         if (vm.address, vm.pool, vm.after.rack) in self.certain:
             return Sureness.COUNT
-        return Sureness.LIKELY if vm.row.certainty.rack >= _LIKELY else Sureness.LOT
+        return Sureness.LIKELY if vm.row.certainty.rack_count >= _LIKELY else Sureness.LOT
 
     def _add(self, vm: MapVm) -> None:
         """Number a VM and list it on its machines."""

@@ -76,12 +76,12 @@ def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
 
 
 def _rack_certainty(moves: Sequence[PlacementChange], tie_breaks: int) -> list[str]:
-    shares = [row.certainty.rack for row in moves if row.certainty is not None]
+    shares = [row.certainty.rack_count for row in moves if row.certainty is not None]
     if not tie_breaks or not shares:
         return []
-    certain = sum(share == 1 for share in shares)
-    whose = "" if certain == len(moves) else f" for {certain} of {len(moves)} VMs that move"
-    return [f"The rack is the same in {tie_breaks} of {tie_breaks} tie-breaks{whose}."]
+    same = sum(share == 1 for share in shares)
+    whose = "" if same == len(moves) else f" for {same} of {len(moves)} VMs that move"
+    return [f"VMs per rack are the same in {tie_breaks} of {tie_breaks} tie-breaks{whose}."]
 
 
 # --- pools -------------------------------------------------------------------------------------

@@ -170,8 +170,8 @@ class _Tallies:
         self._racks: Counter[Token] = Counter()
         self._machines: Counter[Token] = Counter()
         self._counts = self._per_rack(self._actual)
-        # Per pool, the racks whose count has been right so far; racks without a VM belong to it, too.
-        self._wrong: dict[PoolId, set[str]] = {pool: set() for pool in self._counts}
+        # In how many runs a rack had as many VMs of a pool.
+        self._same_counts: Counter[tuple[PoolId, str]] = Counter()
 
     def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
         counts: dict[PoolId, Counter[str]] = {}
@@ -192,16 +192,19 @@ class _Tallies:
         outcome_counts = self._per_rack(outcome)
         for pool, counts in self._counts.items():
             other_counts = outcome_counts.get(pool, Counter())
-            self._wrong[pool].update(
-                rack for rack in counts.keys() | other_counts.keys() if counts[rack] != other_counts[rack]
-            )
+            self._same_counts.update((pool, rack) for rack in counts if counts[rack] == other_counts[rack])
 
     def vms(self, runs: int) -> dict[Token, Certainty]:
         """Shares per VM, in the order of the operations."""
-        return {
-            token: Certainty(self._racks[token] / runs, self._machines[token] / runs)
-            for token in self._actual
-        }
+        shares: dict[Token, Certainty] = {}
+        for token, place in self._actual.items():
+            same_count = self._same_counts[self._pool_of[token], place.rack]
+            shares[token] = Certainty(
+                rack=self._racks[token] / runs,
+                machine=self._machines[token] / runs,
+                rack_count=same_count / runs,
+            )
+        return shares
 
     def pools(self, runs: int) -> tuple[PoolCertainty, ...]:
         """One entry per pool, in the order of their first VM."""
@@ -212,12 +215,12 @@ class _Tallies:
 
     def _pool(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
         """The certainty of one pool over so many runs."""
-        counts, wrong = self._counts[pool], self._wrong[pool]
+        counts = self._counts[pool]
         owner, name = pool
         return PoolCertainty(
             owner=owner,
             pool=name,
             machine_certain=sum(self._machines[token] == runs for token in tokens),
             counts=dict(sorted(counts.items())),
-            certain_racks=tuple(sorted(set(counts) - wrong)),
+            certain_racks=tuple(sorted(rack for rack in counts if self._same_counts[pool, rack] == runs)),
         )

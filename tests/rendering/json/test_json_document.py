@@ -126,7 +126,7 @@ def test_placements(plans: SimpleNamespace) -> None:
         "trigger": "new",
         "reason": "fewest VMs of the pool",
         "scores": {"pool_vms": 0},
-        "certainty": {"rack": 1.0, "machine": 0.25},
+        "certainty": {"rack": 1.0, "machine": 0.25, "rack_count": 1.0},
         "provenance": "predicted",
     }
     assert document["placement_tables"][1] == {

@@ -130,7 +130,7 @@ def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> No
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
     assert "| `cluster-a-pool1-5` | bm12 → **rack3-bm13** | 17 % |" in text
     cause = "Because of [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
-    assert f"{cause} The rack is the same in 100 of 100 tie-breaks." in text
+    assert f"{cause} VMs per rack are the same in 100 of 100 tie-breaks." in text
     assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text
     assert "\nNot caused by this plan: cluster-d/pool1: an upgrade would fail" in text
     assert "| free cells for NC\\_P46\\_224\\_v1 | 46 | **43** |" in text

@@ -31,7 +31,7 @@ def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
     assert answer.vms["free"].rack == 1.0
     assert list(base.vms()) == []
     only = repeat(RackScheduler(machines(1, 1)), [VmPlaced("only", demand(0))], 40)
-    assert only.vms["only"] == Certainty(1.0, 1.0)
+    assert only.vms["only"] == Certainty(1.0, 1.0, 1.0)
     (pool,) = only.pools
     assert (pool.machine_certain, pool.counts) == (1, {"r1": 1})
 
@@ -62,6 +62,14 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     assert "last" in answer.vms
 
 
+def test_a_rack_may_have_its_count_for_sure_and_no_vm_for_sure() -> None:
+    base = RackScheduler(machines(2, 8))
+    answer = repeat(base, [VmPlaced(number, demand(number)) for number in range(4)], 40)
+    for certainty in answer.vms.values():
+        assert certainty.rack < 1
+        assert certainty.rack_count == 1.0, "two of four VMs on each of two racks"
+
+
 def test_releases_and_pinned_vms_are_played_again() -> None:
     base = RackScheduler(machines(1, 1))
     old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
@@ -81,7 +89,7 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
         VmReleased("third"),
     ]
     answer = repeat(base, operations, 10)
-    assert answer.vms["second"] == Certainty(1.0, 1.0)
+    assert answer.vms["second"] == Certainty(1.0, 1.0, 1.0)
     assert replay(base, operations)["second"] == Placement("r1-bm01", "r1", "1", (1,))
     assert "third" not in answer.vms
     assert [vm.handle for vm in base.vms()] == [old]
