@@ -216,9 +216,10 @@ class _DocumentReader:
             # The key's place is where people look; what is below it keeps its own.
             place.children[key] = TextPlace(where.line, where.column, below.children, below.written)
         for source, written in merged:
-            for key in source.keys() - items.keys():
-                items[key] = source[key]
-                place.children[key] = written.children.get(key, written)
+            for key, data in source.items():
+                if key not in items:
+                    items[key] = data
+                    place.children[key] = written.children.get(key, written)
         return items
 
 

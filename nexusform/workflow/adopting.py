@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -116,6 +116,14 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     return Adoption(fresh, text, source.provider, sites, tuple(diagnostics))
 
 
+class _HiddenMachine(NamedTuple):
+    """A machine of the state that an export does not show; `is_certain` when the same provider has it."""
+
+    site: str
+    address: str
+    is_certain: bool
+
+
 def _of_another_site(
     fresh: Mapping[Address, AdoptedObject], objects: Iterable[AdoptedObject], state: State, provider: str
 ) -> Iterator[Diagnostic]:
@@ -123,21 +131,21 @@ def _of_another_site(
     are not shown any more. At the same provider that is the same machine, at another one it may be.
     """
     shown = {one.id for one in objects if one.type == _MACHINE}
-    hidden: dict[str, list[tuple[str, Address, bool]]] = {}  # rack/name -> site, address, of this provider
+    hidden: dict[str, list[_HiddenMachine]] = {}  # by rack and name
     for address, instance in state.instances.items():
         if address.type != _MACHINE or instance.current is None:
             continue
         machine_id = str(instance.current.attributes.get("id"))
         site, _, name = machine_id.partition("/")
         if machine_id not in shown:
-            hidden.setdefault(name, []).append((site, address, instance.current.provider == provider))
+            machine = _HiddenMachine(site, str(address), instance.current.provider == provider)
+            hidden.setdefault(name, []).append(machine)
     twice: dict[tuple[str, str, bool], list[str]] = {}
-    for one in fresh.values():
-        site, _, name = one.id.partition("/")
-        for old, address, same in hidden.get(name, ()) if one.type == _MACHINE else ():
-            twice.setdefault((site, old, same), []).append(str(address))
-    for (site, old, same), addresses in sorted(twice.items()):
-        yield _known_by_another_name(site, old, addresses, certain=same)
+    for site, _, name in (one.id.partition("/") for one in fresh.values() if one.type == _MACHINE):
+        for machine in hidden.get(name, ()):
+            twice.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
+    for (site, old_site, certain), addresses in sorted(twice.items()):
+        yield _known_by_another_name(site, old_site, addresses, certain=certain)
 
 
 def _known_by_another_name(site: str, old: str, addresses: Sequence[str], *, certain: bool) -> Diagnostic:

@@ -65,6 +65,12 @@ def test_aliases_and_merges() -> None:
     assert data("a: {<<: [{x: 1}, {x: 2, z: 3}]}\n") == {"a": {"x": 1, "z": 3}}
 
 
+def test_merged_keys_keep_their_order_behind_those_of_the_mapping() -> None:
+    names = [f"key{number}" for number in range(12)]
+    base = ", ".join(f"{name}: 1" for name in names)
+    assert list(data(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == ["z", *names]
+
+
 def test_places() -> None:
     stream = read_yaml("f.yaml", "---\na:\n  - b: 1\n---\n# only a remark\n---\nc: 2\n")
     first, second = stream.documents

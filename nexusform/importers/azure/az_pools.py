@@ -194,7 +194,7 @@ def pools_with_nodes(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple
             for name, pool in pools.items()
         }
     lacking = {name: nodes for name, nodes in by_pool.items() if name not in pools}
-    for name in lacking.keys() & reading.initial.keys():
+    for name in [name for name in lacking if name in reading.initial]:
         pools[name] = replace(reading.initial[name], count=len(lacking.pop(name)))
     has_system = any(pool.mode == _SYSTEM for pool in pools.values())
     of_nodes = [_derived(nodes, reading.cluster.name) for nodes in lacking.values()]

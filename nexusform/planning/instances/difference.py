@@ -119,7 +119,7 @@ def pool_replacing_paths(
         if block.on_change is OnChange.REPLACE_POOL and _differ(before, after):
             yield (*at, name)
         elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
-            for label in before.keys() & after.keys():
+            for label in sorted(before.keys() & after.keys()):
                 yield from pool_replacing_paths(block.schema, before[label], after[label], (*at, name, label))
 
 

@@ -184,7 +184,7 @@ def _after_problems(change: Change, resource_type: ResourceType) -> Iterator[str
         for problem in misfits(schema, change.after):
             yield f"{address} cannot be made so: {problem.detail}"
         names = {*schema.attributes, *schema.blocks, *map(order_attribute, schema.blocks)}
-        for name in change.after.keys() - names:
+        for name in sorted(change.after.keys() - names):
             yield f'{address} has nothing of the name "{name}".'
 
 
