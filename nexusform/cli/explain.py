@@ -74,6 +74,7 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
+    """The warning that the plan which was looked at has errors."""
     first = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
     return warning(
         "the-plan-is-refused",
@@ -127,6 +128,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
+    """Why a VM is where it is, in the format that is asked for."""
     if arguments.format == "json":
         return _json(reason)
     from nexusform.rendering.answers.explanation_text import elsewhere_lines
@@ -182,6 +184,7 @@ def _trigger(reason: Reason) -> list[str]:
 
 
 def _standing_lines(reason: Reason) -> list[str]:
+    """Where a VM stands and since when, before the rules are asked again."""
     if reason.stands is None:
         return []
     from nexusform.rendering.notation.places import place_text

@@ -258,17 +258,22 @@ def standing_nodes(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
         return ()
     return tuple(
         PlacedVm(
-            n["pool"],
-            n["number"],
-            name,
-            n["vm_sku_name"],
-            Placement(n["machine"], n["rack"], n["availability_zone"], tuple(n.get("numa_cells") or ())),
-            n.get("provenance", "predicted"),
-            n.get("platform_name"),
+            pool=node["pool"],
+            number=node["number"],
+            name=name,
+            sku_name=node["vm_sku_name"],
+            placement=_place_of(node),
+            provenance=node.get("provenance", "predicted"),
+            platform_name=node.get("platform_name"),
         )
-        for name, n in nodes.items()
-        if n.get("machine")
+        for name, node in nodes.items()
+        if node.get("machine")
     )
+
+
+def _place_of(node: Mapping[str, Any]) -> Placement:
+    cells = tuple(node.get("numa_cells") or ())
+    return Placement(node["machine"], node["rack"], node["availability_zone"], cells)
 
 
 def unplaced_nodes(attributes: Mapping[str, Any]) -> Unplaced:

@@ -15,7 +15,7 @@ from nexusform.workflow.linting import lint
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import open_project
 from nexusform.workflow.run import base_request
-from nexusform.workflow.saved_plans import read_plan
+from nexusform.workflow.saved_plans import read_plan, sources_of
 from nexusform.workflow.stored import read_stored
 
 
@@ -37,7 +37,7 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
         saved, problems = read_plan(plan_path, place)
         if saved is None:
             return Advice(diagnostics=tuple(problems))
-        sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+        sources = sources_of(saved)
         findings = tuple(d for d in saved.plan.diagnostics if d.id in RULE_IDS)
         return Advice(findings, _errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(place)

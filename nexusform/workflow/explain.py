@@ -22,20 +22,15 @@ from nexusform.ports import Kind, Registries
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
-from nexusform.state import codec
-from nexusform.state.objects import EMPTY, State
+from nexusform.state.objects import State
 from nexusform.whatif.other_places import Way, find_ways
 from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
-from nexusform.workflow.explain_workloads import (
-    explain_member,
-    explain_placements,
-    explain_pods,
-)
+from nexusform.workflow.explain_workloads import explain_member, explain_placements, explain_pods
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request
-from nexusform.workflow.saved_plans import open_saved, read_plan
+from nexusform.workflow.saved_plans import open_saved, prior_of, read_plan
 from nexusform.workflow.stored import Stored, read_stored
 
 # What brings pods.
@@ -132,10 +127,8 @@ def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None,
         return Opened(None, (), {}), None, problems
     opened = open_saved(place, saved)
     problems += opened.diagnostics
-    prior: State | None = EMPTY
-    if saved.prior_state:
-        prior, wrong = codec.decode(saved.prior_state, plan_path)
-        problems += wrong
+    prior, wrong = prior_of(saved, plan_path)
+    problems += wrong
     if opened.project is None or prior is None:
         return opened, None, problems
     plan = saved.plan

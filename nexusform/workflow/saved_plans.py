@@ -31,7 +31,8 @@ from nexusform.ports import BackendProblem, FileProblem, Files, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.state import json_text
+from nexusform.state import codec, json_text
+from nexusform.state.objects import EMPTY, State
 from nexusform.values import Value
 from nexusform.words import first_of
 from nexusform.workflow.encryption import opened, sealed_plan
@@ -108,6 +109,18 @@ def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnosti
     return saved, [*problems, *more]
 
 
+def prior_of(saved: SavedPlan, path: str) -> tuple[State | None, list[Diagnostic]]:
+    """The state that a plan was made from; None, with problems, when it cannot be read."""
+    if not saved.prior_state:
+        return EMPTY, []
+    return codec.decode(saved.prior_state, path)
+
+
+def sources_of(saved: SavedPlan) -> dict[str, SourceFile]:
+    """The files of the configuration that a plan was made from, as they were."""
+    return {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+
+
 def read_limited(path: str, place: Place) -> bytes:
     """The content of a plan or state file that the operator names. Raises FileProblem."""
     largest = place.largest_file()
@@ -129,7 +142,7 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
     Its state is in `backend`; without one, in the backend that its configuration names.
     """
     configuration, problems = configuration_of(place, saved)
-    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    sources = sources_of(saved)
     if configuration is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     problems += other_variables(place, configuration, saved.plan)

@@ -17,7 +17,14 @@ from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.saved_plans import configuration_of, read_limited, read_plan, unsealed
+from nexusform.workflow.saved_plans import (
+    configuration_of,
+    prior_of,
+    read_limited,
+    read_plan,
+    sources_of,
+    unsealed,
+)
 from nexusform.workflow.stored import read_stored, schemas
 
 
@@ -90,11 +97,9 @@ def _file(place: Place, path: str) -> Shown:
     if saved is None:
         return Shown(tuple(problems))
     configuration, _ = configuration_of(place, saved)
-    prior: State | None = EMPTY
-    if saved.prior_state:
-        prior, wrong = codec.decode(saved.prior_state, path)
-        problems += wrong
+    prior, wrong = prior_of(saved, path)
+    problems += wrong
     if has_errors(problems):
         return Shown(tuple(problems))
-    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    sources = sources_of(saved)
     return Shown(tuple(problems), sources, saved, configuration, prior or EMPTY)

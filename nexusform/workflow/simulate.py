@@ -21,8 +21,7 @@ from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.state import codec
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values import Value
 from nexusform.whatif.pod_view import NOTHING_SEEN, Sight, sight_after, view_pods
 from nexusform.whatif.pods_down import ClusterPods
@@ -30,7 +29,14 @@ from nexusform.whatif.world_view import WorldView, things_after, things_of_state
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.remote_states import RemoteStates
-from nexusform.workflow.saved_plans import configuration_of, other_variables, planned_variables, read_plan
+from nexusform.workflow.saved_plans import (
+    configuration_of,
+    other_variables,
+    planned_variables,
+    prior_of,
+    read_plan,
+    sources_of,
+)
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 
@@ -107,10 +113,8 @@ def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
     saved, problems = read_plan(path, place)
     if saved is None:
         return AskedWorld(diagnostics=tuple(problems))
-    prior: State | None = EMPTY
-    if saved.prior_state:
-        prior, wrong = codec.decode(saved.prior_state, path)
-        problems += wrong
+    prior, wrong = prior_of(saved, path)
+    problems += wrong
     if saved.plan.errored:
         detail = "A plan with errors cannot be simulated. Mend them and plan again."
         problems.append(error("saved-plan-has-errors", detail))
@@ -122,7 +126,7 @@ def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
         return AskedWorld(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
     clusters, unread = _seen_by_plan(place, saved, things) if pods else ({}, [])
-    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    sources = sources_of(saved)
     sight = sight_after(saved.plan, clusters)
     world = AskedWorld(None, f"after plan {path}", (*problems, *unread), sources, sight=sight)
     return _world(things, saved.plan.catalogue, world)
