@@ -464,6 +464,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "unsupported-value-for-raw-output": "Unsupported value for raw output",
     "value-for-unconfigurable-attribute": "Value for unconfigurable attribute",
     "value-for-undeclared-variable": "Value for undeclared variable",
+    "values-not-read": "Values are not read",
     "variables-not-allowed": "Variables not allowed",
     "vdu-without-a-size": "VDU without a size",
     "vm-sku-not-allowed-for-a-control-plane": "VM SKU not allowed for a control plane",

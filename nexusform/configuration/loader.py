@@ -24,9 +24,15 @@ from msgspec.structs import replace
 from nexusform.configuration.configuration import AnyBody, Configuration
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
 from nexusform.configuration.module_blocks import CallHeader
-from nexusform.configuration.overlooked import listed, overlooked_configuration, overlooked_value
+from nexusform.configuration.overlooked import (
+    listed,
+    overlooked_configuration,
+    overlooked_value,
+    unread_values,
+)
 from nexusform.configuration.resource_blocks import Registered
 from nexusform.configuration.variable_values import (
+    DEFAULT,
     Assignment,
     Origin,
     from_environment,
@@ -137,7 +143,9 @@ def read_variables(
     if has_errors(problems):
         # What a file that cannot be read would have assigned is not known to be missing.
         wrong = [problem for problem in wrong if problem.id != "no-value-for-required-variable"]
-    return values, [*problems, *wrong]
+    defaulted = [name for name, (_, origin) in values.items() if origin.text == DEFAULT]
+    unread = unread_values(defaulted, environment, names)
+    return values, [*problems, *wrong, *(warning("values-not-read", sentence) for sentence in unread)]
 
 
 # --- modules -----------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ _VARIABLES: Final = {
     "nexusform.nfvars": "nexusform.nfvars.hcl",
     ".nfvars": ".nfvars.hcl",
 }
+# Those that are read without being named.
+_READ_BY_ITSELF: Final = {
+    ending: new for ending, new in _VARIABLES.items() if ending not in (".tfvars", ".nfvars")
+}
+_OF_ANOTHER_TOOL: Final = (".tf", ".tf.json", ".tofu", ".tofu.json")
 _VARIABLE_FILE: Final = (".nfvars.hcl", ".nfvars.json")
 
 
@@ -65,6 +70,30 @@ def overlooked_value(
         if file.endswith(_VARIABLE_FILE) and file not in already:
             return f' "{file}" is read only with -var-file={file}.'
     return ""
+
+
+def unread_values(
+    defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]
+) -> list[str]:
+    """What another tool would take values from, and nexusform does not, while these variables have their
+    defaults: a sentence each. `names` are the files of the directory.
+
+    Beside configuration of the other tool its files of variables are that tool's own.
+    """
+    variables = list(defaulted)
+    sentences = [
+        f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
+        for name in variables
+        if f"TF_VAR_{name}" in environment
+    ]
+    files = list(names)
+    if not variables or any(file.endswith(_OF_ANOTHER_TOOL) for file in files):
+        return sentences
+    for file in files:
+        new = _renamed(file, _READ_BY_ITSELF)
+        if new:
+            sentences.append(f'"{file}" is not read: its name would have to be "{new}".')
+    return sentences
 
 
 def listed(directory: str) -> list[str]:

@@ -23,6 +23,7 @@ from nexusform.value_types import DYNAMIC, STRING, PrimitiveType, Type, friendly
 from nexusform.values import SENSITIVE, Value, string, unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
+DEFAULT: Final = "default"
 
 
 class Origin(Struct, frozen=True):
@@ -174,14 +175,14 @@ def _value_of(
     """The value of a variable and where it comes from; null gives way to the default where it is not
     allowed.
     """
-    origin = Origin("default", variable.span)
+    origin = Origin(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
         origin = assignment.origin
         value, wrong = _given_value(variable, assignment)
         problems.extend(_untold(variable, assignment, wrong) if variable.sensitive else wrong)
         if not has_errors(wrong) and value.is_null and not variable.nullable:
-            value, origin = variable.default, Origin("default", variable.span)
+            value, origin = variable.default, Origin(DEFAULT, variable.span)
             if value is None:
                 problems.append(_null(variable, assignment))
                 value = unknown(variable.type)

@@ -88,6 +88,24 @@ def test_a_value_in_a_file_that_is_not_read_is_noticed(
     assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a." in nf("plan")[1]
 
 
+def test_values_that_another_tool_would_read_are_told_though_there_is_a_default(
+    nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("main.nf.hcl").write_text('variable "a" {\n  default = "1"\n}\noutput "a" {\n  value = var.a\n}\n')
+    assert "not read" not in nf("plan")[1]
+    Path("terraform.tfvars").write_text('a = "2"\n')
+    monkeypatch.setenv("TF_VAR_a", "3")
+    told = nf("plan")[1]
+    assert '"terraform.tfvars" is not read: its name would have to be' in told
+    assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a" in told
+    assert "not read" not in nf("plan", "-var=a=4")[1]
+    # Beside Terraform's own configuration these are Terraform's.
+    Path("main.tf").touch()
+    told = nf("plan")[1]
+    assert "terraform.tfvars" not in told
+    assert "TF_VAR_a" in told
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
