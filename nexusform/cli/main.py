@@ -235,7 +235,7 @@ def _take_global_options(arguments: list[str]) -> list[str]:
     if arguments and arguments[0] in ("-help", "-h"):
         return ["--help"]
     if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
-        return [*arguments[1:], "--help"]
+        return [*(each for each in arguments[1:] if each != "help"), "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
         near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
         raise click.UsageError(

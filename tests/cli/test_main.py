@@ -99,6 +99,7 @@ def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert all(f"  {name} " in out for name in COMMANDS)
     assert all(entry.summary for entry in COMMANDS.values())
+    assert told(capsys, "help") == told(capsys, "help", "help") == (0, out, "")
 
 
 def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

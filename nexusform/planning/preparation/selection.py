@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 
@@ -11,6 +12,9 @@ from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAdd
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.graph import reached
 from nexusform.planning.preparation.order import Order
+from nexusform.words import first_of
+
+_MOST_NAMED: Final = 3
 
 
 class Selection(Struct, frozen=True):
@@ -57,14 +61,14 @@ def select(
 ) -> tuple[Selection, list[Diagnostic]]:
     """Read the options. Targets take in all they depend on, exclusions all that depends on them."""
     problems: list[Diagnostic] = []
-    targeted = _patterns("-target", targets, problems)
-    excluded = _patterns("-exclude", excludes, problems)
+    targeted = _patterns("-target", targets, order, problems)
+    excluded = _patterns("-exclude", excludes, order, problems)
     if targeted and excluded:
         problems.append(
             error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
-    instances, vms = _replacements(replaces, problems)
-    if targeted or excluded:
+    instances, vms = _replacements(replaces, order, problems)
+    if (targeted or excluded) and not problems:
         problems.append(_partial(bool(targeted)))
     selection = Selection(
         tuple(targeted),
@@ -78,14 +82,14 @@ def select(
 
 
 def _replacements(
-    texts: Iterable[str], problems: list[Diagnostic]
+    texts: Iterable[str], order: Order, problems: list[Diagnostic]
 ) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
     """What -replace names: whole instances, and single VMs of instances (ADDR:OBJECT)."""
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
         address, vm = _split_object(text)
-        for pattern in _patterns("-replace", [address], problems):
+        for pattern in _patterns("-replace", [address], order, problems):
             if not pattern.type:
                 problems.append(
                     error(
@@ -177,16 +181,23 @@ def _split_object(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> list[AddressPattern]:
+def _patterns(
+    option: str, texts: Iterable[str], order: Order, problems: list[Diagnostic]
+) -> list[AddressPattern]:
     patterns = []
     for text in texts:
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            problems.append(
-                error("invalid-address-in-option", str(problem), headline=f"Invalid {option} address")
-            )
+            detail = f"{problem}{_meant(text, order)}"
+            problems.append(error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
     return patterns
+
+
+def _meant(name: str, order: Order) -> str:
+    """The resources of that name: a sentence that begins with a blank, "" without any."""
+    named = [str(block.address) for block in order.blocks if block.address.name == name]
+    return f" Did you mean {first_of(named, _MOST_NAMED)}?" if named else ""
 
 
 def unmatched(

@@ -265,3 +265,9 @@ def test_addresses_of_modules() -> None:
         "module.m[1].nexus_kubernetes_cluster.a",
     }
     assert at("module.m[1].nexus_kubernetes_cluster.a") in state_of(files).instances
+
+
+def test_a_name_without_its_type_is_given_the_addresses_that_end_in_it() -> None:
+    result = plan(TEXT, targets=("a",))
+    (problem,) = result.diagnostics
+    assert problem.detail.endswith("e.g. nexus_rack.r1. Did you mean nexus_kubernetes_cluster.a?")
