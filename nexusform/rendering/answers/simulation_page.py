@@ -5,7 +5,7 @@ The words and tables of the answer stand below the map, whole without scripts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -14,10 +14,11 @@ from msgspec import Struct
 from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.page.html_page import scripted
-from nexusform.rendering.page.page_data import Play, PlayStep, simulation_data
+from nexusform.rendering.page.page_data import Play, PlayStep, StepFigure, simulation_data
 from nexusform.rendering.page.page_parts import section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.scheduling.racks.vms import Machine, Placement
+from nexusform.whatif.availability import PoolLeft
 from nexusform.whatif.failure import Failure
 from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, UpgradeWave
@@ -44,7 +45,10 @@ def standing_play(site: SiteView) -> Play:
 
 def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
     """A runtime upgrade, wave by wave."""
-    waves = [PlayStep(_wave_title(wave, len(upgrade.waves)), wave.machines) for wave in upgrade.waves]
+    waves = [
+        PlayStep(_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_up(wave.pools))
+        for wave in upgrade.waves
+    ]
     return Play(
         _site_map(site, _NOTHING), (PlayStep("Before the upgrade"), *waves, PlayStep("After the upgrade"))
     )
@@ -56,6 +60,14 @@ def _wave_title(wave: UpgradeWave, waves: int) -> str:
     lost = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.lost]
     loss = f"; lost meanwhile: {', '.join(lost)}" if lost else ""
     return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
+
+
+def _up(pools: Iterable[PoolLeft]) -> tuple[StepFigure, ...]:
+    """How many VMs of each pool are up."""
+    return tuple(
+        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.left} of {pool.total} up", pool.lost)
+        for pool in pools
+    )
 
 
 def failure_play(site: SiteView, failure: Failure) -> Play:
@@ -71,7 +83,11 @@ def failure_play(site: SiteView, failure: Failure) -> Play:
     moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
     steps = (
         PlayStep("Before the failure"),
-        PlayStep(f"{failure.lost} is lost: {counted(down, 'VM')} down", failure.machines),
+        PlayStep(
+            f"{failure.lost} is lost: {counted(down, 'VM')} down",
+            failure.machines,
+            figures=_up((*failure.pools, *failure.stay_down)),
+        ),
         PlayStep(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moves),
     )
     return Play(site_map, steps, moved="comes back elsewhere", gone="stays down")

@@ -56,14 +56,23 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
     }
 
 
+class StepFigure(Struct, frozen=True):
+    """What a step leaves of a pool: whose, how many, and whether that is too few."""
+
+    pool: str
+    text: str
+    bad: bool = False
+
+
 class PlayStep(Struct, frozen=True):
-    """One moment of a simulation: what it is, which machines are down, and the numbers of the site's VMs
-    that leave their place in it.
+    """One moment of a simulation: what it is, which machines are down, the numbers of the site's VMs that
+    leave their place in it, and what it leaves of the pools that it touches.
     """
 
     title: str
     down: tuple[str, ...] = ()
     moves: tuple[int, ...] = ()
+    figures: tuple[StepFigure, ...] = ()
 
 
 class Play(Struct, frozen=True):
@@ -95,7 +104,8 @@ def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ())
 
 
 def _step(step: PlayStep) -> dict[str, Any]:
-    return {"title": step.title, "down": list(step.down), "moves": list(step.moves)}
+    figures = [[figure.pool, figure.text, figure.bad] for figure in step.figures]
+    return {"title": step.title, "down": list(step.down), "moves": list(step.moves), "figures": figures}
 
 
 # --- sites -------------------------------------------------------------------------------------

@@ -208,6 +208,7 @@ def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPl
     assert browser.count(".arrows .arrow") == 0
     browser.click("button[name=on]")
     assert browser.text("#step-title") == "4 VMs of 4 come back elsewhere"
+    assert browser.count(".moves li") == 4
     assert browser.count(".arrows .arrow") == 4
     assert browser.run("return document.activeElement.name") == "on"
     assert AXE is None or browser.violations() == []
@@ -250,6 +251,8 @@ def test_an_upgrade_plays_wave_by_wave(
     for number in (1, 2, 3):
         browser.click("button[name=on]")
         assert browser.text("#step-title").startswith(f"Wave {number} of 3: r{number}, 4 VMs down")
+        figures = browser.text(".step-figures").split("\n")
+        assert figures == ["web / control-plane 2 of 3 up", "web / workers 6 of 9 up"]
         downs = "return [...document.querySelectorAll('.machine.down')].map(m => m.dataset.machine)"
         assert {name.split("-")[0] for name in browser.run(downs)} == {f"r{number}"}
     browser.click("button[name=on]")

@@ -2,6 +2,7 @@
 // The map as a whole: its tools, its legend, what it says in a line, and where the reader has zoomed to.
 
 const MOST_MOVES = 12;
+const MOST_FIGURES = 24;
 const MOST_UNFIT = 120;
 const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
 
@@ -105,9 +106,11 @@ function drawMap() {
 function drawMoves(model) {
   const rows = model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
   const site = siteShown();
-  const items = rows.slice(0, MOST_MOVES).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
+  const listed = Boolean(document.getElementById("vms"));
+  const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
     ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}${vm.more.certainty ? `, ${share(vm.more.certainty[1])} this machine` : ""}`)));
-  if (rows.length > MOST_MOVES) items.push(make("li", {}, make("a", { href: "#vms" }, `${(rows.length - MOST_MOVES).toLocaleString("en")} more in the list of VMs`)));
+  const left = (rows.length - items.length).toLocaleString("en");
+  if (rows.length > items.length) items.push(make("li", {}, listed ? make("a", { href: "#vms" }, `${left} more in the list of VMs`) : `${left} more`));
   frame.moves.replaceChildren(...items);
   frame.moves.hidden = !rows.length;
 }
@@ -131,7 +134,15 @@ function stepTools(site) {
     drawMap();
   } }, map.playing ? "Pause" : "Play");
   const slider = make("input", { type: "range", id: "step", name: "step", min: 0, max: last, value: map.step, "aria-label": "Step", "aria-valuetext": site.steps[map.step].title, onchange: () => { stopPlaying(); to(Number(slider.value)); } });
-  return make("div", { class: "player" }, button("back", "Back", () => map.step - 1), play, button("on", "Next", () => map.step + 1), slider, make("b", { id: "step-title", role: "status" }, site.steps[map.step].title));
+  return make("div", { class: "player" }, button("back", "Back", () => map.step - 1), play, button("on", "Next", () => map.step + 1), slider, make("b", { id: "step-title", role: "status" }, site.steps[map.step].title), stepFigures(site.steps[map.step]));
+}
+
+/** What a step leaves of the pools that it touches, the worst first. */
+function stepFigures(step) {
+  const figures = [...step.figures].sort((one, other) => other[2] - one[2]);
+  const items = figures.slice(0, MOST_FIGURES).map(([pool, text, bad]) => make("li", { class: bad ? "bad" : null }, `${pool} `, make("b", {}, text)));
+  if (figures.length > MOST_FIGURES) items.push(make("li", { class: "quiet" }, `and ${counted(figures.length - MOST_FIGURES, "more pool")}`));
+  return make("ul", { class: "step-figures", hidden: !figures.length, "aria-label": "What this step leaves" }, items);
 }
 
 function stopPlaying() {
