@@ -48,6 +48,7 @@ def section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Mar
 
 _TALL: Final = 20  # rows
 _NAMELESS: Final = element("span", "note", class_="unseen")
+_SHORT: Final = 40  # letters of all heads that a phone has room for
 _NARROW: Final = 5  # columns that a phone has room for, where two at most are words
 
 
@@ -80,7 +81,7 @@ def framed_table(
     """A table in a box that scrolls where it must. On a phone, one with more columns than that has room for
     shows every row as a few lines. One of many rows is no taller than a screen.
     """
-    is_wide = len(heads) > _NARROW or len(heads) - len(figures) > 2
+    is_wide = len(heads) > _NARROW or len(heads) - len(figures) > 2 or len("  ".join(heads)) > _SHORT
     kinds = {
         "scroll": True,
         "firm": firm,

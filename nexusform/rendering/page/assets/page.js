@@ -4,6 +4,7 @@
 // `render(data)` draws every scripted part from a document as page_data.py makes it. `replace(main, data)` puts
 // other sections in place first: `main` is the markup of `page_content` in html_page.py, never a user's text.
 
+const MOST_ROWS_PRINTED = 150; // of parts that are detail; of more only what is a finding
 const PARTS = [["map", startMap], ["vm-list", startVmList], ["change-tree", startChanges]];
 
 function render(data) {
@@ -57,7 +58,8 @@ function startPrinting() {
   };
   let restore = [];
   const unfold = () => {
-    const folded = [...document.querySelectorAll("main details:not(.screen, [open])")];
+    const long = [...document.querySelectorAll(".folds")].filter((part) => part.querySelectorAll("tr").length > MOST_ROWS_PRINTED);
+    const folded = [...document.querySelectorAll("main details:not(.screen, [open])")].filter((part) => !long.some((each) => each.contains(part)));
     folded.forEach((part) => { part.open = true; });
     restore.push(() => folded.forEach((part) => { part.open = false; }));
   };

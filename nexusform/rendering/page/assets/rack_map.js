@@ -54,7 +54,7 @@ function vmBox(model, vm, machine, side, ghost, part, cell) {
   const box = make("button", {
     type: "button", tabindex: "-1", "data-vm": vm.number, "data-side": ghost ? "before" : side, class: kind.filter(Boolean).join(" "), "data-tip": vmTip(vm),
   }, make("span", { class: "unseen" }, words), make("span", { class: "key", "aria-hidden": "true" }, sign ? make("i", {}, sign) : null, make("span", {}, vm.paint.key)),
-  make("span", { class: "long", "aria-hidden": "true" }, make("span", {}, `${sign}${vm.name}`)));
+  make("span", { class: "long", "aria-hidden": "true" }, make("span", {}, `${sign}${vm.plain}`)));
   box.style.setProperty("--part", `${Math.round(part * 1000) / 10}%`);
   return box;
 }
@@ -118,17 +118,33 @@ function racksShown(model) {
 // Pixels, with the gap beside it.
 const NARROWEST_RACK = 134;
 const NARROWEST_ON_PAPER = 112;
+const SLOT = 45;
+const LEGIBLE = 20; // of a VM with its key
+const WIDEST_NEED = 380;
+
+/** The most boxes that a machine has beside one another, as if its fullest cell were all of them. */
+function boxesAbreast(model) {
+  let most = 0;
+  for (const machine of model.machines.values()) {
+    const counts = new Map();
+    for (const number of machine.after) for (const cell of model.vms[number].after.slice(3)) counts.set(cell, (counts.get(cell) || 0) + 1);
+    const loose = machine.after.filter((number) => model.vms[number].after.length === 3).length;
+    most = Math.max(most, loose, machine.cells * Math.max(0, ...counts.values()));
+  }
+  return most;
+}
 
 /** How many racks stand in a row: as many as fit, or as few more rows as there must be are filled evenly. */
-function across(racks, width) {
-  const narrowest = document.documentElement.classList.contains("paper") ? NARROWEST_ON_PAPER : NARROWEST_RACK;
+function across(racks, width, model) {
+  const least = document.documentElement.classList.contains("paper") ? NARROWEST_ON_PAPER : NARROWEST_RACK;
+  const narrowest = Math.max(least, Math.min(SLOT + boxesAbreast(model) * LEGIBLE, WIDEST_NEED));
   const most = Math.max(Math.floor(width / narrowest), 1);
   return Math.max(Math.ceil(racks / Math.ceil(racks / most)), 1);
 }
 
 function racksGrid(site, model, side, id) {
   const grid = make("div", { class: `racks layer-${map.layer}${map.rack ? " one" : ""}`, id, role: "group", "aria-label": `Racks ${side === "before" ? "before" : "after"} the plan; the arrow keys move between machines and VMs` });
-  grid.style.setProperty("--across", across(racksShown(model).length, frame.stage.clientWidth / (map.view === "sides" && window.innerWidth > 640 ? 2 : 1)));
+  grid.style.setProperty("--across", across(racksShown(model).length, frame.stage.clientWidth / (map.view === "sides" && window.innerWidth > 640 ? 2 : 1), model));
   grid.append(...racksShown(model).map((rack) => rackBox(site, model, rack, side)));
   const first = grid.querySelector("button.vm, button.slot");
   if (first) first.tabIndex = 0;
