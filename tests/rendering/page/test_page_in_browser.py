@@ -321,7 +321,7 @@ def test_a_fleet_before_and_after(width: int, browser: Browser, tmp_path: Path) 
 
 def test_small_vms_side_by_side_are_legible(browser: Browser, tmp_path: Path) -> None:
     """A machine full of small VMs: every box has room for its cluster's key."""
-    main = SMALL.replace("WORKERS", "500").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
+    main = SMALL.replace("WORKERS", "390").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
     (tmp_path / "main.nf.hcl").write_text(main.replace("count         = 3", "count         = 9"))
     page = tmp_path / "small.html"
     nexusform(tmp_path, "plan", "-tie-breaks=0", f"-report=html:{page}")
