@@ -44,4 +44,10 @@ def _answer(advice: Advice) -> Answer:
         return render_advice(advice.findings, advice.sources, colour=colour, width=width)
 
     document = {"findings": diagnostic_documents(advice.findings, advice.sources)}
-    return Answer("advise", advice.origin, advice_outline(advice.findings, advice.origin), document, text)
+    return Answer(
+        question="advise",
+        origin=advice.origin,
+        outline=advice_outline(advice.findings, advice.origin),
+        document=document,
+        text=text,
+    )

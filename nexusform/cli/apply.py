@@ -347,6 +347,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 
 
 def _agreed(voice: Voice, plan: Plan) -> bool:
+    """Whether somebody agreed to carry the plan out."""
     assert isinstance(voice, TextVoice), "only people are asked"
     question, explanation = _QUESTIONS[plan.mode]
     where = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
@@ -360,6 +361,7 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
 
 
 def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:
+    """Whether somebody agreed to do first what an earlier apply left to do."""
     assert isinstance(voice, TextVoice), "only people are asked"
     screen = voice.screen
     answer = screen.ask(

@@ -67,9 +67,21 @@ def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
     runs = []
     for run in result.runs:
         details = _details(run, result.sources, screen) if verbose else ""
-        shown = ShownRun(run.name, run.status.value, tuple(run.diagnostics), run.seconds, details)
+        shown = ShownRun(
+            name=run.name,
+            status=run.status.value,
+            diagnostics=tuple(run.diagnostics),
+            seconds=run.seconds,
+            details=details,
+        )
         runs.append(shown)
-    return ShownFile(result.name, result.status.value, runs, tuple(result.diagnostics), result.sources)
+    return ShownFile(
+        name=result.name,
+        status=result.status.value,
+        runs=runs,
+        diagnostics=tuple(result.diagnostics),
+        sources=result.sources,
+    )
 
 
 def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:

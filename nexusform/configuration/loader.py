@@ -213,7 +213,14 @@ class _FileReader:
         body, wrong = self._parse(source)
         self.problems.extend(wrong)
         ignored = ignored_rules(source)
-        return ParsedFile(name, source, body, _is_override(name), ignored, broken=has_errors(wrong))
+        return ParsedFile(
+            name=name,
+            source=source,
+            body=body,
+            override=_is_override(name),
+            ignored=ignored,
+            broken=has_errors(wrong),
+        )
 
     def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
         """The tree of a file, from the cache where a large one was parsed before."""

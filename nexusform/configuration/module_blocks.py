@@ -119,4 +119,4 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
         return None
     key = f"{label.value}.{alias}" if alias else label.value
     body = remaining(block.body, PROVIDER_FACE)
-    return ProviderBlock(key, label.value, alias, body, block.header_span)
+    return ProviderBlock(key=key, name=label.value, alias=alias, body=body, span=block.header_span)

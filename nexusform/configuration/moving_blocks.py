@@ -86,11 +86,11 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
         problems.append(error("invalid-import-address", detail, target.expression.span))
         return None
     return ImportBlock(
-        expression,
-        object_id.expression,
-        for_each.expression if for_each else None,
-        block.header_span,
-        provider_key(arguments.get("provider"), problems),
+        to=expression,
+        id=object_id.expression,
+        for_each=for_each.expression if for_each else None,
+        span=block.header_span,
+        provider=provider_key(arguments.get("provider"), problems),
     )
 
 
@@ -137,7 +137,7 @@ def pattern_of(traversal: Traversal, problems: list[Diagnostic]) -> AddressPatte
         case [str(kind), str(name)]:
             return AddressPattern(module, mode, kind, name)
         case [str(kind), str(name), (key,)]:
-            return AddressPattern(module, mode, kind, name, key)
+            return AddressPattern(module=module, mode=mode, type=kind, name=name, key=key)
     problems.append(_no_address(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
     return None
 

@@ -255,7 +255,13 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
         elif block.type == "remote_state_data_sources":
             readers |= _readers(block, methods, problems)
     problems.extend(_unknown_keys(methods, providers, parts.end_span))
-    return Encryption(providers, methods, targets.get("state"), targets.get("plan"), readers)
+    return Encryption(
+        key_providers=providers,
+        methods=methods,
+        state=targets.get("state"),
+        plan=targets.get("plan"),
+        readers=readers,
+    )
 
 
 def _name(block: Block) -> MethodName:

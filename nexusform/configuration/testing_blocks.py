@@ -136,7 +136,14 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
             _take_run(block, runs, problems)
     variables = _variables(parts, problems)
     overrides = _overrides(parts, problems)
-    return RunFile(name, variables, providers, mocks, overrides, tuple(runs.values())), problems
+    return RunFile(
+        name=name,
+        variables=variables,
+        providers=providers,
+        mocks=mocks,
+        overrides=overrides,
+        runs=tuple(runs.values()),
+    ), problems
 
 
 def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:

@@ -105,7 +105,11 @@ class Exploration:
         tables = {_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
         return [
             PoolKnob(
-                key, tables[key].cluster, tables[key].pool, tables[key].vm_sku_name, tables[key].total_count
+                key=key,
+                cluster=tables[key].cluster,
+                pool=tables[key].pool,
+                sku=tables[key].vm_sku_name,
+                count=tables[key].total_count,
             )
             for key in self._paths
         ]
@@ -260,4 +264,13 @@ def _racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackKnob]]:
             continue
         key = str(change.address)
         planned = rack.get("status") == "planned"
-        yield key, RackKnob(key, str(rack["site_id"]), str(rack["name"]), int(rack["machine_count"]), planned)
+        yield (
+            key,
+            RackKnob(
+                key=key,
+                site=str(rack["site_id"]),
+                name=str(rack["name"]),
+                machines=int(rack["machine_count"]),
+                planned=planned,
+            ),
+        )

@@ -55,6 +55,8 @@ _ACTIONS: Final = {
     '"Cordoned" beside evacuate, and cordon it before the apply.',
 }
 _ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
+# What the bodies of all objects of a site have alike.
+_TOP: Final = ("location", "extendedLocation")
 
 
 class AzureSites(ObservedSites):
@@ -326,20 +328,21 @@ def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
 
     directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
     for site in sites:
-        for cluster in site.inventory.clusters:
+        inventory = site.inventory
+        for cluster in inventory.clusters:
             our_id = f"{site.name}/{cluster.name}"
             directory.acted_on[CLUSTER, our_id] = cluster.id
             directory.acted_on.update({(POOL, f"{our_id}/{pool.name}"): pool.id for pool in cluster.pools})
-        for vm in site.inventory.virtual_machines:
+        for vm in inventory.virtual_machines:
             directory.acted_on[VM, f"{site.name}/{vm.name}"] = vm.id
             directory.hinted[f"{site.name}/{vm.name}"] = vm.id
-        directory.hinted.update({f"{site.name}/{rack.name}": rack.id for rack in site.inventory.racks})
-        for machine in site.inventory.machines:
+        directory.hinted.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
+        for machine in inventory.machines:
             directory.hinted[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
-            body = directory.machines.get(id_key(machine.id), {})
-            if site.name not in directory.tops and body.get("extendedLocation"):
-                top = {name: body[name] for name in ("location", "extendedLocation") if body.get(name)}
-                directory.tops[site.name] = top
+        bodies = [directory.machines.get(id_key(machine.id), {}) for machine in inventory.machines]
+        located = next((body for body in bodies if body.get("extendedLocation")), None)
+        if located is not None:
+            directory.tops[site.name] = {name: located[name] for name in _TOP if located.get(name)}
     return directory
 
 

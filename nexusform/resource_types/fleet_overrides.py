@@ -93,11 +93,11 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
 
     def read(attributes: Values, arguments: Values) -> FleetOverride:
         return FleetOverride(
-            str(attributes.get("name") or ""),
-            str(attributes.get("namespace") or "") if namespaced else "",
-            _placement_key(attributes, arguments.get("placement") or {}),
-            read_objects(arguments.get(selector)),
-            tuple(_rules((arguments.get("policy") or {}).get("override_rule"))),
+            name=str(attributes.get("name") or ""),
+            namespace=str(attributes.get("namespace") or "") if namespaced else "",
+            placement=_placement_key(attributes, arguments.get("placement") or {}),
+            selectors=read_objects(arguments.get(selector)),
+            rules=tuple(_rules((arguments.get("policy") or {}).get("override_rule"))),
         )
 
     def findings(_override: FleetObject, arguments: Values) -> Iterator[Problem]:

@@ -149,12 +149,12 @@ def read_objects(blocks: Iterable[Values] | None) -> tuple[ObjectSelector, ...]:
     """The resource_selector blocks of a placement."""
     return tuple(
         ObjectSelector(
-            _text(block, "group"),
-            _text(block, "version"),
-            _text(block, "kind"),
-            _text(block, "name"),
-            read_label_selector(block.get("label_selector")),
-            block.get("selection_scope") or WITH_RESOURCES,
+            group=_text(block, "group"),
+            version=_text(block, "version"),
+            kind=_text(block, "kind"),
+            name=_text(block, "name"),
+            labels=read_label_selector(block.get("label_selector")),
+            scope=block.get("selection_scope") or WITH_RESOURCES,
         )
         for block in blocks or ()
     )

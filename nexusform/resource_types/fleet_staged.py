@@ -108,11 +108,11 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
     document = fleet.document(attributes)
     approved = attributes.get("approved")
     return FleetApproval(
-        str(attributes.get("name") or ""),
-        str(attributes.get("namespace") or ""),
-        str(arguments.get("parent_stage_rollout") or ""),
-        str(arguments.get("target_stage") or ""),
-        approved if isinstance(approved, bool) else document is None or document.is_true("Approved"),
+        name=str(attributes.get("name") or ""),
+        namespace=str(attributes.get("namespace") or ""),
+        run=str(arguments.get("parent_stage_rollout") or ""),
+        stage=str(arguments.get("target_stage") or ""),
+        approved=approved if isinstance(approved, bool) else document is None or document.is_true("Approved"),
     )
 
 
@@ -180,12 +180,12 @@ _STRATEGY_SPEC: Final = BlockSchema(
 def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
     stages = tuple(
         Stage(
-            str(block.get("name") or ""),
-            read_label_selector(block.get("label_selector")),
-            block.get("sorting_label_key"),
-            read_amount(block.get("max_concurrency"), Amount(1)) or Amount(1),
-            _tasks(block.get("before_stage_task")),
-            _tasks(block.get("after_stage_task")),
+            name=str(block.get("name") or ""),
+            label_selector=read_label_selector(block.get("label_selector")),
+            sorting_label_key=block.get("sorting_label_key"),
+            max_concurrency=read_amount(block.get("max_concurrency"), Amount(1)) or Amount(1),
+            before=_tasks(block.get("before_stage_task")),
+            after=_tasks(block.get("after_stage_task")),
         )
         for block in arguments.get("stage") or ()
     )

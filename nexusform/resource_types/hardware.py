@@ -99,7 +99,13 @@ def hardware_of(attributes: Mapping[str, Any]) -> Hardware | None:
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
     if sku is None:
         return None
-    return Hardware(sku.name, sku.cells, sku.cpus_per_cell, sku.memory_gib_per_cell, sku.disk_gib)
+    return Hardware(
+        sku=sku.name,
+        cells=sku.cells,
+        cpus_per_cell=sku.cpus_per_cell,
+        memory_gib_per_cell=sku.memory_gib_per_cell,
+        disk_gib=sku.disk_gib,
+    )
 
 
 def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[Problem]:

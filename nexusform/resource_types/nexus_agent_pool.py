@@ -113,11 +113,11 @@ def demand(
     version = cluster.get("kubernetes_version")
     return (
         VmDemand(
-            str(cluster["site_id"]),
-            owner_of(cluster),
-            str(cluster["name"]),
-            (pool,),
-            version,
+            site_id=str(cluster["site_id"]),
+            owner=owner_of(cluster),
+            cluster=str(cluster["name"]),
+            pools=(pool,),
+            version=version,
             parent_id=cluster_id,
         ),
         [],

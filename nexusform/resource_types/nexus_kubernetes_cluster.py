@@ -192,7 +192,13 @@ def demand(
     if problems:
         return None, problems
     version = attributes.get("kubernetes_version")
-    return VmDemand(str(attributes["site_id"]), owner_of(attributes), cluster, tuple(demands), version), []
+    return VmDemand(
+        site_id=str(attributes["site_id"]),
+        owner=owner_of(attributes),
+        cluster=cluster,
+        pools=tuple(demands),
+        version=version,
+    ), []
 
 
 def assemble(

@@ -115,19 +115,19 @@ def demand(
     block = str(address.config)
     cpus, memory = int(attributes["cpu_cores"]), int(attributes["memory_gib"])
     sku = VmSku(
-        f"{cpus} vCPU / {memory} GiB",
-        cpus,
-        0,
-        memory,
-        int(attributes["disk_gib"]),
-        int(attributes.get("numa_cells") or 1),
+        name=f"{cpus} vCPU / {memory} GiB",
+        vcpus=cpus,
+        emulator_vcpus=0,
+        memory_gib=memory,
+        disk_gib=int(attributes["disk_gib"]),
+        numa_cells=int(attributes.get("numa_cells") or 1),
     )
     pool = PoolDemand(
-        _POOL,
-        (0,),
-        (str(attributes["name"]),),
-        sku,
-        Terms(hints=hints),
+        pool=_POOL,
+        numbers=(0,),
+        names=(str(attributes["name"]),),
+        sku=sku,
+        terms=Terms(hints=hints),
         pinned=str(attributes.get("machine") or ""),
         rule_pool=block,
         rule_number=0 if address.key is None else address.key,
@@ -158,7 +158,16 @@ def _hints(
         if affinity and not machines:
             continue
         scope = HintScope(hint["scope"])
-        hints.append(Hint(affinity, hint["scheduling_execution"] == "Hard", scope, machines, racks, target))
+        hints.append(
+            Hint(
+                affinity=affinity,
+                hard=hint["scheduling_execution"] == "Hard",
+                scope=scope,
+                machines=machines,
+                racks=racks,
+                target=target,
+            )
+        )
     return tuple(hints), problems
 
 
@@ -175,7 +184,14 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     )
     sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
     return (
-        PlacedVm(_POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"),
+        PlacedVm(
+            pool=_POOL,
+            number=0,
+            name=str(attributes["name"]),
+            sku_name=sku,
+            placement=place,
+            provenance=attributes.get("provenance") or "predicted",
+        ),
     )
 
 

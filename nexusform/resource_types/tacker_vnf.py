@@ -324,7 +324,9 @@ def _numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
 
 def _group(rule: Rule) -> GroupRule:
     label = f"the others of {rule.name} ({rule.origin})"
-    return GroupRule(label, rule.affinity, rule.hard, rule.scope, rule.vdus, rule.most)
+    return GroupRule(
+        name=label, affinity=rule.affinity, hard=rule.hard, scope=rule.scope, pools=rule.vdus, most=rule.most
+    )
 
 
 def _unmet(
@@ -356,14 +358,14 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     }
     return tuple(
         PlacedVm(
-            vnfc["vdu"],
-            vnfc["number"],
-            name,
-            skus.get(vnfc["vdu"], ""),
-            Placement(
+            pool=vnfc["vdu"],
+            number=vnfc["number"],
+            name=name,
+            sku_name=skus.get(vnfc["vdu"], ""),
+            placement=Placement(
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
-            vnfc.get("provenance") or DECIDED,
+            provenance=vnfc.get("provenance") or DECIDED,
             came=vnfc.get("came") or "",
         )
         for name, vnfc in vnfcs.items()

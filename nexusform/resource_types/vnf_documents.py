@@ -162,7 +162,15 @@ def _read(
     # Few configurations hold a VNF: the readers of TOSCA and HOT are loaded for those that do.
     from nexusform.importers.tacker.vnf import read_vnf
 
-    return read_vnf(VnfSources(vnfd, base_hot, dict(nested), json.loads(parameters), flavour))
+    return read_vnf(
+        VnfSources(
+            vnfd=vnfd,
+            base_hot=base_hot,
+            nested=dict(nested),
+            parameters=json.loads(parameters),
+            flavour_id=flavour,
+        )
+    )
 
 
 def document_problems(findings: Iterable[Problem]) -> list[Problem]:
@@ -292,7 +300,7 @@ def sku_of(vdu: Vdu, block: Mapping[str, Any], surroundings: Surroundings) -> Vm
     vcpus, memory, disk = figures(vdu, block)
     if vcpus is None or memory is None:
         return missing_size(vdu, vcpus, memory)
-    return VmSku(sku_text(vdu, block), vcpus, 0, memory, disk)
+    return VmSku(name=sku_text(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
 
 
 def missing_size(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:

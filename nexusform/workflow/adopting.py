@@ -113,7 +113,9 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
     diagnostics += _of_another_site(fresh, objects, state, source.provider)
     text = _text(fresh, addresses, source) if fresh else ""
-    return Adoption(fresh, text, source.provider, sites, tuple(diagnostics))
+    return Adoption(
+        objects=fresh, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
+    )
 
 
 class _HiddenMachine(NamedTuple):
@@ -410,7 +412,7 @@ def _from_directory(place: Place, directory: str, blocks: Mapping[str, ProviderB
     if not taken:
         return Source(directory, read, PROVIDER, block)
     alias = _label(Path(directory).resolve().name)
-    return Source(directory, read, f"{PROVIDER}.{alias}", block, alias)
+    return Source(name=directory, read=read, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
 
 
 def _from_azure(place: Place, blocks: Mapping[str, ProviderBlock]) -> tuple[Source | None, list[Diagnostic]]:

@@ -203,11 +203,11 @@ def _no_part(_given: Value) -> Value:
 
 
 _TYPE: Final = Function(
-    "type",
-    "The type of a value; console only.",
-    (anything("value", "Any value.", marked=True),),
-    DYNAMIC,
-    _no_part,
+    name="type",
+    description="The type of a value; console only.",
+    parameters=(anything("value", "Any value.", marked=True),),
+    returns=DYNAMIC,
+    body=_no_part,
 )
 
 

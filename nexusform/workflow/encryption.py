@@ -37,11 +37,11 @@ def encryption_of(settings: Settings | None, place: Place) -> tuple[Encryption |
     if configured is None:
         return from_environment, diagnostics
     merged = Encryption(
-        {**configured.key_providers, **from_environment.key_providers},
-        {**configured.methods, **from_environment.methods},
-        from_environment.state or configured.state,
-        from_environment.plan or configured.plan,
-        {**configured.readers, **from_environment.readers},
+        key_providers={**configured.key_providers, **from_environment.key_providers},
+        methods={**configured.methods, **from_environment.methods},
+        state=from_environment.state or configured.state,
+        plan=from_environment.plan or configured.plan,
+        readers={**configured.readers, **from_environment.readers},
     )
     return merged, diagnostics
 

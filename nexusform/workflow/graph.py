@@ -46,7 +46,13 @@ def find_graph(place: Place, plan_path: str = "", *, destroy: bool = False) -> G
     if not destroy:
         return graph
     turned = tuple((b, a) for a, b in graph.edges)
-    return Graph(graph.nodes, turned, graph.diagnostics, graph.sources, graph.drawable)
+    return Graph(
+        nodes=graph.nodes,
+        edges=turned,
+        diagnostics=graph.diagnostics,
+        sources=graph.sources,
+        drawable=graph.drawable,
+    )
 
 
 def _of_configuration(place: Place) -> Graph:

@@ -340,7 +340,9 @@ def import_one(
         )
         return [error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)
-    target = ImportTarget(address, object_id, block.provider, Span("", start, start), block)
+    target = ImportTarget(
+        address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
+    )
     problems: list[Diagnostic] = []
     taken_over = _find(target, request, providers, problems)
     if taken_over is None:

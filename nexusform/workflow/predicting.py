@@ -216,11 +216,11 @@ def _world(
         by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (one.type, one.id)
     addresses = addresses_of({**before, **after}.values(), _named(new), EMPTY)
     return _World(
-        {addresses[reference]: one for reference, one in before.items()},
-        {addresses[reference]: one for reference, one in after.items()},
-        addresses,
-        {addresses[reference]: place for reference, place in new.items()},
-        tuple(addresses[by_key[key]] for key in laid.touched if by_key.get(key) in after),
+        before={addresses[reference]: one for reference, one in before.items()},
+        after={addresses[reference]: one for reference, one in after.items()},
+        addresses=addresses,
+        places={addresses[reference]: place for reference, place in new.items()},
+        order=tuple(addresses[by_key[key]] for key in laid.touched if by_key.get(key) in after),
     )
 
 

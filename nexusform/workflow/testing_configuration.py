@@ -252,7 +252,9 @@ def _mocked(mock: Mock, known: Mapping[str, ProviderBlock]) -> ProviderBlock:
     name, _, alias = mock.key.partition(".")
     earlier = known.get(mock.key)
     body = Body((), (), mock.span, mock.span)
-    return ProviderBlock(mock.key, name, alias, body, earlier.span if earlier else mock.span)
+    return ProviderBlock(
+        key=mock.key, name=name, alias=alias, body=body, span=earlier.span if earlier else mock.span
+    )
 
 
 def _without(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:

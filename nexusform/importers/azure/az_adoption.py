@@ -124,12 +124,12 @@ class _Adoption:
             *(one for _, one in workloads),
         ]
         return AdoptedSite(
-            self.name,
-            tuple(objects),
-            self.counts["adopted"],
-            self.counts["occupied"],
-            self.counts["unplaced"],
-            tuple(self.findings),
+            name=self.name,
+            objects=tuple(objects),
+            adopted=self.counts["adopted"],
+            occupied=self.counts["occupied"],
+            unplaced=self.counts["unplaced"],
+            findings=tuple(self.findings),
         )
 
     # --- racks and machines ---

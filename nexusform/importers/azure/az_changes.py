@@ -152,7 +152,11 @@ class _Laying:
         # A cluster that is made anew has the pools that it is made with, whatever was captured of it.
         items = replace(self.items, by_kind=by_kind, pools_of=frozenset())
         return ChangedItems(
-            items, tuple(self.pools), frozenset(self.replaced), self.places, tuple(self.touched)
+            items=items,
+            pools=tuple(self.pools),
+            replaced=frozenset(self.replaced),
+            places=self.places,
+            touched=tuple(self.touched),
         )
 
     def take(self, change: AzChange) -> None:

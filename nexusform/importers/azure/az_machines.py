@@ -59,7 +59,13 @@ def figures_of_sku(sku_id: str | None) -> MachineSku | None:
     match = _FIGURES.search(name_of(sku_id or "").lower())
     if match is None:
         return None
-    return MachineSku(name_of(sku_id or ""), 1, int(match[1]), int(match[2]), 0)
+    return MachineSku(
+        name=name_of(sku_id or ""),
+        cells=1,
+        cpus_per_cell=int(match[1]),
+        memory_gib_per_cell=int(match[2]),
+        disk_gib=0,
+    )
 
 
 def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
@@ -106,7 +112,11 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
         names.add(name)
         sku_id = item.text("rackSkuId")
         racks[id_key(rack_id)] = AzRack(
-            name, rack_id, item.text("availabilityZone"), sku_id, machine_sku_of(sku_id)
+            name=name,
+            id=rack_id,
+            availability_zone=item.text("availabilityZone"),
+            rack_sku_id=sku_id,
+            machine_sku=machine_sku_of(sku_id),
         )
     return racks
 
@@ -323,7 +333,13 @@ def _planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
     name = name_of(network_rack) if network_rack else definition.text("rackSerialNumber")
     name = name or f"{cluster.text('name') or 'cluster'}-rack{number}"
     sku_id = definition.text("rackSkuId")
-    return AzRack(name, name, definition.text("availabilityZone"), sku_id, machine_sku_of(sku_id))
+    return AzRack(
+        name=name,
+        id=name,
+        availability_zone=definition.text("availabilityZone"),
+        rack_sku_id=sku_id,
+        machine_sku=machine_sku_of(sku_id),
+    )
 
 
 def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzMachine | None:

@@ -326,4 +326,12 @@ def _size(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
             return None
         figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)
     vcpus, memory, disk = figures
-    return VmSku(name, vcpus, _EMULATOR_VCPUS.get(kind, 0), memory, disk, 1, kind="")
+    return VmSku(
+        name=name,
+        vcpus=vcpus,
+        emulator_vcpus=_EMULATOR_VCPUS.get(kind, 0),
+        memory_gib=memory,
+        disk_gib=disk,
+        numa_cells=1,
+        kind="",
+    )

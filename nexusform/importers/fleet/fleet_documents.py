@@ -291,6 +291,11 @@ class _ObjectReader:
             value = self._value(below, shape.fields[meant], _schema_below(schema, name))
             if value is not None:
                 values[name] = value
+        self._check_together(part, shape, written)
+        return values
+
+    def _check_together(self, part: _Part, shape: Shape, written: Mapping[str, Any]) -> None:
+        """Say which keys of a mapping are missing, and what its rules object to."""
         for key, needed in shape.fields.items():
             if needed.required and key not in written:
                 here = replace(part, path=(*part.path, block_name(key, needed)))
@@ -298,7 +303,6 @@ class _ObjectReader:
         for rule in shape.rules:
             for objection in rule(written):
                 self._object_to(part, shape, objection)
-        return values
 
     def _object_to(self, part: _Part, shape: Shape, objection: Objection) -> None:
         """Say what a rule of the shape objects to, at the key it names."""

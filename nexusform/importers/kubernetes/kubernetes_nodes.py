@@ -240,12 +240,19 @@ def _pod(title: str, body: _Object) -> ObservedPod:
     )
     # The API server has looked at it before: nothing is left to be found.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
-    whose = Owner(namespace, kind, {}, None, "")
+    whose = Owner(namespace=namespace, kind=kind, added={}, spreads=None, template="")
     read = read_pod_spec(metadata, root.at("spec"), whose, Priorities())
     terminating = body["terminating"] is True
     read = msgspec.structs.replace(read, terminating=terminating)
     workload = "" if terminating else f"{namespace}/{kind}/{owner}"
-    return ObservedPod(workload, namespace, name, node, read, str(body.get("startTime", "")))
+    return ObservedPod(
+        workload=workload,
+        namespace=namespace,
+        name=name,
+        node=node,
+        spec=read,
+        started=str(body.get("startTime", "")),
+    )
 
 
 def _controller(pod: str, body: _Object) -> tuple[str, str]:

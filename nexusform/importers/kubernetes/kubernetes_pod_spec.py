@@ -421,7 +421,13 @@ def _pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight:
     namespaces = tuple(sorted(set(written)))
     if not namespaces and namespace_selector is None:
         namespaces = (namespace,)
-    return PodTerm(topology_key, selector, namespaces, namespace_selector, weight)
+    return PodTerm(
+        topology_key=topology_key,
+        selector=selector,
+        namespaces=namespaces,
+        namespace_selector=namespace_selector,
+        weight=weight,
+    )
 
 
 def _with_label_keys(

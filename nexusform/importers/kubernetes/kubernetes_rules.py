@@ -192,7 +192,9 @@ def _field_rule(text: str) -> tuple[str, FieldRule]:
         upper = LARGEST_INT64 if most == "L" else int(most) if most else LARGEST_INT32
     choices = tuple(parts["choices"].split("|")) if parts["choices"] else ()
     lower = int(least) if least is not None else None
-    return parts["name"], FieldRule(bool(parts["required"]), choices, lower, upper, parts["form"] or "")
+    return parts["name"], FieldRule(
+        required=bool(parts["required"]), choices=choices, least=lower, most=upper, form=parts["form"] or ""
+    )
 
 
 # --- forms -------------------------------------------------------------------------------------

@@ -292,12 +292,12 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
         members = _within(template, (name, body), members, least, most)
     bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
     return Repeat(
-        min(least * outer.least, MOST_INSTANCES),
-        bound,
-        min(members * outer.members, MOST_INSTANCES),
-        name,
-        said and (outer.said or not outer.group),
-        _open(template, name, written) or outer.open,
+        least=min(least * outer.least, MOST_INSTANCES),
+        most=bound,
+        members=min(members * outer.members, MOST_INSTANCES),
+        group=name,
+        said=said and (outer.said or not outer.group),
+        open=_open(template, name, written) or outer.open,
     )
 
 
@@ -389,12 +389,12 @@ def note_server(
     # Tacker's driver looks at what the top template hands on, never into a nested one.
     hinted = bool(hints) or (not own.absent and not template.chain)
     reading.vdus[called] = Vdu(
-        called,
-        origin,
-        size,
-        repeat.least,
-        repeat.most,
-        repeat.members,
+        name=called,
+        origin=origin,
+        size=size,
+        minimum=repeat.least,
+        maximum=repeat.most,
+        initial=repeat.members,
         stated=repeat.said,
         bounded=repeat.said,
         hinted=hinted,

@@ -54,7 +54,13 @@ def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: 
     names = [vdu.name for vdu in vdus]
     groups = _groups(topology, names, notes)
     rules = tuple(_rules(topology, names, groups, notes))
-    return Vnf(vdus, rules, scaling.aspects, scaling.levels, scaling.default_level)
+    return Vnf(
+        vdus=vdus,
+        rules=rules,
+        aspects=scaling.aspects,
+        levels=scaling.levels,
+        default_level=scaling.default_level,
+    )
 
 
 # --- VDUs --------------------------------------------------------------------------------------
@@ -241,7 +247,15 @@ def _rules(
             notes.warn(body, IGNORED, f'the rule "{name}" concerns no VDU; it is ignored.')
         elif scope:
             origin = Origin(notes.file, body.line)
-            yield Rule(name, bool(affinity), hard, scope, targets, origin, label=label)
+            yield Rule(
+                name=name,
+                affinity=bool(affinity),
+                hard=hard,
+                scope=scope,
+                vdus=targets,
+                origin=origin,
+                label=label,
+            )
 
 
 def _targets(

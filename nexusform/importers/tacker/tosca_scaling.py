@@ -58,7 +58,7 @@ def legacy_scaling(topology: Topology, notes: Notes) -> Iterator[LegacyScaling]:
         levels = max((most if most is not None else initial) - initial, 0) // step
         steps = tuple(Steps(vdu, (step,)) for vdu in vdus)
         aspect = Aspect(name, levels, steps, Origin(notes.file, body.line))
-        yield LegacyScaling(aspect, vdus, initial, least, most, body)
+        yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, least=least, most=most, node=body)
 
 
 def legacy_placement(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[bool, bool] | None:
@@ -124,7 +124,7 @@ def read_scaling(topology: Topology, notes: Notes) -> Scaling:
             initial.setdefault(vdu, (old.initial, old.node))
             bounds[vdu] = old.least, old.most
     levels, default = _levels(topology, notes)
-    return Scaling(initial, aspects, levels, default, bounds)
+    return Scaling(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 
 
 def _of_kind(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:

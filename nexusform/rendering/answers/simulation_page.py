@@ -150,7 +150,9 @@ def _site_map(
     for vm in chain(_managed(site, places), _outsiders(site, lost)):
         crew.add(vm)
     clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
-    return SiteMap(site.id, site.name, _racks(site, crew), tuple(crew.vms), tuple(clusters))
+    return SiteMap(
+        id=site.id, name=site.name, racks=_racks(site, crew), vms=tuple(crew.vms), clusters=tuple(clusters)
+    )
 
 
 def _managed(site: SiteView, places: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:

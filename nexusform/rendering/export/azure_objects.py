@@ -234,10 +234,12 @@ def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]
     values = _without_secrets(change.after or change.before or {}, change)
     if kind == POOL:
         names, site = _names_of_pool(values, clusters)
-        pool = AzureObject(POOL, names, do, site, address)
+        pool = AzureObject(type=POOL, names=names, do=do, site=site, address=address)
         yield from _with_pool_body(pool, change.before, values)
         return
-    one = AzureObject(kind, (str(values["name"]),), do, str(values["site_id"]), address)
+    one = AzureObject(
+        type=kind, names=(str(values["name"]),), do=do, site=str(values["site_id"]), address=address
+    )
     if do is Do.DELETE:
         yield one
     elif kind == VM:

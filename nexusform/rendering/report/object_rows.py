@@ -71,7 +71,11 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         names = [row.name for row in members if row.name]
         text = names_text(names) or fold.keys
         words = _of_each(first.words) if len(members) > 1 else first.words
-        folds.append(ObjectFold(members, first.symbol, f"{fold.text}{deposed}", text, words))
+        folds.append(
+            ObjectFold(
+                rows=members, symbol=first.symbol, label=f"{fold.text}{deposed}", name=text, words=words
+            )
+        )
     return tuple(folds)
 
 
@@ -99,11 +103,11 @@ def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) ->
         # What stands in brackets belongs to the last words, not on a line of its own.
         words, note = (*words[:-1], f"{words[-1]} {note}"), ""
     return ObjectRow(
-        change.address,
-        wording.SYMBOLS[change.action],
-        _name(change.address, attributes),
-        (*words, note) if note else words,
-        change.deposed,
+        address=change.address,
+        symbol=wording.SYMBOLS[change.action],
+        name=_name(change.address, attributes),
+        words=(*words, note) if note else words,
+        deposed=change.deposed,
     )
 
 

@@ -90,7 +90,7 @@ def _site(rows: Sequence[SiteRoom]) -> SiteSummary:
     largest = rows[0]
     before = _moment([row.before for row in rows if row.before is not None])
     after = _moment([row.after for row in rows if row.after is not None])
-    return SiteSummary(largest.site, largest.sku, largest.cells, before, after)
+    return SiteSummary(name=largest.site, sku=largest.sku, cells=largest.cells, before=before, after=after)
 
 
 def _moment(rooms: Sequence[Room]) -> Moment | None:

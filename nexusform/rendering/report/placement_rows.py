@@ -172,7 +172,7 @@ def _group(
     kind = rows[0].kind if rows else "vm"
     name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
     certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
-    return PlacementGroup(name, kind, tuple(lines), table, certainty)
+    return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table, certainty=certainty)
 
 
 def _group_name(row: PlacementChange) -> str:
@@ -255,7 +255,14 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     stays = row.action is PlacementAction.UPDATE and origin == target
     if stays or (row.action in _WITHOUT_ORIGIN and not _is_elsewhere(row)):
         origin = ""
-    return PlacementLine(_SYMBOLS[row.action], row.action, _called(row), origin, target, row.trigger)
+    return PlacementLine(
+        symbol=_SYMBOLS[row.action],
+        action=row.action,
+        label=_called(row),
+        origin=origin,
+        target=target,
+        trigger=row.trigger,
+    )
 
 
 def _called(row: PlacementChange) -> str:
@@ -310,11 +317,11 @@ def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
     """From where to where one VM goes, in words."""
     certainty = row.certainty if tie_breaks else None
     return VmJourney(
-        row.object,
-        _left(row) if row.action is PlacementAction.MOVE else "",
-        brief_place(row.target) if row.target is not None else "",
-        row.trigger,
-        certainty.machine if certainty is not None else None,
+        vm=row.object,
+        origin=_left(row) if row.action is PlacementAction.MOVE else "",
+        target=brief_place(row.target) if row.target is not None else "",
+        trigger=row.trigger,
+        machine_share=certainty.machine if certainty is not None else None,
     )
 
 
