@@ -108,6 +108,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "file-cannot-be-read": "File cannot be read",
     "file-cannot-be-written": "File cannot be written",
     "file-too-large": "File too large",
+    "fits-in-some-draws": "VMs may not fit",
     "flag-state-needs-the-local-backend": "Flag -state needs the local backend",
     "function-calls-not-allowed": "Function calls not allowed",
     "generated-configuration-cannot-be-written": "Generated configuration cannot be written",

@@ -40,6 +40,7 @@ from nexusform.planning.verdicts.fit import (
     broken_groups,
     draws_of,
     fit_failures,
+    fits_by_luck,
     measure,
     overfull,
     too_many_vfs,
@@ -98,6 +99,10 @@ def conclude(
     tie_breaks, certainty = measure(world.sites, request.tie_breaks, keep_outcomes=ruled)
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()
+    draws = draws_of(world.sites, certainty, request.split_seed, tie_breaks)
+    every = list(judged.diagnostics)
+    if not has_errors(every):
+        every += fits_by_luck(vms, draws)
     vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
     other_rows = (*_binding_rows(world), *_pod_rows(world, want_rejected=request.want_rejected))
     kept_rows = [row for row in other_rows if row.action is PlacementAction.KEEP]
@@ -116,7 +121,7 @@ def conclude(
         moved=tuple(prior.previous.items()),
         kept=sum(len(each.moves.stay) for each in vms) + len(kept_rows),
         tie_breaks=tie_breaks,
-        draws=draws_of(world.sites, certainty, request.split_seed, tie_breaks),
+        draws=draws,
         checks=(*checks, *blocks.checks),
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
@@ -126,7 +131,7 @@ def conclude(
         passed_over=world.fleet.passed_over if world.fleet is not None else (),
     )
     return PlanResult(
-        plan=_signed(plan, request, judged.diagnostics),
+        plan=_signed(plan, request, every),
         edges=tuple(_edges(order)),
         nodes=tuple(str(block.address) for block in order.blocks),
         explained=explanations(vms),

@@ -6,7 +6,7 @@ larger clusters first, where hard hints stand in the way other hints, and a smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, islice
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action, PlacementAction, Plan
+from nexusform.planning.replanning.drawn_ways import certain_count_note, drawn_note
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
 from nexusform.planning.vms.vm_object import HardHint
@@ -77,7 +78,12 @@ def with_ways_out(
         adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
         every = (*quiet.replaces, *replaces)
-        return plan(replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=every))
+        adjusted = replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=every)
+        outcome = plan(adjusted)
+        # Most trials fail for want of room; in how many draws one fits is asked of those that do not.
+        if outcome.plan.errored or outcome.plan.draws is None or request.tie_breaks == 0:
+            return outcome
+        return plan(replace(adjusted, tie_breaks=request.tie_breaks))
 
     kind_of = request.registries.kind_of
     racks = [
@@ -153,11 +159,26 @@ def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            yield replace(_counts_way(pools, counts), edits=tuple(adjustments))
+            way = _counts_way(pools, counts)
+            certain = _certain_count(outcome, adjustments, pools.values(), trial)
+            text = f"{way.text}{drawn_note(outcome)}{certain}"
+            yield replace(way, text=text, edits=tuple(adjustments))
             return
         if not outcome.unplaced:
             return
         failed = outcome.unplaced
+
+
+def _certain_count(
+    outcome: PlanResult, adjustments: Sequence[Adjustment], pools: Iterable[Unplaced], trial: Trial
+) -> str:
+    """Which count is certain, where one pool alone falls short and the one that fits is not."""
+    if len(adjustments) > 1:
+        return ""
+    [adjustment], [unplaced] = adjustments, pools
+    return certain_count_note(
+        outcome, adjustment.value, unplaced.standing, lambda count: trial([replace(adjustment, value=count)])
+    )
 
 
 def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[Address, str], int]) -> WayOut:
@@ -186,7 +207,8 @@ def _wider(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         adjustments = [_zones_adjustment(unplaced, zones) for unplaced in shortage.pools]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            yield replace(_zones_way(shortage.pools, zones, outcome.plan), edits=tuple(adjustments))
+            way = _zones_way(shortage.pools, zones, outcome.plan)
+            yield replace(way, text=way.text + drawn_note(outcome), edits=tuple(adjustments))
             return
 
 
@@ -262,7 +284,7 @@ def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            text = f"{names} (planned) active: {_all_fit(shortage.pools)}."
+            text = f"{names} (planned) active: {_all_fit(shortage.pools)}.{drawn_note(outcome)}"
             yield WayOut("racks", text, data, tuple(adjustments))
             return
 
@@ -286,7 +308,10 @@ def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     larger_first = sorted(new, key=lambda address: -new[address][1])
     for order in (failing, larger_first):
         as_it_is = list(new)[: len(order)] == order
-        if not order or as_it_is or trial((), order).plan.errored:
+        if not order or as_it_is:
+            continue
+        outcome = trial((), order)
+        if outcome.plan.errored:
             continue
         names = [new[address][0] for address in order]
         others = [name for address, (name, _) in new.items() if address not in order]
@@ -294,6 +319,7 @@ def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
         if order is failing and others:
             text = f"Create {', '.join(names)} before {', '.join(others)}: {fits}."
+        text += drawn_note(outcome)
         yield WayOut("order", text, {"order": [str(address) for address in order]})
         return
 
@@ -329,11 +355,14 @@ def _other_hints(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 def _replaced_too(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
     """The standing VMs with the hints are placed anew in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
-    if all(hint.stands for hint in hints) and _works(trial((), (), vms)):
+    if not all(hint.stands for hint in hints):
+        return
+    outcome = trial((), (), vms)
+    if _works(outcome):
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         they = form(len(vms), "that VM is", "those VMs are")
         text = f"{options}: {they} placed anew as well, and {_all_fit(shortage.pools)}."
-        yield WayOut("replace", text, {"replace": vms})
+        yield WayOut("replace", text + drawn_note(outcome), {"replace": vms})
 
 
 def _made_soft(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
@@ -362,7 +391,7 @@ def _with_hints(
     stands = form(moved, "stands is", "stand are")
     cost = f" {counted(moved, 'VM')} that {stands} re-placed by it." if moved else ""
     hint_of = f"the placement_hint of {' and '.join(owners)}"
-    text = f'{argument} = "{value}" in {hint_of}: {_all_fit(shortage.pools)}.{cost}'
+    text = f'{argument} = "{value}" in {hint_of}: {_all_fit(shortage.pools)}.{cost}{drawn_note(outcome)}'
     data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
     yield WayOut("hint", text, {"hints": data, "replaced_vms": moved}, tuple(edits))
 
@@ -383,9 +412,11 @@ def _smaller(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
             Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
             for unplaced in pools
         ]
-        if not trial(adjustments, ()).plan.errored:
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
             vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
+            text += drawn_note(outcome)
             yield WayOut("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
             return
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Plan
+from nexusform.planning.replanning.drawn_ways import drawn_note
 from nexusform.planning.replanning.remedies import WayOut, moved_vms, way_document
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, GroupMember, OpenRule
@@ -120,7 +121,7 @@ def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[WayOut]:
             outcome = trial(adjustments)
             if outcome is not None:
                 text, change = _way(sides, zones, outcome.plan)
-                yield WayOut("zones", text, change, tuple(adjustments))
+                yield WayOut("zones", text + drawn_note(outcome), change, tuple(adjustments))
                 return
 
 

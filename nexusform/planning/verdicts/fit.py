@@ -22,10 +22,12 @@ from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, Placement
+from nexusform.words import counted, first_of
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
 PINNED_DOES_NOT_FIT = "pinned-vm-does-not-fit"
+FITS_BY_LUCK = "fits-in-some-draws"
 BROKEN_GROUP = "vms-stand-against-their-placement-group"
 
 
@@ -350,6 +352,57 @@ def draws_of(
     machines = sum(len(site.base.loose_machines()) for site in drawn.values() if site.base is not None)
     per_run = zip(*(certainty[site_id].fits for site_id in drawn if site_id in certainty), strict=True)
     return Draws(machines, split_seed, sum(all(fits) for fits in per_run), runs)
+
+
+def draws_in_words(draws: Draws) -> str:
+    """`in 48 of 100 draws of the NUMA cells that nobody told (128 machines)`."""
+    machines = counted(draws.machines, "machine")
+    if not draws.runs:
+        return f"in one draw at least of the NUMA cells that nobody told ({machines}); no others were tried"
+    return f"in {draws.fitting:,} of {draws.runs:,} draws of the NUMA cells that nobody told ({machines})"
+
+
+def surely_fit(sites: Mapping[str, SitePlan]) -> bool:
+    """Whether the VMs that the plan places fit however those lie whose cells nobody told. That is counted
+    exactly where all of a site ask for the same and none leaves; otherwise it is not sure.
+    """
+    return all(_surely_fits(site) for site in _drawn_sites(sites).values())
+
+
+def _surely_fits(site: SitePlan) -> bool:
+    assert site.base is not None
+    demands = [operation.demand for operation in site.operations if isinstance(operation, VmPlaced)]
+    alike = len({(demand.sku, demand.terms) for demand in demands}) == 1
+    # Hints are about who is near, and room is counted as it is before anybody comes.
+    if not alike or demands[0].hints or len(demands) < len(site.operations):
+        return False
+    return len(demands) <= site.base.count_free(demands[0]).least
+
+
+def fits_by_luck(objects: Iterable[VmObject], draws: Draws | None) -> Iterator[Diagnostic]:
+    """A warning, at the first object that takes part in it, where not everything fits in every draw."""
+    if draws is None or draws.fitting >= draws.runs:
+        return
+    placing = [vms for vms in objects if vms.tokens and _on_drawn_site(vms)]
+    detail = (
+        f"Everything fits {draws_in_words(draws)}. Azure does not tell the cells of VMs that stand: on the "
+        "site some of the new VMs may find no room. Lower counts are more certain, and `nexusform simulate "
+        "capacity` says how many of a SKU are."
+    )
+    if placing:
+        brief = (
+            f"{_names(placing)}: everything fits in {draws.fitting:,} of {draws.runs:,} draws of NUMA cells"
+        )
+        yield placing[0].instance.problem(Problem((), FITS_BY_LUCK, detail, Severity.WARNING, brief=brief))
+
+
+def _on_drawn_site(vms: VmObject) -> bool:
+    return vms.site is not None and _places_hang_on_drawn_splits(vms.site)
+
+
+def _names(placing: Sequence[VmObject]) -> str:
+    clusters = dict.fromkeys(vms.demand.cluster for vms in placing if vms.demand is not None)
+    return first_of(list(clusters), MOST_NAMED)
 
 
 def _drawn_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:

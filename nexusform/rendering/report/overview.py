@@ -7,7 +7,7 @@ The Markdown report and the page start with the same overview.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -264,14 +264,22 @@ def violation_text(violation: SeparationViolation) -> str:
 
 
 def _reasons(plan: Plan) -> tuple[str, ...]:
-    """What the plan was held against: separation rules and checks."""
-    reasons = [_separation_reason(verdict) for verdict in plan.separation_rules]
+    """What the plan was held against: draws of cells that nobody told, separation rules and checks."""
+    reasons = list(_draws_reason(plan))
+    reasons += [_separation_reason(verdict) for verdict in plan.separation_rules]
     statuses = Counter(check.status for check in plan.checks)
     for status, (singular, plural) in _CHECK_VERBS.items():
         count = statuses[status]
         if count:
             reasons.append(f"{counted(count, 'check')} {form(count, singular, plural)}")
     return tuple(reasons)
+
+
+def _draws_reason(plan: Plan) -> Iterator[str]:
+    draws = plan.draws
+    if draws is not None and not plan.errored and draws.fitting < draws.runs:
+        fitting = f"{draws.fitting:,} of {draws.runs:,}"
+        yield f"everything fits in {fitting} draws of unknown NUMA cells, not in all"
 
 
 _CHECK_VERBS: Final = {

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import agree
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Draws
 from nexusform.planning.verification.standing_state import state_problems
 from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.page.svg_map import render_svg
+from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.scheduling.racks.vms import Placement, anybodys
-from nexusform.state.objects import InstanceState, State
+from nexusform.state.objects import EMPTY, InstanceState, State
 from tests.planning.harness import (
     all_types,
     at,
@@ -26,6 +29,7 @@ from tests.planning.harness import (
     rows,
     state_of,
     vms,
+    warnings,
 )
 from tests.whatif.worlds import racks, site_of
 
@@ -169,3 +173,47 @@ def test_maps_show_vms_whose_cells_are_not_known() -> None:
     )
     assert drawn.count('class="vm kept"') == 4
     assert drawn.count('class="vm placed"') >= 1
+
+
+def some_draws(result: PlanResult) -> list[str]:
+    return [problem.detail for problem in warnings(result) if problem.id == "fits-in-some-draws"]
+
+
+def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
+    draws = result.plan.draws
+    assert draws is not None
+    [detail] = some_draws(result)
+    assert f"in {draws.fitting} of 50 draws" in detail
+    comment = render_markdown(result.plan, {})
+    assert f"> Everything fits in {draws.fitting} of 50 draws of unknown NUMA cells, not in all." in comment
+    # What surely fits, and what was not repeated, is no warning.
+    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), tie_breaks=50))
+    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+
+
+# The first draw leaves a cell of this machine whole.
+LUCKY = ALONE + machine(*FOUR).replace('"m"', '"a"')
+TWO = LUCKY + machine().replace('"m"', '"n"').replace("slot        = 1", "slot        = 2")
+
+
+def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
+    [misfit] = errors(plan(files, state, tie_breaks=50, ways_out=True))
+    way: dict[str, Any] = next(way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count")
+    return way
+
+
+def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -> None:
+    way = count_way(TWO + cluster("a", plane=BIG, count=5))
+    assert way["counts"][0]["count"] == 3
+    assert re.search(r"It fits in \d+ of 50 draws of the NUMA cells .*\. 2 is certain\.$", way["text"])
+    unlucky = TWO.replace('"a"', '"m"')
+    assert count_way(unlucky + cluster("a", plane=BIG, count=5))["text"].endswith("It is certain.")
+    # With another SKU in the plan a count is not told exactly, only in all draws.
+    mixed = cluster("a", plane="NC_G6_28_v1", pools=pool("p", 5, BIG))
+    assert re.search(r" 1 fits in all of them\.$", count_way(TWO + mixed)["text"])
+
+
+def test_where_no_count_is_certain_a_way_out_says_so() -> None:
+    way = count_way(LUCKY + cluster("a", plane=BIG, count=2))
+    assert way["text"].endswith("No count fits in every draw.")
