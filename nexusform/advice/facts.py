@@ -9,7 +9,7 @@ what the configuration's literals tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -42,8 +42,9 @@ class PoolFacts(Struct, frozen=True):
     pool, `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those
     that this plan places (in the order in which it places them), `vms` by number those that
     have a place. `stands`: the plan places none of them, and they are judged as if it
-    placed all (`new_numbers`) again. `zones_span` is the availability_zones
-    argument, `span` the pool's block.
+    placed all (`new_numbers`) again. `leaving` are the VMs of the pool that stand until some of the new ones
+    do (handles on the site): by how many of the new ones are placed before they leave. `zones_span` is the
+    availability_zones argument, `span` the pool's block.
     """
 
     address: str
@@ -61,6 +62,7 @@ class PoolFacts(Struct, frozen=True):
     zones_span: Span | None = None
     block: str = ""
     stands: bool = False
+    leaving: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
     def zones(self) -> frozenset[str] | None:
@@ -188,11 +190,22 @@ def rehearsal(before: RackScheduler) -> Rehearse:
         scheduler = before.copy()
         unplaced = 0
         for pool in pools:
-            demands = [pool.demand(number) for number in pool.new_numbers]
-            unplaced += sum(isinstance(answer, Shortage) for answer in scheduler.place_run(demands))
+            answers = _rehearsed(scheduler, pool)
+            unplaced += sum(isinstance(answer, Shortage) for answer in answers)
         return _outcome(scheduler, unplaced, largest_sku(pool.sku for pool in pools))
 
     return rehearse
+
+
+def _rehearsed(scheduler: RackScheduler, pool: PoolFacts) -> Iterator[object]:
+    """Place the new VMs of a pool; those that an upgrade replaces in batches leave in between."""
+    demands = [pool.demand(number) for number in pool.new_numbers]
+    placed = 0
+    for count in sorted({*pool.leaving, len(demands)}):
+        yield from scheduler.place_run(demands[placed:count])
+        placed = count
+        for handle in pool.leaving.get(count, ()):
+            scheduler.release(handle)
 
 
 def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> Outcome:

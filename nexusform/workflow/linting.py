@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,7 +18,12 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.certainty import VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import VmName
+
+# Site, owner and pool, as the placement rule counts.
+_PoolKey: TypeAlias = tuple[str, str, str]
 
 
 def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
@@ -51,7 +58,8 @@ def lint(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    pools = tuple(_pools(result.objects, everything=everything))
+    leaving = {} if everything else _leaving(result.sites.values())
+    pools = tuple(_pools(result.objects, leaving, everything=everything))
     judged = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _site(site, judged) for site_id, site in result.sites.items()}
     if literal_only:
@@ -87,7 +95,30 @@ def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> Ra
     return emptied
 
 
-def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
+def _leaving(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
+    """The VMs that leave while others of their pool are placed already: after how many, who."""
+    leaving: dict[_PoolKey, dict[int, list[int]]] = {}
+    for site in sites:
+        placed: Counter[_PoolKey] = Counter()
+        for operation in site.operations:
+            if isinstance(operation, VmPlaced):
+                placed[_pool_key(site, operation.demand.vm)] += 1
+            elif isinstance(operation, VmReleased) and operation.handle is not None and site.base is not None:
+                key = _pool_key(site, site.base.vm(operation.handle).vm)
+                leaving.setdefault(key, {}).setdefault(placed[key], []).append(operation.handle)
+    return leaving
+
+
+def _pool_key(site: SitePlan, vm: VmName) -> _PoolKey:
+    return site.id, vm.owner, vm.pool
+
+
+def _pools(
+    objects: Mapping[Address, VmObject],
+    leaving: Mapping[_PoolKey, Mapping[int, Sequence[int]]],
+    *,
+    everything: bool,
+) -> Iterable[PoolFacts]:
     """The pools with VMs, by the age of their objects where all are judged."""
     in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
     for address, vms in in_order:
@@ -95,7 +126,9 @@ def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable
             continue
         for pool in vms.demand.pools:
             if pool.count_path:
-                yield _pool(address, vms, pool, everything=everything)
+                key = vms.demand.site_id, vms.demand.owner, pool.rule_pool or pool.pool
+                facts = _pool(address, vms, pool, everything=everything)
+                yield replace(facts, leaving=leaving.get(key, {}))
 
 
 def _age(vms: VmObject) -> tuple[bool, int]:
