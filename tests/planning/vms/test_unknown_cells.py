@@ -69,7 +69,7 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
     assert 0 < draws.fitting < 50
     assert draws_text(draws) == (
         f"not known on 1 machine; everything fits in {draws.fitting} of 50 draws of them, "
-        f"draw {draws.shown} is shown."
+        f"draw {draws.shown} is shown. Shares are of these draws, samples that make no place there sure."
     )
     [row] = rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
