@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.planning.vms.nodes import standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
@@ -26,6 +27,7 @@ from nexusform.values import Value
 from nexusform.whatif.pod_view import NOTHING_SEEN, Sight, sight_after, view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world
+from nexusform.words import counted, first_of, form
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.remote_states import RemoteStates
@@ -42,6 +44,9 @@ from nexusform.workflow.surroundings import RealFiles, plan_time
 
 if TYPE_CHECKING:  # loaded where a fleet is asked
     from nexusform.whatif.fleet import FleetWorld
+
+
+_MOST_NAMES: Final = 5
 
 
 class AskedWorld(Struct, frozen=True):
@@ -81,7 +86,7 @@ def open_fleet(place: Place, plan_path: str = "") -> tuple[FleetWorld | None, As
 
 def open_world(place: Place, plan_path: str = "", *, pods: bool = True) -> AskedWorld:
     """The world as the state has it, or as a saved plan will leave it; without `pods` of machines alone."""
-    world = _of_plan(plan_path, place, pods=pods) if plan_path else _of_state(place, pods=pods)
+    world = _of_plan(plan_path, place) if plan_path else _of_state(place)
     if world.view is not None and not world.view.sites:
         problem = error(
             "nothing-to-simulate",
@@ -89,10 +94,27 @@ def open_world(place: Place, plan_path: str = "", *, pods: bool = True) -> Asked
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         return replace(world, view=None, diagnostics=(*world.diagnostics, problem))
+    if world.view is not None and not pods:
+        return replace(world, diagnostics=(*world.diagnostics, *_outsiders(world)))
     return world
 
 
-def _of_state(place: Place, *, pods: bool = True) -> AskedWorld:
+def _outsiders(world: AskedWorld) -> Iterator[Diagnostic]:
+    """Nodes that data blocks show and that are no VM of this world: they take room that nobody counts."""
+    clusters = standing_clusters(world.things, registries(), world.catalogue) if world.sight.clusters else {}
+    for cluster_id in world.sight.clusters:
+        bound = world.sight.bound(cluster_id, clusters.get(cluster_id), ())
+        if bound is not None and bound.strangers:
+            detail = (
+                f'{counted(len(bound.strangers), "node")} of the cluster "{cluster_id}" '
+                f"({first_of(bound.strangers, _MOST_NAMES)}) {form(len(bound.strangers), 'is', 'are')} no VM "
+                "of what is asked, neither by name nor by provider id: what they take of machines is "
+                "not counted."
+            )
+            yield warning("node-without-a-vm", detail)
+
+
+def _of_state(place: Place) -> AskedWorld:
     """The world of the state, with pods as the clusters show them."""
     backend, problems, sources = find_backend(place)
     if backend is None:
@@ -103,12 +125,12 @@ def _of_state(place: Place, *, pods: bool = True) -> AskedWorld:
         return AskedWorld(diagnostics=tuple(problems), sources=sources)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
-    clusters, unread = _seen_now(place, state) if pods else ({}, [])
+    clusters, unread = _seen_now(place, state)
     world = AskedWorld(None, origin, (*problems, *unread), sources, sight=Sight(clusters))
     return _world(things_of_state(state), state.catalogue, world)
 
 
-def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
+def _of_plan(path: str, place: Place) -> AskedWorld:
     """The world after a saved plan."""
     saved, problems = read_plan(path, place)
     if saved is None:
@@ -125,7 +147,7 @@ def _of_plan(path: str, place: Place, *, pods: bool = True) -> AskedWorld:
     if prior is None or has_errors(problems):
         return AskedWorld(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
-    clusters, unread = _seen_by_plan(place, saved, things) if pods else ({}, [])
+    clusters, unread = _seen_by_plan(place, saved, things)
     sources = sources_of(saved)
     sight = sight_after(saved.plan, clusters)
     world = AskedWorld(None, f"after plan {path}", (*problems, *unread), sources, sight=sight)

@@ -147,3 +147,19 @@ def test_a_fleet_counts_what_runs_on_its_members(lab: Path, ask: Asked) -> None:
         answer = json.loads(ask("simulate", "fleet", "-label=core:a=b", "-format=json"))
         [member] = answer["members"]
         assert member["before"]["available"]["cpu"] == cpu
+
+
+def test_capacity_names_nodes_whose_room_it_cannot_count(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = Asked(capsys)
+    (lab / "nodes.json").write_bytes(printed(*WORKERS, node("other-1"), node("other-2")))
+    ask("apply", "-auto-approve")
+    ask("plan", "-out=p.nfplan")
+    for words in ((), ("-plan=p.nfplan",)):
+        ask("simulate", "capacity", "-format=json", *words)
+        warning = " ".join(ask.told.replace("│", " ").split())
+        assert '2 nodes of the cluster "lab/core" (other-1, other-2) are no VM of what is asked' in warning
+    (lab / "nodes.json").write_bytes(printed(*WORKERS))
+    ask("simulate", "capacity", "-format=json")
+    assert ask.told == ""
