@@ -99,11 +99,12 @@ class NestedBlock(Struct, frozen=True):
 
 
 class BlockSchema(Struct, frozen=True):
-    """The body of a block."""
+    """The body of a block. `lengths`: figures that, where both are written, say how many a list has."""
 
     attributes: Mapping[str, Attribute]
     blocks: Mapping[str, NestedBlock] = field(default_factory=dict)
     description: str = ""
+    lengths: Mapping[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return id(self)

@@ -76,7 +76,26 @@ def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Dia
             problems.extend(count_problems(nested, name, written, place))
     blocks = [BlockType(name, nested, items[name], place) for name, nested in schema.blocks.items()]
     secret = [n for n, a in schema.attributes.items() if a.sensitive]
-    return PreparedBody(place, arguments, template=template, varying=varying, blocks=blocks, secret=secret)
+    return PreparedBody(
+        place,
+        arguments,
+        template=template,
+        varying=varying,
+        blocks=blocks,
+        secret=secret,
+        lengths={
+            figure: listing
+            for figure, listing in schema.lengths.items()
+            if _is_said(arguments.get(figure)) and _is_said(arguments.get(listing))
+        },
+    )
+
+
+def _is_said(argument: Argument | None) -> bool:
+    """Whether an argument is written, and not as null."""
+    if argument is None:
+        return False
+    return not is_constant(argument.attribute.expression) or argument.evaluate(NO_NAMES)[0] is not None
 
 
 @lru_cache(maxsize=1024)

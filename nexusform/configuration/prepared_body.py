@@ -50,10 +50,11 @@ class PreparedBody:
     """A checked body. `evaluate` it for every instance; it never changes.
 
     `template` is what stands in every instance (constants, defaults, None), `varying` the arguments
-    that are evaluated each time, `secret` the names that the schema holds sensitive.
+    that are evaluated each time, `secret` the names that the schema holds sensitive, `lengths` figures that
+    are written beside the list that they count.
     """
 
-    __slots__ = ("_arguments", "_blocks", "_copied", "_place", "_secret", "_template", "_varying")
+    __slots__ = ("_arguments", "_blocks", "_copied", "_lengths", "_place", "_secret", "_template", "_varying")
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class PreparedBody:
         varying: Sequence[Argument],
         blocks: Sequence[BlockType],
         secret: Sequence[str],
+        lengths: Mapping[str, str],
     ) -> None:
         self._place = place
+        self._lengths = lengths
         self._arguments = arguments
         self._template = template
         self._varying = tuple(varying)
@@ -88,6 +91,20 @@ class PreparedBody:
         values = self._template.copy()
         for name in self._copied:
             values[name] = copy_plain(values[name])
+        nulls = self._vary(values, scope, remarks)
+        for figure, listing in self._lengths.items():
+            if figure not in nulls:
+                remarks.problems.extend(self._length_problems(values, figure, listing))
+        for name in self._secret:
+            if values.get(name) is not None and (name,) not in remarks.sensitive:
+                remarks.sensitive.append((name,))
+        for block in self._blocks:
+            block.fill(values, scope, remarks)
+        return values
+
+    def _vary(self, values: dict[str, Any], scope: Scope, remarks: Remarks) -> set[str]:
+        """Put the arguments that are evaluated each time among the values; those that are null."""
+        nulls: set[str] = set()
         for argument in self._varying:
             plain, sensitive, refined, problems = argument.evaluate(scope)
             name = argument.attribute.name
@@ -95,16 +112,23 @@ class PreparedBody:
                 remarks.problems.extend(problems)
             if plain is not None:
                 values[name] = plain
-            elif argument.schema.required:
+            else:
+                nulls.add(name)
+            if plain is None and argument.schema.required:
                 remarks.problems.append(missing_argument(name, argument.span))
                 values[name] = UNKNOWN
             remarks.add(name, sensitive, refined)
-        for name in self._secret:
-            if values.get(name) is not None and (name,) not in remarks.sensitive:
-                remarks.sensitive.append((name,))
-        for block in self._blocks:
-            block.fill(values, scope, remarks)
-        return values
+        return nulls
+
+    def _length_problems(self, values: Mapping[str, Any], figure: str, listing: str) -> Iterator[Diagnostic]:
+        """An error where a list has another length than the figure beside it says."""
+        count, elements = values[figure], values[listing]
+        if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
+            detail = (
+                f'"{listing}" lists {len(elements)} and "{figure}" says {count}. Make the two agree, '
+                f'or leave "{figure}" out.'
+            )
+            yield error("conflicting-arguments", detail, self._arguments[listing].span)
 
     def locate(self, path: Path) -> Span:
         """Where a value stands: as near to the end of the path as the text goes."""

@@ -78,10 +78,11 @@ def read_export(
 
 def read_files(directory: str, confinement: Confinement = FREE) -> Export:
     """The files of a directory by kind, and what cannot be read."""
-    from nexusform.importers.azure.az_capture import Export, read_directory
+    from nexusform.importers.azure.az_capture import Export, is_expected, read_directory
 
     try:
-        names = [entry.name for entry in os.scandir(confinement.admitted(directory)) if entry.is_file()]
+        entries = os.scandir(confinement.admitted(directory))
+        names = [entry.name for entry in entries if entry.is_file() or is_expected(entry.name)]
     except OSError as problem:
         detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
         return Export(problems=[Problem((), "unreadable-file", detail)])

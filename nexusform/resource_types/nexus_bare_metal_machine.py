@@ -63,7 +63,8 @@ _OCCUPIED: Final = NestedBlock(
                 optional=True,
                 decides_placement=True,
             ),
-        }
+        },
+        lengths={"numa_cells": "cells"},
     ),
     Nesting.LIST,
     "Capacity held by a VM outside nexusform.",
@@ -183,12 +184,12 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
         last = hardware.cells - 1 if hardware is not None else None
-        problems += _cell_problems(cells, last, numa_cells, (*path, "cells"))
+        problems += _cell_problems(cells, last, (*path, "cells"))
     return problems
 
 
 def _cell_problems(
-    cells: Sequence[int | float | Fraction], last: int | None, numa_cells: Any, path: Path
+    cells: Sequence[int | float | Fraction], last: int | None, path: Path
 ) -> Iterator[Problem]:
     """What is wrong with a list of NUMA cells; `last` is the last one of the machine, None if not known."""
     there = f"0 to {last}" if last is not None else "counted from 0"
@@ -197,11 +198,8 @@ def _cell_problems(
             yield Problem(path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {there}.")
     if len(set(cells)) != len(cells):
         yield Problem(path, "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once.")
-    elif not cells or (isinstance(numa_cells, int) and numa_cells > 1 and numa_cells != len(cells)):
-        detail = (
-            f'"cells" lists {len(cells)} cells and "numa_cells" says {numa_cells}. Make the two agree, '
-            'or leave "cells" out to leave them unknown.'
-        )
+    elif not cells:
+        detail = '"cells" lists no cell, and a VM is in one at least. Leave it out to leave them unknown.'
         yield Problem(path, "conflicting-numa-cells", detail)
 
 

@@ -171,7 +171,7 @@ def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
     """The content of every file that stands."""
-    from nexusform.importers.azure.az_capture import Export, read_directory
+    from nexusform.importers.azure.az_capture import Export, irregular, read_directory
 
     directory = attributes.get("directory")
     if directory is not None:
@@ -183,6 +183,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
                 '"${path.module}/...".'
             )
             return Export(problems=[Problem(("directory",), "unreadable-file", detail)])
+        names += irregular(str(directory), names, files.exists)
         return read_directory(str(directory), names, files.read)
     export = Export()
     for argument, kind in FILE_ARGUMENTS.items():

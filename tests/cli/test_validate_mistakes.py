@@ -171,3 +171,44 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
     assert run([f"-chdir={tmp_path}", "validate", "-no-color"]) == 1
     said = capfd.readouterr().err
     assert "on main.nf.hcl line 3:\n│   (source code not available)\n" in said
+
+
+@pytest.mark.parametrize(
+    ("figure", "line"), [("1", 15), ("3", 15), ("var.three", 15), ("2", 0), ("null", 0), ("var.none", 0)]
+)
+def test_a_figure_beside_the_list_that_it_counts_agrees_with_it(
+    figure: str,
+    line: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(OCCUPIED.replace("FIGURE", figure))
+    assert run(["plan"]) == (1 if line else 0)
+    err = capsys.readouterr().err
+    assert (f'on main.nf.hcl line {line}, in resource "nexus_bare_metal_machine"' in err) == bool(line)
+    assert ('"cells" lists 2 and "numa_cells" says' in err) == bool(line)
+
+
+OCCUPIED = """\
+variable "none" { default = null }
+variable "three" { default = 3 }
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  machine_count = 1
+}
+resource "nexus_bare_metal_machine" "m" {
+  rack_id     = nexus_rack.r.id
+  slot        = 5
+  machine_sku = "bom-2.0"
+  occupied {
+    name       = "x"
+    numa_cells = FIGURE
+    cells      = [0, 1]
+    cpu_cores  = 4
+    memory_gib = 8
+  }
+}
+"""

@@ -296,7 +296,6 @@ class TestMachine:
     @pytest.mark.parametrize(
         ("block", "kind"),
         [
-            ({"numa_cells": 3, "cells": [0, 1]}, "conflicting-numa-cells"),
             ({"cells": [2]}, "invalid-numa-cell"),
             ({"numa_cells": 3}, "invalid-numa-cell"),
             ({"cells": [0, 0]}, "invalid-numa-cell"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nexusform.cli.main import run
 from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import from_plain
 from nexusform.ports import FileProblem, ReadContext
@@ -274,3 +278,20 @@ class TestCheck:
         assert problem.path == ("machine_sku_by_id", "a")
         (problem,) = check(directory="x", max_age="a day")
         assert problem.path == ("max_age",)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("words", [["plan"], ["import", "-from=export", "-generate-config-out=f.nf.hcl"]])
+def test_what_is_no_file_in_an_export_is_said_to_be_none(
+    words: list[str],
+    make: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(EXAMPLE.parent, tmp_path / "lab")
+    monkeypatch.chdir(tmp_path / "lab")
+    Path("export/virtual_machines.json").unlink()
+    make("export/virtual_machines.json")
+    assert run(words) == 1
+    assert 'export/virtual_machines.json" is not a regular file.' in capsys.readouterr().err

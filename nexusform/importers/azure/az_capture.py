@@ -111,6 +111,24 @@ def read_directory(directory: str, names: Iterable[str], read: Callable[[str], b
     return export
 
 
+def is_expected(name: str) -> bool:
+    """Whether an export has a file of this name, so that nothing else may stand there."""
+    return _kind_of(name) not in (None, ANY)
+
+
+def irregular(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
+    """The names of an export that stand for no file but a directory, a pipe or the like. `names` are the
+    files there; `exists` raises FileProblem for what is none.
+    """
+    base = directory.rstrip("/") or "/"
+    for standard in STANDARD_FILES:
+        if standard.name not in names:
+            try:
+                exists(f"{base}/{standard.name}")
+            except FileProblem:
+                yield standard.name
+
+
 def _kind_of(name: str) -> str | None:
     """The kind of a standard file, `agent_pools.core.json` among them; that of others is told by what they
     hold. None: not read.
