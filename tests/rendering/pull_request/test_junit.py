@@ -21,7 +21,9 @@ def cases(text: str) -> dict[tuple[str, str], ET.Element]:
         assert suite.get("tests") == str(len(counted))
         assert suite.get("failures") == str(sum(c.find("failure") is not None for c in counted))
         assert suite.get("errors") == str(sum(c.find("error") is not None for c in counted))
-        assert suite.get("skipped") == str(sum(c.find("skipped") is not None for c in counted))
+        skipped = str(sum(c.find("skipped") is not None for c in counted))
+        # Jenkins refuses the attribute on the whole.
+        assert suite.get("skipped") == (None if suite is root else skipped)
     return found
 
 
