@@ -8,7 +8,10 @@ exports.activate = async () => {
   const [command, ...args] = workspace.getConfiguration("nexusform").get("command");
   const server = { command, args };
   client = new LanguageClient("nexusform", "nexusform", server, {
-    documentSelector: [{ scheme: "file", language: "nexusform" }],
+    documentSelector: [
+      { scheme: "file", language: "nexusform" },
+      { scheme: "file", pattern: "**/*.nf.json" },
+    ],
   });
   await client.start();
 };

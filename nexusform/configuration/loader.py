@@ -175,7 +175,7 @@ class _FileReader:
             known = self._modules.get(identity)
             if known is not None:
                 return known
-            names = sorted(os.listdir(identity), key=os.fsencode)  # noqa: PTH208 - names, not paths
+            names = sorted({*os.listdir(identity), *self._only_typed(identity)}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
             kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._tell(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
@@ -190,6 +190,10 @@ class _FileReader:
         module = ModuleFiles(directory, identity, tuple(files))
         self._modules[identity] = module
         return module
+
+    def _only_typed(self, directory: str) -> list[str]:
+        """The names of files of a directory that the editor has, on the disk or not yet."""
+        return [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == directory]  # noqa: PTH119, PTH120 - as strings
 
     def _tell(self, kind: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""

@@ -19,6 +19,7 @@ from nexusform.editor.completion import Suggestion, completions
 from nexusform.editor.hover import hover_text
 from nexusform.editor.landing import Landing, blocks_that_place, plan_landing
 from nexusform.editor.module_text import ModuleText, Naming, Range, RenameProblem, read_module, renamed
+from nexusform.editor.positions import byte_at, position_at
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
 from nexusform.workflow.place import place_in
@@ -50,8 +51,16 @@ class Editor(Struct):
         directory = str(Path(path).parent)
         return read_module(directory, self.unsaved, place_in(directory, dict(os.environ)).confinement)
 
+    def look_at(self, uri: str) -> None:
+        """Take a text as it stands in the editor now, and check its module."""
+        path = _path(uri)
+        self.unsaved[path] = self.server.workspace.get_text_document(uri).source
+        self.check(path)
+
     def check(self, path: str) -> None:
         """Tell everything that is wrong with the module of a file."""
+        if not path:
+            return
         directory = str(Path(path).parent)
         place = place_in(directory, dict(os.environ), self.unsaved)
         validation = validate_directory(place)
@@ -68,6 +77,8 @@ class Editor(Struct):
 
     def plan(self, path: str) -> None:
         """Make a plan of the saved files of a module, for hints."""
+        if not path:
+            return
         self.landings[str(Path(path).parent)] = plan_landing(str(Path(path).parent))
 
     def landing(self, path: str) -> Landing:
@@ -77,7 +88,7 @@ class Editor(Struct):
 
 def make_server() -> LanguageServer:
     """The server, ready to be started."""
-    server = LanguageServer("nexusform", nexusform.__version__, lsp.TextDocumentSyncKind.Full)
+    server = LanguageServer("nexusform", nexusform.__version__, lsp.TextDocumentSyncKind.Incremental)
     editor = Editor(server)
     _follow_documents(server, editor)
     _answer_questions(server, editor)
@@ -91,16 +102,12 @@ def _follow_documents(server: LanguageServer, editor: Editor) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(parameters: lsp.DidOpenTextDocumentParams) -> None:
-        path = _path(parameters.text_document.uri)
-        editor.unsaved[path] = parameters.text_document.text
-        editor.check(path)
-        editor.plan(path)
+        editor.look_at(parameters.text_document.uri)
+        editor.plan(_path(parameters.text_document.uri))
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def changed(parameters: lsp.DidChangeTextDocumentParams) -> None:
-        path = _path(parameters.text_document.uri)
-        editor.unsaved[path] = parameters.content_changes[-1].text
-        editor.check(path)
+        editor.look_at(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(parameters: lsp.DidSaveTextDocumentParams) -> None:
@@ -112,7 +119,9 @@ def _follow_documents(server: LanguageServer, editor: Editor) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(parameters: lsp.DidCloseTextDocumentParams) -> None:
-        editor.unsaved.pop(_path(parameters.text_document.uri), None)
+        path = _path(parameters.text_document.uri)
+        if editor.unsaved.pop(path, None) is not None:
+            editor.check(path)
 
 
 def _answer_questions(server: LanguageServer, editor: Editor) -> None:
@@ -126,7 +135,7 @@ def _answer_questions(server: LanguageServer, editor: Editor) -> None:
         source = module.files.get(path)
         if source is None:
             return lsp.CompletionList(is_incomplete=False, items=[])
-        at = _byte(source, parameters.position)
+        at = byte_at(source.text, parameters.position)
         items = completions(module, path, at)
         listed = [_item(item, number, source, at) for number, item in enumerate(items)]
         return lsp.CompletionList(is_incomplete=False, items=listed)
@@ -138,7 +147,7 @@ def _answer_questions(server: LanguageServer, editor: Editor) -> None:
         source = module.files.get(path)
         if source is None:
             return None
-        text = hover_text(module, editor.landing(path), path, _byte(source, parameters.position))
+        text = hover_text(module, editor.landing(path), path, byte_at(source.text, parameters.position))
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
@@ -148,7 +157,7 @@ def _answer_questions(server: LanguageServer, editor: Editor) -> None:
         hints = []
         for key, at in blocks_that_place(module, path):
             if key in landing.hints:
-                position = _position(module.files[path], at)
+                position = position_at(module.files[path].text, at)
                 tooltip = landing.texts.get(key)
                 hints.append(lsp.InlayHint(position, landing.hints[key], tooltip=tooltip, padding_left=True))
         return hints
@@ -186,7 +195,7 @@ def _change_text(server: LanguageServer, editor: Editor) -> None:
         if source is None or not path.endswith(NATIVE):
             return []
         text, problems = format_text(source)
-        whole = lsp.Range(lsp.Position(0, 0), _position(source, len(source.text.encode())))
+        whole = lsp.Range(lsp.Position(0, 0), position_at(source.text, len(source.text.encode())))
         return [] if problems or text == source.text else [lsp.TextEdit(whole, text)]
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
@@ -211,34 +220,23 @@ def _naming(
     path = _path(parameters.text_document.uri)
     module = editor.module(path)
     source = module.files.get(path)
-    return module, module.naming_at(path, _byte(source, parameters.position)) if source is not None else None
+    if source is None:
+        return module, None
+    return module, module.naming_at(path, byte_at(source.text, parameters.position))
 
 
-# --- between positions of the protocol (UTF-16 units) and bytes ----------------------------------
+# --- what the protocol calls things ---------------------------------------------------------------
 
 
 def _path(uri: str) -> str:
-    return os.path.realpath(uris.to_fs_path(uri) or uri)
-
-
-def _byte(source: SourceFile, position: lsp.Position) -> int:
-    lines = source.text.split("\n")
-    if position.line >= len(lines):
-        return len(source.text.encode())
-    before = sum(len(line.encode()) + 1 for line in lines[: position.line])
-    units = lines[position.line].encode("utf-16-le")[: 2 * position.character]
-    return before + len(units.decode("utf-16-le", errors="ignore").encode())
-
-
-def _position(source: SourceFile, at: int) -> lsp.Position:
-    before = source.text.encode()[:at].decode(errors="ignore")
-    line = before.rpartition("\n")[2]
-    return lsp.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
+    """The file of a URI; "" for what is no file, such as an untitled text or an older version of one."""
+    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+    return os.path.realpath(path) if path else ""
 
 
 def _range(module: ModuleText, where: Range) -> lsp.Range:
-    source = module.files[where.path]
-    return lsp.Range(_position(source, where.start), _position(source, where.end))
+    text = module.files[where.path].text
+    return lsp.Range(position_at(text, where.start), position_at(text, where.end))
 
 
 def _location(module: ModuleText, where: Range) -> lsp.Location:
@@ -246,7 +244,7 @@ def _location(module: ModuleText, where: Range) -> lsp.Location:
 
 
 def _item(item: Suggestion, number: int, source: SourceFile, at: int) -> lsp.CompletionItem:
-    replaced = lsp.Range(_position(source, at - item.typed), _position(source, at))
+    replaced = lsp.Range(position_at(source.text, at - item.typed), position_at(source.text, at))
     return lsp.CompletionItem(
         label=item.label,
         kind=_KINDS[item.kind],
@@ -264,7 +262,7 @@ def _diagnostic(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     where = lsp.Range(nowhere, nowhere)
     if diagnostic.subject is not None and source is not None:
         span = diagnostic.subject
-        where = lsp.Range(_position(source, span.start.byte), _position(source, span.end.byte))
+        where = lsp.Range(position_at(source.text, span.start.byte), position_at(source.text, span.end.byte))
     detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
     return Marker(
         range=where,

@@ -70,6 +70,18 @@ class Session:
         change = lsp.TextDocumentContentChangeWholeDocument(text)
         self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
 
+    def insert(self, name: str, before: str, text: str) -> None:
+        """Type a few letters behind `before`, sent as the change alone."""
+        at = self.at(name, before)["position"]
+        change = lsp.TextDocumentContentChangePartial(lsp.Range(at, at), text)
+        self.texts[name] = self.texts[name].replace(before, before + text, 1)
+        document = lsp.VersionedTextDocumentIdentifier(3, self.uri(name))
+        self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
+
+    def close(self, name: str) -> None:
+        document = lsp.TextDocumentIdentifier(self.uri(name))
+        self.client.text_document_did_close(lsp.DidCloseTextDocumentParams(document))
+
     def save(self, name: str) -> None:
         (self.folder / name).write_text(self.texts[name])
         document = lsp.TextDocumentIdentifier(self.uri(name))
@@ -257,6 +269,49 @@ def _edited(text: str, changes: Any) -> str:
     for change in sorted(changes, key=lambda c: offset(c.range.start), reverse=True):
         text = text[: offset(change.range.start)] + change.new_text + text[offset(change.range.end) :]
     return text
+
+
+def test_letters_count_where_they_are_typed(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        session.type("main.nf.hcl", MAIN.replace("räck", "r\U0001f600ck"))
+        session.insert("main.nf.hcl", "r\U0001f600ck", "${var.none}")
+        (problem,) = await session.problems("main.nf.hcl")
+        assert problem.code == "reference-to-undeclared-input-variable"
+        assert problem.range.start == lsp.Position(5, 26)
+
+    drive(story)
+
+
+def test_a_file_counts_from_its_first_letter_until_it_is_closed(drive: Drive, tmp_path: Path) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        (tmp_path / "new.nf.hcl").write_text('variable "none" {\n  type = number\n}\n\nx = 1\n')
+        session.open("new.nf.hcl")
+        (tmp_path / "new.nf.hcl").unlink()
+        session.insert("main.nf.hcl", "machine_count = var.machines", " + var.none")
+        assert await session.problems("main.nf.hcl") == []
+        assert [problem.code for problem in await session.problems("new.nf.hcl")] == ["unsupported-argument"]
+        session.close("new.nf.hcl")
+        assert len(await session.problems("main.nf.hcl")) == 1
+        assert session.told[session.uri("new.nf.hcl")] == []
+
+    drive(story)
+
+
+def test_files_of_json_are_checked_and_what_is_no_file_is_left_alone(drive: Drive, tmp_path: Path) -> None:
+    async def story(session: Session) -> None:
+        (tmp_path / "more.nf.json").write_text('{"output": {"a": {"value": "${var.none}"}}}')
+        for uri in ("untitled:Untitled-1", f"git:{tmp_path}/main.nf.hcl?HEAD"):
+            item = lsp.TextDocumentItem(uri, "nexusform", 1, "x = 1\n")
+            session.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
+        session.open("more.nf.json")
+        (problem,) = await session.problems("more.nf.json")
+        assert problem.range.start == lsp.Position(0, 30)
+        assert {uri for uri, problems in session.told.items() if problems} == {session.uri("more.nf.json")}
+        assert all(uri.startswith(tmp_path.as_uri()) for uri in session.told)
+
+    drive(story)
 
 
 def test_a_file_is_formatted(drive: Drive) -> None:
