@@ -56,6 +56,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
 
 
 def _answer(answer: Reconciled, source: str) -> Answer:
+    """What was found out, laid out for every format."""
     from nexusform.rendering.answers.reconciliation_outline import (
         reconciliation_document,
         reconciliation_outline,

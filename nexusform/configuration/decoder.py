@@ -317,14 +317,17 @@ class _Decoder:
         if earlier is provider:
             return
         place = describe(earlier.span)
-        detail = (
-            f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already given '
-            f"at {place}. Each configuration for the same provider must have a distinct alias."
-            if provider.alias
-            else f'A default (non-aliased) provider configuration for "{provider.name}" was already given at '
-            f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
-            "configurations."
-        )
+        if provider.alias:
+            detail = (
+                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already '
+                f"given at {place}. Each configuration for the same provider must have a distinct alias."
+            )
+        else:
+            detail = (
+                f'A default (non-aliased) provider configuration for "{provider.name}" was already given at '
+                f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
+                "configurations."
+            )
         self._error("duplicate-provider-configuration", detail, provider.span)
 
     def read_moved(self, block: Block, _home: Home) -> None:

@@ -89,8 +89,10 @@ def children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
         return (expression.collection, *_repeated(expression))
     if isinstance(expression, syntax.Template):
         return expression.parts
-    if isinstance(expression, (syntax.TupleCons, syntax.Call)):
-        return expression.items if isinstance(expression, syntax.TupleCons) else expression.arguments
+    if isinstance(expression, syntax.TupleCons):
+        return expression.items
+    if isinstance(expression, syntax.Call):
+        return expression.arguments
     if isinstance(expression, syntax.ObjectCons):
         return _keys_and_values(expression)
     if isinstance(expression, (syntax.Conditional, syntax.TemplateIf)):

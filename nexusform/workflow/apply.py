@@ -158,7 +158,7 @@ def _unfinished(applied: Applied) -> list[Diagnostic]:
     if applied.problem or not (failed or skipped):
         return []  # a journal that could not be written is told of by itself
     why = f"{counted(failed, 'step')} failed" if failed else "It was interrupted"
-    left = f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
+    left = f", {counted(skipped, 'step')} {form(skipped, 'was', 'were')} not begun" if skipped else ""
     by_others = sum(end.by_others for end in applied.ends)
     if by_others and by_others == failed:
         return [error("the-apply-did-not-finish", _for_others(by_others, left))]
@@ -176,10 +176,10 @@ def _waiting(counts: Mapping[Outcome | None, int]) -> Diagnostic:
     waiting, failed = counts[Outcome.WAITING], counts[Outcome.FAILED]
     skipped = counts[Outcome.SKIPPED]
     others = f", {counted(failed, 'step')} failed" if failed else ""
-    others += f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
+    others += f", {counted(skipped, 'step')} {form(skipped, 'was', 'were')} not begun" if skipped else ""
     return error(
         "the-apply-waits",
-        f"{counted(waiting, 'step')} {'waits' if waiting == 1 else 'wait'}{others}; it is said above for "
+        f"{counted(waiting, 'step')} {form(waiting, 'waits', 'wait')}{others}; it is said above for "
         "what. What was done is saved. `nexusform apply -resume` goes on from here.",
     )
 

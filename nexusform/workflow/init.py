@@ -162,8 +162,7 @@ def _what_stands(
     if stored is None:
         return "", problems
     state = stored.state
-    number = len(state.instances)
-    held = f"serial {state.serial}, {number} {'object' if number == 1 else 'objects'}"
+    held = f"serial {state.serial}, {counted(len(state.instances), 'object')}"
     what = held if state.lineage else "no state yet"
     return f'Backend "{choice.kind}": {here.describe()} (workspace "{workspace}", {what}).', problems
 

@@ -15,6 +15,7 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
+from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Change, Plan
@@ -33,6 +34,7 @@ from nexusform.ports import (
 )
 from nexusform.providers.observed_site import ObservedSites
 from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
+from nexusform.source import Span
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
@@ -187,31 +189,30 @@ def _settings(
     problems += [*evaluation.diagnostics[known:], *wrong]
     shown = next((path for path in sensitive if kind.answers & set(path)), None)
     if shown is not None:
-        problems.append(
-            error(
-                "invalid-provider-configuration",
-                f'"{path_text(shown)}" is sensitive, and what a provider answers is shown as an attribute of '
-                "its object. Answer with a value that may be seen; nonsensitive() says that one may.",
-                body.locate(shown),
-                block=_header(block),
-            )
-        )
+        problems.append(_sensitive_answer(block, shown, body.locate(shown)))
     if has_errors(problems):
         return None, problems, bool(sensitive)
     unsure = sorted(name for name, value in values.items() if _has_unknown(value))
     if unsure:
-        problems.append(
-            error(
-                "provider-configuration-is-not-known",
-                "The settings of a provider must be known before anything is planned; "
-                f"{', '.join(unsure)} depends on something that is decided later. Use variables, locals and "
-                "literals.",
-                body.locate((unsure[0],)),
-                block=_header(block),
-            )
-        )
+        problems.append(_not_known_yet(block, unsure, body.locate((unsure[0],))))
         return None, problems, bool(sensitive)
     return values, problems, bool(sensitive)
+
+
+def _sensitive_answer(block: ProviderBlock, path: Path, place: Span) -> Diagnostic:
+    detail = (
+        f'"{path_text(path)}" is sensitive, and what a provider answers is shown as an attribute of its '
+        "object. Answer with a value that may be seen; nonsensitive() says that one may."
+    )
+    return error("invalid-provider-configuration", detail, place, block=_header(block))
+
+
+def _not_known_yet(block: ProviderBlock, names: Sequence[str], place: Span) -> Diagnostic:
+    detail = (
+        "The settings of a provider must be known before anything is planned; "
+        f"{', '.join(names)} depends on something that is decided later. Use variables, locals and literals."
+    )
+    return error("provider-configuration-is-not-known", detail, place, block=_header(block))
 
 
 def _has_unknown(value: Any) -> bool:
