@@ -16,6 +16,7 @@ from nexusform.cli.main import run
 from nexusform.explorer.exploration import Exploration, Wish, WishProblem, explored
 from nexusform.explorer.server import ExplorerServer
 from nexusform.workflow.place import Place
+from tests.rendering.browser import AXE, CHROMIUM, DRIVER, MISSING, Browser
 
 MAIN = """resource "nexus_site" "lab" {}
 
@@ -182,6 +183,32 @@ def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., t
     status, text = ask("/write", {"wish": {"counts": {LARGE: 3}}, "digest": digest})
     assert json.loads(text) == {"files": ["main.nf.hcl"]}
     assert 'count       = 3\n    vm_sku_name = "NC_P46_224_v1"' in Path("main.nf.hcl").read_text()
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer) -> None:
+    browser = Browser()
+    try:
+        browser.wear("light")
+        browser.visit(server.url, width)
+        browser.wait_for("document.documentElement.dataset.exploring === 'yes'")
+        browser.click('button[aria-label="One more VM of web / large"]')
+        browser.wait_for("document.getElementById('headline').textContent.includes('1 to change')")
+        assert browser.text(".pool.changed small") == "NC_P46_224_v1, was 2"
+        assert "1 placed" in browser.text("#verdict")
+        browser.click('button[aria-label="lose right"]')
+        browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
+        assert browser.text(".chip.lost b") == "right"
+        assert "Room on lab:" in browser.text("#verdict")
+        assert browser.run(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+        assert AXE is None or browser.violations() == []
+        assert browser.console() == []
+    finally:
+        browser.close()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,10 @@ class Browser:
 
     def open(self, page: Path, width: int = 1280, height: int = 900) -> None:
         """Open a file at a width; what the last page left behind is forgotten."""
+        self.visit(page.as_uri(), width, height)
+
+    def visit(self, address: str, width: int = 1280, height: int = 900) -> None:
+        """Open an address at a width."""
         self._call(
             "POST",
             f"{self._session}/goog/cdp/execute",
@@ -102,7 +106,7 @@ class Browser:
             },
         )
         self.console()
-        self._call("POST", f"{self._session}/url", {"url": page.as_uri()})
+        self._call("POST", f"{self._session}/url", {"url": address})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a script (`return ...`) in the page."""

@@ -114,7 +114,7 @@
       one.textContent = added.get(rack.key) ? `+${added.get(rack.key)}` : "+";
       return added.get(rack.key);
     };
-    chip.append(rack.planned ? button("make active", `make ${rack.name} active`, () => toggle(active, rack.key)) : button("lose", `lose ${rack.name}`, lose),
+    chip.append(rack.planned ? button("make active", `make active: ${rack.name}`, () => toggle(active, rack.key)) : button("lose", `lose ${rack.name}`, lose),
       button("+", `+ add a rack like ${rack.name}`, more));
     return chip;
   }
