@@ -12,7 +12,7 @@ import hmac
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -122,19 +122,12 @@ def read_variables(
     if not configuration.root.directory:
         return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
+    automatic = automatic_files(directory)
+    options = (*(("var-file", path) for path in automatic), *var_options)
     assignments = from_environment(environment)
-    reader = _VariableFiles(confinement, problems)
-    for path in automatic_files(directory):
-        assignments.extend(reader.read(path))
-    for kind, text in var_options:
-        if kind == "var-file":
-            assignments.extend(reader.read(text))
-            continue
-        assignment, wrong = from_option(text)
-        problems.extend(wrong)
-        assignments.extend([assignment] if assignment else [])
-    names, read = listed(directory), [Path(path).name for path in automatic_files(directory)]
-    read += [Path(text).name for kind, text in var_options if kind == "var-file"]
+    assignments += _from_options(options, confinement, problems)
+    names = listed(directory)
+    read = [Path(text).name for kind, text in options if kind == "var-file"]
     values, wrong = settle(
         configuration.root.variables,
         assignments,
@@ -146,6 +139,21 @@ def read_variables(
     defaulted = [name for name, (_, origin) in values.items() if origin.text == DEFAULT]
     unread = unread_values(defaulted, environment, names)
     return values, [*problems, *wrong, *(warning("values-not-read", sentence) for sentence in unread)]
+
+
+def _from_options(
+    options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
+) -> Iterator[Assignment]:
+    """What files of variables and -var assign, in their order."""
+    reader = _VariableFiles(confinement, problems)
+    for kind, text in options:
+        if kind == "var-file":
+            yield from reader.read(text)
+            continue
+        assignment, wrong = from_option(text)
+        problems.extend(wrong)
+        if assignment is not None:
+            yield assignment
 
 
 # --- modules -----------------------------------------------------------------------------------

@@ -129,10 +129,35 @@ def read_clusters(
     items: Iterable[Item], pools: PoolLists, catalogue: Mapping[str, VmSku]
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """The clusters (without nodes yet), all their nodes, and the VM SKUs that the catalogue lacks."""
+    read = list(_each_cluster(items, pools))
+    readings = [reading for reading, _ in read]
+    skus = sizes_beyond(readings, catalogue)
+    known = {**catalogue, **{sku.name: sku for sku in skus}}
     clusters: list[AzCluster] = []
+    nodes: list[ListedVm] = []
+    derived: list[DerivedPool] = []
+    for reading in readings:
+        cluster = reading.cluster
+        nodes += [_node(node, cluster.name, known) for node in reading.nodes]
+        nodes += [_node(node, cluster.name, known, is_second=True) for node in reading.seconds]
+        pools_after = pools_with_nodes(reading, derived)
+        with_pools = replace(
+            cluster,
+            pools=pools_after,
+            pools_listed=cluster.pools_listed or not pools_after,
+            nodes_listed=_tells_nodes(reading.item, cluster),
+        )
+        clusters.append(with_pools)
+    say_derived_pools(readings, derived)
+    say_unlisted_pools([(reading, captured) for reading, captured in read if captured is not None])
+    return clusters, nodes, skus
+
+
+def _each_cluster(
+    items: Iterable[Item], pools: PoolLists
+) -> Iterator[tuple[ClusterNodes, tuple[AzPool, ...] | None]]:
+    """Every cluster once, with the agent pools that were captured of it (None: no list was)."""
     names: set[str] = set()
-    readings: list[ClusterNodes] = []
-    lists: list[tuple[ClusterNodes, tuple[AzPool, ...]]] = []
     for item in items:
         name = item.needed_text("name")
         if name is None:
@@ -146,29 +171,8 @@ def read_clusters(
         listed = None if captured == () and shows_workers(item) else captured
         initial = tuple(_initial_pools(item))
         cluster = _cluster(item, name, cluster_id, initial if listed is None else listed)
-        clusters.append(replace(cluster, pools_listed=listed is not None))
-        readings.append(ClusterNodes(item, clusters[-1], initial))
-        if captured is not None:
-            lists.append((readings[-1], captured))
-    skus = sizes_beyond(readings, catalogue)
-    known = {**catalogue, **{sku.name: sku for sku in skus}}
-    nodes: list[ListedVm] = []
-    derived: list[DerivedPool] = []
-    for number, reading in enumerate(readings):
-        name = reading.cluster.name
-        nodes += [_node(node, name, known) for node in reading.nodes]
-        nodes += [_node(node, name, known, is_second=True) for node in reading.seconds]
-        pools_after = pools_with_nodes(reading, derived)
-        whole = reading.cluster.pools_listed or not pools_after
-        clusters[number] = replace(
-            clusters[number],
-            pools=pools_after,
-            pools_listed=whole,
-            nodes_listed=_tells_nodes(reading.item, reading.cluster),
-        )
-    say_derived_pools(readings, derived)
-    say_unlisted_pools(lists)
-    return clusters, nodes, skus
+        cluster = replace(cluster, pools_listed=listed is not None)
+        yield ClusterNodes(item, cluster, initial), captured
 
 
 def _tells_nodes(item: Item, cluster: AzCluster) -> bool:
