@@ -346,6 +346,9 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     assert len(moves) == 4
     assert all("(zones_changed)" in message for message in moves)
     assert any(message.startswith("zones-pinned") for message in pinned["warn"])
+    # Of a refused plan, what found no place stands nowhere.
+    table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
+    assert judged({"placement_tables": [table]})["deny"] == []
     with inside(directory):
         gone = judged(shown(directory, planned(directory, "-destroy").file, capsys))
     assert gone["deny"] == ["nexus_kubernetes_cluster.web is destroyed"]

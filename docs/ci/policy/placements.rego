@@ -18,7 +18,7 @@ deny contains message if {
 deny contains message if {
 	some table in input.placement_tables
 	table.total_count >= 3
-	count(table.actual_vms_per_rack) < 2
+	count(table.actual_vms_per_rack) == 1
 	message := sprintf("all of %s/%s stands on one rack", [table.cluster, table.pool])
 }
 
