@@ -16,7 +16,7 @@ from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import plan_reports, to_stdout
 from nexusform.cli.voice import Voice
 from nexusform.diagnostics import has_errors
-from nexusform.planning.guard_rails import Limit, guarded
+from nexusform.planning.guard_rails import Limit, breaches
 from nexusform.workflow.predicting import (
     Prediction,
     Read,
@@ -105,8 +105,11 @@ def _foretell(
         if not run.ready:
             return 1
         with voice.planning():
-            made = guarded(foretell(run, options, prediction), limits)
+            made = foretell(run, options, prediction)
         showing.tell(made, run, hints=False)
-    if made.denied or has_errors(run.diagnostics):
+    if made.errored or has_errors(run.diagnostics):
+        return 1
+    if limits and (broken := breaches(made, limits)):
+        voice.diagnostics(broken, sources)
         return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0

@@ -154,13 +154,13 @@ class TextVoice:
             terraform=view.shown.terraform,
             hints=view.hints and not self.screen.in_automation,
             saved_to=view.saved_to,
-            diagnostics=not (plan.denied and details),
+            diagnostics=not (plan.errored and details),
             errors=False,
             compact_warnings=self.screen.compact_warnings,
             registries=view.registries,
         )
         self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
-        if plan.denied:
+        if plan.errored:
             boxed = [each for each in plan.diagnostics if details or each.severity is Severity.ERROR]
             self.screen.diagnostics(boxed, sources)
 

@@ -11,7 +11,6 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
-from nexusform.planning.effects import effect_of, state_of
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -37,7 +36,6 @@ from nexusform.rendering.report.difference_tree import (
     value_difference,
 )
 from nexusform.rendering.report.placement_rows import (
-    OUTCOMES,
     Detail,
     PlacementGroup,
     PlacementSummary,
@@ -80,13 +78,12 @@ class Report(Struct, frozen=True):
     """Everything a renderer shows of a plan.
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
-    `denied`: it may not be applied, be it in error or not. `summaries` starts with the total. `tables` are
-    those of pools that change (all of them with the detail `all`).
+    `moves` counts moved placements. `summaries` starts with the total. `tables` are those of
+    pools that change (all of them with the detail `all`).
     """
 
     mode: Mode
     errored: bool
-    denied: bool
     has_changes: bool
     verdict: str
     actions: frozenset[Action]
@@ -105,6 +102,11 @@ class Report(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
+
+    @property
+    def moves(self) -> int:
+        """How many placements move."""
+        return self.summaries[0].move
 
 
 def schema_lookup(registries: Registries) -> SchemaOf:
@@ -132,7 +134,6 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
     return Report(
         mode=plan.mode,
         errored=plan.errored,
-        denied=plan.denied,
         has_changes=plan.has_changes,
         verdict=wording.plan_line(plan) if plan.has_changes else wording.NO_CHANGES[plan.mode][0],
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
@@ -242,7 +243,7 @@ class _PlacementCounts:
     __slots__ = ("counts", "objects")
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[tuple[str, PlacementAction]] = Counter()
         self.objects: set[tuple[str, str]] = set()
 
     def words(self, kind: str) -> list[str]:
@@ -251,14 +252,18 @@ class _PlacementCounts:
 
     def numbers(self, kind: str) -> list[tuple[int, str]]:
         """How many objects of a kind have each thing happen to them; none that is nought."""
-        words = dict.fromkeys([*_WORDS, *(word for _, word in self.counts)])
-        counts = [(self.counts[kind, word], word) for word in words]
+        counts = [(self.counts[kind, action], word) for action, word in _WORDS]
         return [(count, word) for count, word in counts if count]
 
 
 _NO_PLACEMENTS: Final = _PlacementCounts()
 
-_WORDS: Final = tuple(OUTCOMES.values())  # in this order, then what runs nowhere
+_WORDS: Final = (
+    (PlacementAction.PLACE, "placed"),
+    (PlacementAction.MOVE, "moved"),
+    (PlacementAction.REMOVE, "removed"),
+    (PlacementAction.UPDATE, "updated"),
+)
 
 
 def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
@@ -267,7 +272,7 @@ def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
             counts = by_address.setdefault(row.address, _PlacementCounts())
-            counts.counts[row.kind, OUTCOMES.get(effect_of(row)) or state_of(row)] += 1
+            counts.counts[row.kind, row.action] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
 
