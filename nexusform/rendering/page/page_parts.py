@@ -21,7 +21,7 @@ from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.text.diagnostic_text import snippet_of
-from nexusform.rendering.text.stanza_text import output_lines, stanza_text
+from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
 from nexusform.source import SourceFile
 from nexusform.words import counted
 
@@ -389,8 +389,8 @@ def drift_part(stanzas: Sequence[Stanza]) -> Part:
 def diff_lines(text: str, label: str) -> Markup:
     """Lines coloured by the sign they start with."""
     shown = []
-    for line in text.split("\n"):
-        sign = line.lstrip()[:1]
+    for line, own in own_lines(text):
+        sign = "" if own else line.lstrip()[:1]
         kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
         shown.append(element("span", f"{line}\n", class_=kind) if kind else joined(f"{line}\n"))
     return element("pre", shown, class_="diff", tabindex="0", role="group", aria_label=label)

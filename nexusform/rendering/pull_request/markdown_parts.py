@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.text.stanza_text import SIGN, own_lines
 from nexusform.source import Span
 
 
@@ -91,37 +92,17 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 0)
     return [f"| {' | '.join(row)} |" for row in (heads, rule, *rows)]
 
 
-_SIGN = re.compile(r"^( *)([-+~])( |$|/[-+] )")
-_TEXT_BEGINS: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-_LEVEL: Final = 4  # columns of a level of a stanza; a sign stands in the third of them
-
-
 def as_diff(text: str) -> str:
     """Stanzas with their signs in the first column, where GitHub colours a line; the rest stays aligned.
 
     The lines of a text (a manifest) are somebody's own: a dash is a sign only where stanzas put one.
     """
-    lines: list[str] = []
-    text_column = 0  # where the lines of the text begin that this line stands in; 0 = in none
-    for line in text.split("\n"):
-        own = text_column and not _is_signed_at(line, text_column + _LEVEL // 2)
-        lines.append(line if own else _diff_line(line))
-        if not text_column:
-            begins = _TEXT_BEGINS.fullmatch(line)
-            text_column = (len(begins.group(1)) // _LEVEL + 1) * _LEVEL if begins else 0
-        elif line.startswith(f"{' ' * text_column}EOT"):
-            text_column = 0
-    return "\n".join(lines)
-
-
-def _is_signed_at(line: str, column: int) -> bool:
-    match = _SIGN.match(line)
-    return match is not None and match.end(1) == column
+    return "\n".join(line if own else _diff_line(line) for line, own in own_lines(text))
 
 
 def _diff_line(line: str) -> str:
     """One line with its sign in the first column, if it has one."""
-    match = _SIGN.match(line)
+    match = SIGN.match(line)
     if match is None:
         return line
     indent, sign, after = match.groups()

@@ -4,7 +4,8 @@ changes that are the same but for the object's own names, put together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -318,3 +319,29 @@ def _masked(text: str, own: Sequence[str]) -> str:
     for name in own:
         text = text.replace(name, "\0")
     return text
+
+
+# --- signs in what was drawn -------------------------------------------------------------------
+
+SIGN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
+_TEXT_BEGINS: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
+_LEVEL: Final = 4  # columns of a level of a stanza; a sign stands in the third of them
+
+
+def own_lines(text: str) -> Iterator[tuple[str, bool]]:
+    """The lines of stanzas, and of each whether it is somebody's own: a line of a text (a manifest) in which
+    a dash is no sign. A sign stands only where stanzas put one.
+    """
+    text_column = 0  # where the lines of the text begin that this line stands in; 0 = in none
+    for line in text.split("\n"):
+        yield line, bool(text_column) and not _is_signed_at(line, text_column + _LEVEL // 2)
+        if not text_column:
+            begins = _TEXT_BEGINS.fullmatch(line)
+            text_column = (len(begins.group(1)) // _LEVEL + 1) * _LEVEL if begins else 0
+        elif line.startswith(f"{' ' * text_column}EOT"):
+            text_column = 0
+
+
+def _is_signed_at(line: str, column: int) -> bool:
+    match = SIGN.match(line)
+    return match is not None and match.end(1) == column

@@ -471,6 +471,16 @@ def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, 
     browser.wait_for("document.querySelector('#change-status').innerText === 'Nothing found.'")
 
 
+def test_a_dash_of_a_manifest_is_no_sign(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["end-to-end"])
+    browser.click("#changes summary")
+    browser.run("document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })")
+    browser.wait_for("document.querySelector('#change-tree pre')")
+    assert "- name: shop" in browser.run("return document.getElementById('change-tree').textContent")
+    assert browser.count("#change-tree pre .removed") == 0
+    assert browser.count("#change-tree pre .added") > 20
+
+
 def test_light_and_dark(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["quickstart"])
     colour = "return getComputedStyle(document.body).backgroundColor"

@@ -6,8 +6,14 @@ const MOST_LINES = 120; // of differences on paper: two sheets
 const KINDS = { "+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed", ".": "removed", "<=": "changed" };
 
 function diffOf(text, label) {
+  // Where the lines of a text (a manifest) begin; they are somebody's own, and a sign is two columns farther in.
+  let column = 0;
   const lines = text.split("\n").map((line) => {
-    const kind = { "+": "added", "-": "removed", "~": "changed" }[line.trimStart()[0]];
+    const own = column && line.search(/\S/) !== column + 2;
+    const begins = /^( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?$/.exec(line);
+    if (!column && begins) column = (Math.floor(begins[1].length / 4) + 1) * 4;
+    else if (column && line.startsWith(`${" ".repeat(column)}EOT`)) column = 0;
+    const kind = own ? "" : { "+": "added", "-": "removed", "~": "changed" }[line.trimStart()[0]];
     return kind ? make("span", { class: kind }, `${line}\n`) : `${line}\n`;
   });
   return make("pre", { class: "diff", tabindex: "0", role: "group", "aria-label": `Difference of ${label}` }, lines);
