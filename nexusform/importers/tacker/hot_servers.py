@@ -5,7 +5,7 @@ them, and the rules that follow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -262,43 +262,62 @@ def properties_of(body: Node) -> Node:
 # --- how often ---------------------------------------------------------------------------------
 
 
+class _Sizes(NamedTuple):
+    """How many members a group has at least, at most (None: not bounded) and to begin with; whether the last
+    is said, and where it is written.
+    """
+
+    least: int
+    most: int | None
+    members: int
+    said: bool
+    written: Node
+
+
 def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> Repeat:
     """How often a group makes its resource."""
     name, body = resource
-    properties = properties_of(body)
-    if body.at("type").text == "OS::Heat::ResourceGroup":
-        count = _count(template, properties.at("count"))
-        number = 1 if count is None else count
-        written = properties.at("count")
-        least, members = number, number
-        most: int | None = number
-        said = count is not None or written.absent
-    else:
-        low = _count(template, first_of(properties, "min_size", "MinSize"))
-        high = _count(template, first_of(properties, "max_size", "MaxSize"))
-        desired = _count(template, first_of(properties, *_DESIRED))
-        least, most = low or 0, high
-        if most is not None and most < least:
-            template.notes.warn(
-                properties,
-                CORRECTED,
-                f'the group "{name}" has a max_size of {most}, below its min_size of {least}; max_size is '
-                "ignored.",
-            )
-            most = None
-        written = first_of(properties, *_DESIRED)
-        members = desired if desired is not None else (low if low is not None else 1)
-        said = desired is not None or (written.absent and low is not None)
-        members = _within(template, (name, body), members, least, most)
-    bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
+    is_fixed = body.at("type").text == "OS::Heat::ResourceGroup"
+    sizes = _fixed_sizes(template, body) if is_fixed else _scaled_sizes(template, resource)
+    bounded = sizes.most is not None and outer.most is not None
     return Repeat(
-        least=min(least * outer.least, MOST_INSTANCES),
-        most=bound,
-        members=min(members * outer.members, MOST_INSTANCES),
+        least=min(sizes.least * outer.least, MOST_INSTANCES),
+        most=min((sizes.most or 0) * (outer.most or 0), MOST_INSTANCES) if bounded else None,
+        members=min(sizes.members * outer.members, MOST_INSTANCES),
         group=name,
-        said=said and (outer.said or not outer.group),
-        open=_open(template, name, written) or outer.open,
+        said=sizes.said and (outer.said or not outer.group),
+        open=_open(template, name, sizes.written) or outer.open,
     )
+
+
+def _fixed_sizes(template: Template, body: Node) -> _Sizes:
+    """Of a ResourceGroup: its count, else one."""
+    written = properties_of(body).at("count")
+    count = _count(template, written)
+    number = 1 if count is None else count
+    return _Sizes(number, number, number, count is not None or written.absent, written)
+
+
+def _scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Sizes:
+    """Of a group that scales: its sizes, and the desired capacity, else the smallest size, else one."""
+    name, body = resource
+    properties = properties_of(body)
+    low = _count(template, first_of(properties, "min_size", "MinSize"))
+    most = _count(template, first_of(properties, "max_size", "MaxSize"))
+    written = first_of(properties, *_DESIRED)
+    desired = _count(template, written)
+    least = low or 0
+    if most is not None and most < least:
+        template.notes.warn(
+            properties,
+            CORRECTED,
+            f'the group "{name}" has a max_size of {most}, below its min_size of {least}; max_size is '
+            "ignored.",
+        )
+        most = None
+    members = next((number for number in (desired, low) if number is not None), 1)
+    said = desired is not None or (written.absent and low is not None)
+    return _Sizes(least, most, _within(template, resource, members, least, most), said, written)
 
 
 def _open(template: Template, group: str, written: Node) -> Open | None:
