@@ -30,6 +30,7 @@ from nexusform.scheduling.racks.vms import (
     VmName,
     VmSku,
     anybodys,
+    common_terms,
 )
 from nexusform.source import Span
 
@@ -192,7 +193,7 @@ def rehearsal(before: RackScheduler) -> Rehearse:
         for pool in pools:
             answers = _rehearsed(scheduler, pool)
             unplaced += sum(isinstance(answer, Shortage) for answer in answers)
-        return _outcome(scheduler, unplaced, largest_sku(pool.sku for pool in pools))
+        return _outcome(scheduler, unplaced, pools)
 
     return rehearse
 
@@ -208,7 +209,7 @@ def _rehearsed(scheduler: RackScheduler, pool: PoolFacts) -> Iterator[object]:
             scheduler.release(handle)
 
 
-def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> Outcome:
+def _outcome(scheduler: RackScheduler, unplaced: int, pools: Sequence[PoolFacts]) -> Outcome:
     on_machine = Counter((standing.vm.owner, standing.placement.machine) for standing in scheduler.vms())
     shared: Counter[str] = Counter()
     most: dict[str, int] = {}
@@ -219,6 +220,9 @@ def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> 
         vms[owner] += count
         shared[owner] += count > 1
         most[owner] = max(most.get(owner, 0), count)
-    free = scheduler.count_free(anybodys(largest)).least if largest is not None else 0
-    name = largest.name if largest else ""
+    name, free = "", 0
+    largest = largest_sku(pool.sku for pool in pools)
+    if largest is not None:
+        terms = common_terms(pool.terms for pool in pools if pool.sku == largest)
+        name, free = largest.name, scheduler.count_free(anybodys(largest, terms)).least
     return Outcome(unplaced, dict(shared), most, dict(machines), dict(vms), name, free)

@@ -127,6 +127,7 @@ def find_capacity(
     fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     figures = _figures(machines, fragmentation)
     asked = tuple(skus) or _usual_skus(site, machines)
+    mix_terms = {part.sku.name: replace(_usual_terms(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
@@ -135,7 +136,7 @@ def find_capacity(
         planned_racks=tuple(rack.name for rack in planned),
         rooms=tuple(_room(sku, site, zones, planned, figures) for sku in asked),
         fragmentation=fragmentation,
-        mix=fill_with_mix(site.scheduler, mix, zones) if mix else None,
+        mix=fill_with_mix(site.scheduler, mix, mix_terms) if mix else None,
         asked=bool(skus),
         loose=tuple(name for name in site.scheduler.loose_machines() if name in names),
         overfull=tuple(name for name in site.scheduler.overfull_machines() if name in names),
@@ -163,7 +164,7 @@ def _room(
     figures: Figures,
 ) -> SkuRoom:
     """How many more VMs of a SKU fit, by zone, and with one rack lost."""
-    terms = common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
+    terms = _usual_terms(site, sku)
     now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
     # Nothing stands on planned racks, so their room is known.
     coming = {
@@ -183,6 +184,11 @@ def _room(
         rest_vcpus=_left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
         rest_memory_gib=_left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
     )
+
+
+def _usual_terms(site: SiteView, sku: VmSku) -> Terms:
+    """What the pools of the site that have this SKU ask of the rule alike."""
+    return common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
 
 
 def _without(fitting: Interval, on_rack: Interval) -> Interval:
@@ -252,33 +258,31 @@ class MixAnswer(Struct, frozen=True):
 
 
 def fill_with_mix(
-    scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None = None
+    scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]
 ) -> MixAnswer:
-    """Find how many whole sets fit. Changes nothing."""
+    """Find how many whole sets fit; `terms` is what VMs of each SKU ask for, by its name. Changes nothing."""
     ordered = sorted(parts, key=lambda part: _larger_first(part.sku))
     if scheduler.loose_machines():
-        return _bounded_mix(scheduler, parts, zones)
-    sets = _most_sets(scheduler, ordered, zones)
-    short, missing = _place_sets(scheduler.copy(), ordered, sets + 1, zones)
+        return _bounded_mix(scheduler, parts, terms)
+    sets = _most_sets(scheduler, ordered, terms)
+    short, missing = _place_sets(scheduler.copy(), ordered, sets + 1, terms)
     full = scheduler.copy()
-    _place_sets(full, ordered, sets, zones)
+    _place_sets(full, ordered, sets, terms)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
-        one_by_one=_one_by_one(scheduler.copy(), ordered, zones),
+        one_by_one=_one_by_one(scheduler.copy(), ordered, terms),
         short=short,
         missing=missing,
-        left=tuple((part.sku, _count_free(full, part.sku, zones)) for part in parts),
+        left=tuple((part.sku, _count_free(full, part.sku, terms)) for part in parts),
     )
 
 
-def _bounded_mix(
-    scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None
-) -> MixAnswer:
+def _bounded_mix(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> MixAnswer:
     """Bounds where splits are not known: at most as many sets as fit of any part alone; at least as many as
     fit if every VM keeps as many of the others away as its size can, wherever the rule puts it.
     """
-    free = [_count_free(scheduler, part.sku, zones) for part in parts]
+    free = [_count_free(scheduler, part.sku, terms) for part in parts]
     most = min(interval.most // part.count for part, interval in zip(parts, free, strict=True))
     taken = [_taken_by_a_set(scheduler, part, parts) for part in parts]
     least = min(most, *(interval.least // each for interval, each in zip(free, taken, strict=True)))
@@ -302,17 +306,17 @@ def _taken_by_a_set(scheduler: RackScheduler, part: MixPart, parts: Iterable[Mix
     return part.count + sum(other.count * kept_away(Share.of(other.sku), share) for other in others)
 
 
-def _count_free(scheduler: RackScheduler, sku: VmSku, zones: frozenset[str] | None) -> Interval:
-    return scheduler.count_free(anybodys(sku, Terms(zones)))
+def _count_free(scheduler: RackScheduler, sku: VmSku, terms: Mapping[str, Terms]) -> Interval:
+    return scheduler.count_free(anybodys(sku, terms[sku.name]))
 
 
-def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> int:
+def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> int:
     """How many sets fit when all VMs are placed at once: no more than fit of any part alone."""
     fitting = 0
-    bound = min(_count_free(scheduler, part.sku, zones).most // part.count for part in parts)
+    bound = min(_count_free(scheduler, part.sku, terms).most // part.count for part in parts)
     while fitting < bound:
         middle = (fitting + bound + 1) // 2
-        short, _ = _place_sets(scheduler.copy(), parts, middle, zones)
+        short, _ = _place_sets(scheduler.copy(), parts, middle, terms)
         if short is None:
             fitting = middle
         else:
@@ -321,27 +325,27 @@ def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozen
 
 
 def _place_sets(
-    scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, zones: frozenset[str] | None
+    scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, terms: Mapping[str, Terms]
 ) -> tuple[VmSku | None, int]:
     """Place so many sets. Gives the first SKU that falls short and by how many; None and 0 when all fit."""
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
-            if scheduler.attempt(_demand(index, part, number, zones)) is None:
+            if scheduler.attempt(_demand(index, part, number, terms)) is None:
                 return part.sku, count - number
     return None, 0
 
 
-def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> Interval:
+def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> Interval:
     """How many sets fit when each is placed whole before the next."""
     sets = 0
     while True:
         for index, part in enumerate(parts):
             for number in range(sets * part.count, (sets + 1) * part.count):
-                if scheduler.attempt(_demand(index, part, number, zones)) is None:
+                if scheduler.attempt(_demand(index, part, number, terms)) is None:
                     return Interval(sets, sets)
         sets += 1
 
 
-def _demand(index: int, part: MixPart, number: int, zones: frozenset[str] | None) -> Demand:
-    return Demand(VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number), part.sku, Terms(zones))
+def _demand(index: int, part: MixPart, number: int, terms: Mapping[str, Terms]) -> Demand:
+    return Demand(VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number), part.sku, terms[part.sku.name])

@@ -14,8 +14,11 @@ from nexusform.advice.registry import RULE_IDS, RULES, advise
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, Terms, VmName
+from nexusform.scheduling.racks.layout import Usage
+from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
+from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName
 from nexusform.source import Position, Span
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -334,3 +337,23 @@ class TestSilence:
         assert len(by_rule) == len({d.id for d in findings})
         assert all(d.summary.startswith(f"{d.id}: ") for d in findings)
         assert all(d.subject is not None for d in findings)
+
+
+class _AtMost(Terms, frozen=True):
+    """Terms with an argument that somebody adds: the most VMs of a pool that one rack may have."""
+
+    most_on_rack: int = 0
+
+
+def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def opens(usage: Usage, demand: Demand) -> Refuse | None:
+        most = getattr(demand.terms, "most_on_rack", 0)
+        return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
+
+    rule = CountFilter(name="at_most", item=Item.RACK, opens=opens, sentence=lambda _: "full", closing=True)
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), terms=_AtMost(most_on_rack=3))
+    outcome = rehearsal(RackScheduler(machines(2, 4)))([limited])
+    assert outcome.free_largest == 6

@@ -4,8 +4,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.resource_types import nks_pools
+from nexusform.resource_types.nks_pools import zones_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import Interval, VmSku, total
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.layout import Usage
+from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
+from nexusform.scheduling.racks.vms import Demand, Interval, Terms, VmSku, total
 from nexusform.whatif.capacity import CapacityAnswer, MixPart, find_capacity
 from nexusform.whatif.lookup import find_mix
 from nexusform.whatif.world_view import SiteView
@@ -198,6 +203,37 @@ def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
     assert find_capacity(full, [E94]).bad
     assert not find_capacity(full).bad
     assert find_capacity(full, mix=[MixPart(3, P46)]).bad
+
+
+# --- an argument that somebody adds ---------------------------------------------------------------
+
+
+class _AtMost(Terms, frozen=True):
+    """Terms of a pool with an argument more: the most of its VMs that one rack may have."""
+
+    most_on_rack: int = 0
+
+
+def _opens(usage: Usage, demand: Demand) -> Refuse | None:
+    most = getattr(demand.terms, "most_on_rack", 0)
+    return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
+
+
+def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = CountFilter(name="at_most", item=Item.RACK, opens=_opens, sentence=lambda _: "full", closing=True)
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    monkeypatch.setattr(nks_pools, "terms_of", lambda values: _AtMost(zones_of(values), most_on_rack=2))
+    site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
+    assert room(site, P46) == 4
+    mix = find_capacity(site, mix=[MixPart(1, P46)]).mix
+    assert mix is not None
+    assert (mix.sets, mix.one_by_one) == (exactly(4), exactly(4))
+    # A SKU of which no pool asks for anything is bound by nothing.
+    free = find_capacity(site, mix=[MixPart(1, G6)]).mix
+    assert free is not None
+    assert free.sets.least > 4
 
 
 # --- words for what is asked --------------------------------------------------------------------
