@@ -221,11 +221,11 @@ class _Run:
                     self._start(call)
             if not self._workers.running:
                 break
-            for told in self._workers.collect(self._patience()):
-                if isinstance(told, CallNews):
-                    self._take_news(told)
+            for message in self._workers.collect(self._patience()):
+                if isinstance(message, CallNews):
+                    self._take_news(message)
                 else:
-                    self._take_back(told)
+                    self._take_back(message)
             self._tell_progress()
         self._workers.close()
         self._skip_the_rest()
@@ -290,13 +290,13 @@ class _Run:
 
     # --- taking back ---------------------------------------------------------------------------
 
-    def _take_news(self, told: CallNews[ProviderCall, StepNews]) -> None:
+    def _take_news(self, call_news: CallNews[ProviderCall, StepNews]) -> None:
         """The provider goes on once its operation is in the journal."""
-        self._unheard.append(told)
-        if told.news.operation is not None:
-            self._recorder.goes_on(told.task, told.news.operation)
-        if told.news.words:
-            event = replace(self._event(told.task.step), news=told.news.words)
+        self._unheard.append(call_news)
+        if call_news.news.operation is not None:
+            self._recorder.goes_on(call_news.task, call_news.news.operation)
+        if call_news.news.words:
+            event = replace(self._event(call_news.task.step), news=call_news.news.words)
             self._listener.progressed(event)
 
     def _take_back(self, finished: EndedCall[ProviderCall, ProviderAnswer | None]) -> None:
@@ -358,8 +358,8 @@ class _Run:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
-        for told in self._unheard:
-            told.heard.put(ProviderProblem(self._problem) if self._problem else None)
+        for call_news in self._unheard:
+            call_news.heard.put(ProviderProblem(self._problem) if self._problem else None)
         self._unheard.clear()
         return not self._problem
 

@@ -212,9 +212,10 @@ def _pod_problems(
 ) -> list[Diagnostic]:
     if world.pods is None:
         return []
-    from nexusform.planning.pods.blocks import pod_diagnostics
+    from nexusform.planning.pods.blocks import manifest_findings, pod_risks
 
-    return pod_diagnostics(world.pods, instances, risks=risks)
+    problems = list(manifest_findings(world.pods, instances))
+    return [*problems, *pod_risks(world.pods, instances)] if risks else problems
 
 
 def _binding_rows(world: PlannedWorld) -> Sequence[PlacementChange]:

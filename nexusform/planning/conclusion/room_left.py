@@ -165,8 +165,8 @@ def occupied_sites(
 ) -> dict[str, OccupiedSite]:
     """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided."""
     things = [_thing(change, side) for change in plan.changes if not change.deposed]
-    there = [thing for thing in things if thing is not None]
-    ground = lay_ground(there, registries, plan.catalogue)
+    standing = [thing for thing in things if thing is not None]
+    ground = lay_ground(standing, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
     for kind, thing in ground.things:
         planned = objects.get(thing.address)

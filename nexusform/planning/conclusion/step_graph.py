@@ -108,15 +108,16 @@ class StepGraph:
 
     def gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
         """All of these steps as few things to wait for; `name` tells the gate from others."""
-        known = self._gates.get(name)
-        if known is None:
-            known = steps
-            if len(steps) > GATE_ABOVE:
-                first = self.drafts[steps[0]]
-                known = [self.add(StepKind.GATE, first.change, None, None, main=False)]
-                self.wait(known[0], steps)
-            self._gates[name] = known
-        return known
+        if name not in self._gates:
+            self._gates[name] = self._gated(steps) if len(steps) > GATE_ABOVE else steps
+        return self._gates[name]
+
+    def _gated(self, steps: list[int]) -> list[int]:
+        """A gate that waits for all of these steps."""
+        first = self.drafts[steps[0]]
+        gate = self.add(StepKind.GATE, first.change, None, None, main=False)
+        self.wait(gate, steps)
+        return [gate]
 
     def replaces(self, step: int) -> bool:
         """Whether a delete is the first half of a replacement: its create waits for it, so it must not

@@ -143,34 +143,44 @@ def read_contents(
     """The contents that state noted. Objects that stand among `known` (by hash) are these, so that it is
     still told on which line they were written.
     """
-    at_hand = known or {}
-    objects: dict[str, Manifest] = {}
-    for digest, body in (note.get(_BODIES) or {}).items():
-        manifest = at_hand.get(digest) or manifest_of(body)
-        if manifest is not None:
-            objects[digest] = manifest
+    objects = _noted_objects(note, known or {})
     snapshots = tuple(
-        ResourceSnapshot(int(each["index"]), str(each["hash"]), _objects(each["objects"], objects))
-        for each in note.get(SNAPSHOTS) or ()
+        ResourceSnapshot(int(noted["index"]), str(noted["hash"]), _objects(noted["objects"], objects))
+        for noted in note.get(SNAPSHOTS) or ()
     )
     by_index = {snapshot.index: snapshot for snapshot in snapshots}
-    noted = note.get(_CONTENT) or {}
+    by_cluster = note.get(_CONTENT) or {}
     on_cluster: dict[str, Rendered] = {}
     for binding in bindings:
         if not has_resources(binding):
             continue
-        of_cluster = noted.get(binding.cluster)
+        noted = by_cluster.get(binding.cluster)
         snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
-        if of_cluster is not None:
-            on_cluster[binding.cluster] = Rendered(
-                _objects(of_cluster["objects"], objects),
-                str(of_cluster.get("overrides") or ""),
-                str(of_cluster.get("failure") or ""),
-                tuple(Identity(*each) for each in of_cluster.get("refused") or ()),
-            )
+        if noted is not None:
+            on_cluster[binding.cluster] = _noted_rendering(noted, objects)
         elif snapshot is not None:
             on_cluster[binding.cluster] = Rendered(snapshot.objects)
     return Contents(snapshots, on_cluster)
+
+
+def _noted_objects(note: Mapping[str, Any], known: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """The objects that a note speaks of, by hash."""
+    objects: dict[str, Manifest] = {}
+    for digest, body in (note.get(_BODIES) or {}).items():
+        manifest = known.get(digest) or manifest_of(body)
+        if manifest is not None:
+            objects[digest] = manifest
+    return objects
+
+
+def _noted_rendering(noted: Mapping[str, Any], objects: Mapping[str, Manifest]) -> Rendered:
+    """What a note says that one cluster has."""
+    return Rendered(
+        _objects(noted["objects"], objects),
+        str(noted.get("overrides") or ""),
+        str(noted.get("failure") or ""),
+        tuple(Identity(*fields) for fields in noted.get("refused") or ()),
+    )
 
 
 def _objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
@@ -405,16 +415,16 @@ def read_scheduling(attributes: Mapping[str, Any], held: Iterable[Binding]) -> S
         return None
     statuses = attributes.get("placement_statuses") or ()
     by_cluster = {binding.cluster: binding for binding in held}
-    named = [str(each.get("cluster_name") or "") for each in statuses]
+    cluster_names = [str(status.get("cluster_name") or "") for status in statuses]
     unselected = [
-        Decision("", False, str(each["conditions"][0]["message"]))
-        for each in statuses
-        if not each.get("cluster_name") and each.get("conditions")
+        Decision("", False, str(status["conditions"][0]["message"]))
+        for status in statuses
+        if not status.get("cluster_name") and status.get("conditions")
     ]
     scheduled = read_conditions(conditions[:1])[0]
     return SchedulingStatus(
         Condition(SCHEDULED, scheduled.status, scheduled.reason, scheduled.message),
-        tuple(by_cluster[name] for name in named if name in by_cluster),
+        tuple(by_cluster[name] for name in cluster_names if name in by_cluster),
         tuple(unselected),
     )
 

@@ -327,11 +327,11 @@ def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
 def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
     """The clusters for which overrides make something else of the objects than before."""
     for binding in placement.prior:
-        there = placement.contents.on_cluster.get(binding.cluster)
+        content_before = placement.contents.on_cluster.get(binding.cluster)
         rendered = placement.rendered(index, binding.cluster)
-        if there is None or rendered is None or binding.state is not BindingState.BOUND:
+        if content_before is None or rendered is None or binding.state is not BindingState.BOUND:
             continue
-        if (there.digest, there.failure) != (rendered.digest, rendered.failure):
+        if (content_before.digest, content_before.failure) != (rendered.digest, rendered.failure):
             yield binding.cluster
 
 

@@ -119,8 +119,8 @@ def _claimed(
 ) -> Iterator[_Claim]:
     """Which of the objects a placement would have on a cluster."""
     evicted = binding.cluster in placement.evicted
-    there = None if evicted else placement.contents.on_cluster.get(binding.cluster)
-    before = identities(there.manifests) if there is not None else frozenset()
+    content_before = None if evicted else placement.contents.on_cluster.get(binding.cluster)
+    before = identities(content_before.manifests) if content_before is not None else frozenset()
     untouched = binding.cluster not in rolled
     for each in identities(placement.claimed(binding, rolled)) & objects:
         yield _Claim(placement, each, each in before, each in before and untouched)

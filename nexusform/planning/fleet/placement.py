@@ -298,14 +298,14 @@ class PlacementPlan(Struct):
         if not has_resources(binding):
             return None
         cluster = binding.cluster
-        there = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
+        content_before = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
         if cluster not in rolled:
-            return there
+            return content_before
         rendered = self.rendered(binding.resource_snapshot, cluster)
         if rendered is None:
-            return there
+            return content_before
         if rendered.failure or self.written.report_diff:
-            return replace(rendered, manifests=there.manifests if there is not None else ())
+            return replace(rendered, manifests=content_before.manifests if content_before is not None else ())
         return rendered
 
     def roll_out(self) -> Rollout:

@@ -211,7 +211,7 @@ def _place(
     if content is None:
         return
     placed.add((placement.address, cluster))
-    there = placement.contents.on_cluster.get(cluster)
+    content_before = placement.contents.on_cluster.get(cluster)
     prior = placement.prior_attributes.get("workloads") or {}
     same_snapshot = _snapshot_before(placement, cluster) == binding.resource_snapshot
     workloads = pods.place(
@@ -219,8 +219,8 @@ def _place(
         cluster_id,
         content.manifests,
         prior.get(cluster) or {},
-        before=there.manifests if there is not None else (),
-        overridden=there is not None and there.digest != content.digest and same_snapshot,
+        before=content_before.manifests if content_before is not None else (),
+        overridden=content_before is not None and content_before.digest != content.digest and same_snapshot,
     )
     if workloads:
         placement.workloads[cluster] = workloads

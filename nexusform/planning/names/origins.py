@@ -89,29 +89,33 @@ class Origins:
                 inside_secret = secret and position > 0
                 parts.append(self._part(part, instance, hidden=hidden or inside_secret))
         repeated = False
-        reasons: list[str] = []
         if isinstance(expression, syntax.Traversal):
             definition = self._definition(expression, instance)
             if definition is not None:
                 repeated = not self._is_new(definition)
                 parts += [] if repeated else [self._defined(definition, hidden=hidden)]
-            if not trace.failed and (trace.value.has_marks or not trace.value.is_wholly_known):
-                reasons += self._reasons(expression, trace.value, instance)
-        elif isinstance(expression, syntax.Call) and not trace.failed:
-            reasons += _reasons_of_call(expression, trace)
-        if trace.problem and not hidden:
-            reasons.append(f"error: {trace.problem}")
         return TracedPart(
             text=self._text(expression.span),
             value=trace.value,
             place=None if expression.span.filename == self._own else expression.span,
-            reasons=tuple(reasons),
+            reasons=tuple(self._why(trace, instance, hidden=hidden)),
             parts=tuple(parts),
             omitted=0 if secret else trace.omitted,
             hidden=hidden,
             repeated=repeated,
             failed=trace.failed and not hidden,
         )
+
+    def _why(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
+        """What made a traced value sensitive, unknown or an error."""
+        expression, value = trace.expression, trace.value
+        if not trace.failed and isinstance(expression, syntax.Traversal):
+            if value.has_marks or not value.is_wholly_known:
+                yield from self._reasons(expression, value, instance)
+        elif not trace.failed and isinstance(expression, syntax.Call):
+            yield from _reasons_of_call(expression, trace)
+        if trace.problem and not hidden:
+            yield f"error: {trace.problem}"
 
     def _text(self, span: Span) -> str:
         written = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]

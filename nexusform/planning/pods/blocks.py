@@ -269,31 +269,30 @@ def _batches(order: Order, manifests: AbstractSet[ConfigAddress]) -> list[list[R
 # --- words -------------------------------------------------------------------------------------
 
 
-def pod_diagnostics(
-    pods: PodPhase, instances: Mapping[Address, Instance], *, risks: bool = True
-) -> list[Diagnostic]:
-    """What is wrong with manifests and, with `risks`, what their pods risk, at the block that brings them."""
+def manifest_findings(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
+    """What is wrong with manifests, at the block that brings them."""
     by_address = {str(address): instance for address, instance in instances.items()}
-    diagnostics: list[Diagnostic] = []
     for address, finding in pods.findings:
         instance = by_address.get(address)
         if instance is not None:
             at = ("yaml_body",) if instance.type.kind is Kind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
-            problem = Problem(at, finding.id, detail, finding.severity, brief=finding.brief)
-            diagnostics.append(instance.problem(problem))
-    if risks:
-        diagnostics += _without_namespace(pods, by_address)
+            yield instance.problem(Problem(at, finding.id, detail, finding.severity, brief=finding.brief))
+
+
+def pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
+    """What pods risk, at the block that brings them: a kind of risk of one workload once, with all places."""
+    by_address = {str(address): instance for address, instance in instances.items()}
+    yield from _without_namespace(pods, by_address)
     alike: dict[tuple[str, str, str], list[_Risk]] = {}
-    for address, cluster, warning in pods.warnings if risks else ():
+    for address, cluster, warning in pods.warnings:
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
-    for (address, _, kind), of_a_kind in alike.items():
+    for (address, _, kind), risks in alike.items():
         instance = by_address.get(address)
         if instance is not None:
-            problem = Problem((), kind, _together(of_a_kind), Severity.WARNING)
-            brief = of_a_kind[0][1].brief
-            diagnostics.append(replace(instance.problem(problem), brief=brief))
-    return diagnostics
+            problem = Problem((), kind, _together(risks), Severity.WARNING)
+            _, first = risks[0]
+            yield replace(instance.problem(problem), brief=first.brief)
 
 
 def _without_namespace(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:

@@ -229,8 +229,8 @@ class Brought(Struct):
 
     def warn(self, warnings: Sequence[PodWarning]) -> None:
         """What is risky by this look. Who is evicted, only the look tells that evicted them."""
-        told = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
-        takers = {pod.workload for pod in self.everything() if pod.node and pod.victims} - told
+        evict_now = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
+        takers = {pod.workload for pod in self.everything() if pod.node and pod.victims} - evict_now
         earlier = [each for each in self.warnings if each.kind == PREEMPTS and each.workload in takers]
         self.warnings = (*warnings, *earlier)
 

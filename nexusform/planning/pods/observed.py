@@ -77,9 +77,9 @@ def bind(
         names[node.name] = name
         nodes[name] = _as_registered(name, nodes.get(name), node)
         sizes[name] = node.capacity
-    here = [pod for pod in observation.pods if pod.node in names]
-    standing = _standing(here, names)
-    standing += _daemons(here, [node for name, node in nodes.items() if name not in names.values()])
+    running = [pod for pod in observation.pods if pod.node in names]
+    standing = _standing(running, names)
+    standing += _daemons(running, [node for name, node in nodes.items() if name not in names.values()])
     bound = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -87,7 +87,7 @@ def bind(
         total=total_of(sizes.values()),
         new=cluster.new.difference(names.values()),
     )
-    return ObservedCluster(bound, tuple(standing), tuple(strangers), len(observation.pods) - len(here))
+    return ObservedCluster(bound, tuple(standing), tuple(strangers), len(observation.pods) - len(running))
 
 
 def _sizes(cluster: NodeCluster) -> dict[str, NodeSize]:

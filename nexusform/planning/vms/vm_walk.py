@@ -298,8 +298,8 @@ def _argument_changed(instance: Instance) -> bool:
     """Whether the user asks for anything else than what stands; what nexusform fills in does not count."""
     schema = instance.type.schema
     filled_in = {name for name, attribute in schema.attributes.items() if attribute.computed}
-    asked = instance.config or {}
-    arguments = {name: value for name, value in asked.items() if value is not None or name not in filled_in}
+    config = instance.config or {}
+    arguments = {name: value for name, value in config.items() if value is not None or name not in filled_in}
     return not same(schema, arguments, instance.before or {})
 
 

@@ -133,13 +133,13 @@ def node_labels_script(plan: Plan) -> str:
         if change.address.type != "nexus_kubernetes_cluster" or not keys:
             continue
         lines.append(f"\n# {change.address}; the context of kubectl is called as the cluster is.")
+        context = shlex.quote(str(attributes["name"]))
         nodes = attributes.get("nodes")
-        for name, node in nodes.items() if isinstance(nodes, Mapping) else ():
+        if not isinstance(nodes, Mapping):
+            continue
+        for name, node in nodes.items():
             if node.get("role") == "Worker" and node.get("machine"):
-                known = node.get("platform_name") or name
+                called = shlex.quote(node.get("platform_name") or name)
                 labels = " ".join(shlex.quote(f"{key}={node['machine']}") for key in keys)
-                context = shlex.quote(str(attributes["name"]))
-                lines.append(
-                    f"kubectl --context {context} label node {shlex.quote(known)} --overwrite {labels}"
-                )
+                lines.append(f"kubectl --context {context} label node {called} --overwrite {labels}")
     return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""

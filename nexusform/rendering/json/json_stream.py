@@ -93,8 +93,9 @@ def plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Itera
     for change in plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield planned_change_event(change, time)
-    for document in () if detail is Detail.NONE else placement_changes(plan, detail):
-        yield planned_placement_event(document, time)
+    if detail is not Detail.NONE:
+        for document in placement_changes(plan, detail):
+            yield planned_placement_event(document, time)
     yield plan_summary_event(plan, time)
     if summaries(plan)[0].anything:
         yield placement_summary_event(plan, time)

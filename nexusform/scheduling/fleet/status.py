@@ -331,11 +331,11 @@ def _unscheduled(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
     """As many unselected clusters as are missing, without their names."""
-    asked = 0
+    clusters_asked = 0
     if policy is not None and policy.placement_type is PlacementType.PICK_N:
-        asked = number or 0
+        clusters_asked = number or 0
     if policy is not None and policy.placement_type is PlacementType.PICK_FIXED:
-        asked = len(policy.cluster_names)
-    missing = max(0, asked - len(scheduling.selected))
+        clusters_asked = len(policy.cluster_names)
+    missing = max(0, clusters_asked - len(scheduling.selected))
     for decision in scheduling.unselected[:missing]:
         yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
