@@ -99,12 +99,12 @@ def _compares(requirement: Requirement, value: str) -> bool:
     """Gt and Lt: whole numbers on both sides, one value asked for."""
     if len(requirement.values) != 1:
         return False
-    number, asked = _whole_number(value), _whole_number(requirement.values[0])
-    if number is None or asked is None:
+    number, bound = _whole_number(value), _whole_number(requirement.values[0])
+    if number is None or bound is None:
         return False
     if requirement.operator == GREATER:
-        return number > asked
-    return requirement.operator == LESS and number < asked
+        return number > bound
+    return requirement.operator == LESS and number < bound
 
 
 def _whole_number(text: str) -> int | None:

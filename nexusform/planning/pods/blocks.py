@@ -177,12 +177,12 @@ def plan_manifests(
             if instance.configured:
                 blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
         instances += expanded.instances
-    _leaving(instances, blocks, pods)
+    _leave(instances, blocks, pods)
     problems = _unknown_clusters(instances, pods)
-    values = _placed(instances, pods)
+    workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.configured:
-            blocks.conclude(instance, {"workloads": values.get(instance.address)}, evaluation)
+            blocks.conclude(instance, {"workloads": workloads.get(instance.address)}, evaluation)
             instance.private = pods.note(str(instance.address)) or None
         blocks.keep(instance, evaluation)
     return problems
@@ -194,7 +194,7 @@ def _target(attributes: Mapping[str, Any] | None) -> str:
     return cluster_id if isinstance(cluster_id, str) else ""
 
 
-def _leaving(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> None:
+def _leave(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> None:
     """What goes, and what goes to another cluster, leaves where it was."""
     for instance in instances:
         before = _target(instance.before)
@@ -223,7 +223,7 @@ def _unknown_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Dia
     return problems
 
 
-def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
+def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
     """The `workloads` of every instance that names a cluster, cluster by cluster, older objects first."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for instance in instances:

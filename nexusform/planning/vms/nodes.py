@@ -126,7 +126,7 @@ def _clusters(parts: Iterable[_Part]) -> dict[str, NodeCluster]:
 def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     """The cluster of an NKS cluster and its separate pools, or of a VNF."""
     first = parts[0]
-    whose = cluster_attributes((part.type.kind, part.attributes) for part in parts)
+    attributes = cluster_attributes((part.type.kind, part.attributes) for part in parts)
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
@@ -135,7 +135,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         for vm in part.vms:
-            nodes.append(_node(part, vm, pools[vm.pool], whose))
+            nodes.append(_node(part, vm, pools[vm.pool], attributes))
             skus.append(pools[vm.pool].sku)
             if (vm.pool, vm.number) in part.again:
                 fresh.add(vm.name)

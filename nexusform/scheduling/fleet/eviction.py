@@ -67,18 +67,18 @@ def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) 
     """Decide on one eviction; `target` None: there is no such placement."""
     invalid = _invalid(cluster, target)
     if invalid is not None or target is None:
-        return Eviction(cluster, False, False, invalid or MISSING_PLACEMENT)
+        return Eviction(cluster, valid=False, executed=False, message=invalid or MISSING_PLACEMENT)
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.deleting:
-        return Eviction(cluster, True, True, BEING_REMOVED)
+        return Eviction(cluster, valid=True, executed=True, message=BEING_REMOVED)
     if not _placed(binding):
-        return Eviction(cluster, True, False, NOTHING_PLACED)
+        return Eviction(cluster, valid=True, executed=False, message=NOTHING_PLACED)
     if cluster in target.failed:
-        return Eviction(cluster, True, True, FAILED)
+        return Eviction(cluster, valid=True, executed=True, message=FAILED)
     if budget is None:
-        return Eviction(cluster, True, True, NO_BUDGET)
+        return Eviction(cluster, valid=True, executed=True, message=NO_BUDGET)
     if target.placement_type is PlacementType.PICK_ALL and _misconfigured(budget):
-        return Eviction(cluster, True, False, MISCONFIGURED)
+        return Eviction(cluster, valid=True, executed=False, message=MISCONFIGURED)
     available = sum(b.cluster in target.available for b in target.bindings)
     allowed = _allowed(budget, target, available) > 0
     verdict = "allowed" if allowed else "blocked"
@@ -87,7 +87,7 @@ def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) 
         f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available},"
         f" totalPlacements: {len(target.bindings)}"
     )
-    return Eviction(cluster, True, allowed, text)
+    return Eviction(cluster, valid=True, executed=allowed, message=text)
 
 
 def after(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
