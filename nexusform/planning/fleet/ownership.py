@@ -122,8 +122,9 @@ def _claimed(
     content_before = None if evicted else placement.contents.on_cluster.get(binding.cluster)
     before = identities(content_before.manifests) if content_before is not None else frozenset()
     untouched = binding.cluster not in rolled
-    for each in identities(placement.claimed(binding, rolled)) & objects:
-        yield _Claim(placement, each, each in before, each in before and untouched)
+    for object_id in identities(placement.claimed(binding, rolled)) & objects:
+        had_before = object_id in before
+        yield _Claim(placement, object_id, had_before, keeps=had_before and untouched)
 
 
 def _why_not_owned(strategy: ApplyStrategy) -> str:

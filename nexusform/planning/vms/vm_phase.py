@@ -86,11 +86,14 @@ def _hold_new_vfs(vms: VmObject) -> None:
         return
     before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
     changed = {pool.pool: pool for pool in vms.pools if pool.sku.vfs != before.get(pool.pool, pool.sku.vfs)}
-    held_before = [(key, vms.held[key]) for key in vms.moves.stay if key[0] in changed and key in vms.held]
-    for key, (site, _) in held_before:
-        pool = changed[key[0]]
+    for key in vms.moves.stay:
+        pool_name, number = key
+        if pool_name not in changed or key not in vms.held:
+            continue
+        site, _ = vms.held[key]
         _release(vms, key)
-        name = vm_name(vms.demand, pool, pool.pool, key[1])
+        pool = changed[pool_name]
+        name = vm_name(vms.demand, pool, pool_name, number)
         housed = site.house(name, pool.sku, vms.standing[key].placement)
         if housed is not None:
             handle, _ = housed

@@ -176,21 +176,21 @@ class Predictor:
         spec = work.workload.pod
         permitted = {name for name, node in self.nodes.items() if profile.gets_daemon(spec, node)}
         waiting = [pod for pod in pods if not pod.node]
-        have: set[str] = set()
+        served: set[str] = set()  # nodes that have a pod of it
         for pod in pods:
             if self._stands(pod) and pod.node in permitted:
-                have.add(pod.node)
+                served.add(pod.node)
                 work.keeps.append(pod)
             elif self._stands(pod):
                 self.session.remove(pod)
                 work.gone.append((pod, forecast.SCALE_IN))
             elif pod.node:
                 work.gone.append((pod, forecast.NODE_REMOVED))
-        missing = [name for name in sorted(permitted) if name not in have]
-        for pod, node in zip(waiting, missing, strict=False):
+        unserved = [name for name in sorted(permitted) if name not in served]
+        for pod, node in zip(waiting, unserved, strict=False):
             work.to_place.append(PodToPlace(pod.number, node, waited=True, age=pod.age))
-        work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(missing) :]]
-        open_nodes = missing[len(waiting) :]
+        work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(unserved) :]]
+        open_nodes = unserved[len(waiting) :]
         numbers = free_numbers([pod.number for pod in pods], 0, len(open_nodes))
         work.to_place += [
             PodToPlace(number, node, trigger=work.growth)

@@ -165,17 +165,18 @@ class Session:
         """Let kubelet run a pod on the node that is drawn. In place of one that is refused its controller
         makes another, for which lots are drawn again: it fails for good where all these nodes refuse it.
         """
-        tied, first = list(choice.tied), ""
+        tied = list(choice.tied)
+        first_reason = ""
         while tied:
             node = tie_break.lowest(self._lot(pod), self._names, tied)
             refused = self._run_on(run, node, pod)
             if not refused:
                 return Verdict(self._names[node], certain, choice.feasible)
-            first = first or f"on {self._names[node]}: {refused}."
+            first_reason = first_reason or f"on {self._names[node]}: {refused}."
             tied.remove(node)
             if not is_made_anew(pod.workload):
                 break
-        return Verdict("", certain, choice.feasible, first, without=PodState.FAILED)
+        return Verdict("", certain, choice.feasible, first_reason, without=PodState.FAILED)
 
     def _lot(self, pod: StandingPod) -> str:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"

@@ -63,7 +63,7 @@ def pack(keys: Iterable[Key], usage: Usage, demand: Demand) -> Packed:
     """Open the keys and put them into one whole number, so that numbers compare as the keys do."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
-    which = 0
+    which = 0  # of the keys bear on the demand: a bit each
     differs = Differs.NOWHERE
     for key in keys:
         figures = key.opens(usage, demand)

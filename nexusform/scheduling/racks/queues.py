@@ -85,10 +85,10 @@ class Queues:
 
     def everybodys(self, demand: Demand, spread: RackSpread) -> Everybodys:
         """Everybody's keys, as far as they bear on the demand: the same for all of its SKU and terms."""
-        asked = (self.ledger.site.shape(demand.sku).number, demand.terms)
-        known = self._everybodys.get(asked)
+        key = (self.ledger.site.shape(demand.sku).number, demand.terms)
+        known = self._everybodys.get(key)
         if known is None:
-            known = self._everybodys[asked] = Everybodys(
+            known = self._everybodys[key] = Everybodys(
                 opened.pack(profile.RACK_KEYS[spread], self._everybody, demand),
                 opened.pack(profile.MACHINE_KEYS, self._everybody, demand),
             )
