@@ -289,15 +289,14 @@ class _Outputs(Struct):
         if actual is None:
             return
         self.values[name] = actual
-        differing = (
-            []
-            if planned is None
-            else inconsistent_output(name, planned, actual, self.plan.refined_outputs.get(name, ()))
-        )
-        if planned is not None and differing and name in self.followers:
+        if planned is None:
+            return
+        refined = self.plan.refined_outputs.get(name, ())
+        inconsistencies = inconsistent_output(name, planned, actual, refined)
+        if inconsistencies and name in self.followers:
             self.following.append(Following(name, planned, actual))
         else:
-            self.diagnostics += differing
+            self.diagnostics += inconsistencies
 
     def _output_now(self, name: str) -> tuple[OutputState | None, list[Diagnostic]]:
         """The output over what stands; None where it is in error or still unknown."""

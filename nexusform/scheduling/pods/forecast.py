@@ -328,7 +328,9 @@ def _nodes_per_domain(tally: Tally, room: Mapping[int, int]) -> Mapping[int, int
 
 
 def _barred(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
-    # The node itself, and per key the other nodes of its domain.
+    """How many nodes a pod there keeps the next one off at most: the node itself, and per key the other nodes
+    of its domain. `sizes` are the nodes of every domain, by key.
+    """
     others = 0
     for tally, nodes_in in sizes:
         domain = tally.domain[node]

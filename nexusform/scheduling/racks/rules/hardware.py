@@ -28,11 +28,9 @@ def _sentence(scene: Scene) -> str:
     """Why no machine is left, and the largest SKU that the hardware here does list."""
     sku = scene.demand.sku
     names = {scene.layout.machines[number].machine_sku for number in scene.machines}
-    here = sorted(name for name in names if name)
-    text = (
-        f"{sku.name} runs on {', '.join(sku.machine_skus)} only, and the machines here are {', '.join(here)}."
-    )
-    listed = [CATALOGUES[NEWEST].largest_listed(sku.kind, name) for name in here]
+    hardware = sorted(name for name in names if name)
+    text = f"{sku.name} runs on {', '.join(sku.machine_skus)} only, and the machines here are {', '.join(hardware)}."
+    listed = [CATALOGUES[NEWEST].largest_listed(sku.kind, name) for name in hardware]
     largest = max(
         (other for other in listed if other is not None),
         key=lambda other: (other.host_vcpus, other.memory_gib),
