@@ -341,11 +341,11 @@ def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abor
     """The explanation of a cycle that stopped: only the rules are asked."""
     rows = tuple(
         ClusterExplanation(
-            member.name,
-            holdings.by_cluster.get(member.name),
-            False,
-            _refusals(ask, holdings, position),
-            abort.message if member.name == abort.cluster else "",
+            cluster=member.name,
+            binding=holdings.by_cluster.get(member.name),
+            picked=False,
+            refusals=_refusals(ask, holdings, position),
+            reported=abort.message if member.name == abort.cluster else "",
         )
         for position, member in enumerate(holdings.roster.members)
     )
