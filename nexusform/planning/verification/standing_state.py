@@ -45,17 +45,18 @@ def state_problems(
     """
     machines = standing_machines(state, types)
     vms = list(_standing_vms(state, types))
+    odd_cells = list(_cells(vms, machines))
     contradictions = [
         *_creation_numbers(state),
         *_providers(state, providers),
         *_circle(state),
         *_twice(state, types, vms),
-        *[why for standing, why in _cells(vms, machines) if standing.vm.provenance != OBSERVED],
+        *[why for standing, why in odd_cells if standing.vm.provenance != OBSERVED],
     ]
-    problems = [_contradiction(said) for said in contradictions[:MOST_NAMED]]
+    problems = [_contradiction(text) for text in contradictions[:MOST_NAMED]]
     if len(contradictions) > MOST_NAMED:
         problems.append(_contradiction(f"{len(contradictions) - MOST_NAMED} more of its parts cannot be so."))
-    impossible = [why for standing, why in _cells(vms, machines) if standing.vm.provenance == OBSERVED]
+    impossible = [why for standing, why in odd_cells if standing.vm.provenance == OBSERVED]
     if impossible:
         problems.append(_impossible_warning(impossible))
     overfull = [*_overfull(vms, machines), *_without_split(vms, machines)]

@@ -112,14 +112,16 @@ class _Walk:
             expanded = self.blocks.expanded(block, expanding, may_wait=True)
             if expanded is None:
                 continue
-            problems = self._arguments(expanded.instances, evaluation)
+            problems = self._evaluate_arguments(expanded.instances, evaluation)
             if problems is not None:
                 early[block.address] = expanded.instances
                 self.blocks.diagnostics += expanded.diagnostics
                 self.diagnostics += [*expanding.diagnostics, *problems]
         return early
 
-    def _arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
+    def _evaluate_arguments(
+        self, instances: Sequence[Instance], evaluation: Evaluation
+    ) -> list[Diagnostic] | None:
         """What is wrong with the arguments; None: one that decides a placement is not known yet. Later
         blocks may refer to the instances, whose placements are unknown to them.
         """

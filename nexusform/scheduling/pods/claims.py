@@ -161,6 +161,7 @@ class Claims:
         return VolumeNeed(terms, bound=False)
 
     def _have_room(self, claims: Iterable[Claim], at: int) -> bool:
+        """Whether each of these claims finds a volume of its own on a node (by position), or gets one made."""
         chosen: set[str] = set()
         for claim in claims:
             best = self._smallest(claim, at, chosen)

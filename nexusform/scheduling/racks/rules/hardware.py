@@ -31,26 +31,6 @@ def _sentence(scene: Scene) -> str:
     hardware = sorted(name for name in names if name)
     runs_on = ", ".join(sku.machine_skus)
     text = f"{sku.name} runs on {runs_on} only, and the machines here are {', '.join(hardware)}."
-    listed = sku.machine_skus
-
-    def refuse(room: Room) -> str | None:
-        if not listed or room.hardware is None or room.hardware in listed:
-            return None
-        return f"{sku.name} runs on {', '.join(listed)} only, this is {room.hardware}"
-
-    return refuse
-
-
-def _count(_demand: Demand, left: Interval, before: Interval) -> str:
-    return f"{left} have hardware for the SKU" if left != before else ""
-
-
-def _sentence(scene: Scene) -> str:
-    """Why no machine is left, and the largest SKU that the hardware here does list."""
-    sku = scene.demand.sku
-    names = {scene.layout.machines[number].machine_sku for number in scene.machines}
-    hardware = sorted(name for name in names if name)
-    text = f"{sku.name} runs on {', '.join(sku.machine_skus)} only, and the machines here are {', '.join(hardware)}."
     listed = [CATALOGUES[NEWEST].largest_listed(sku.kind, name) for name in hardware]
     largest = max(
         (other for other in listed if other is not None),
