@@ -161,7 +161,7 @@ class Claims:
         return VolumeNeed(terms, bound=False)
 
     def _have_room(self, claims: Iterable[Claim], at: int) -> bool:
-        """Whether each of these claims finds a volume of its own on a node (by position), or gets one made."""
+        """Whether each of these claims finds a volume of its own on a node (its position), or gets one."""
         chosen: set[str] = set()
         for claim in claims:
             best = self._smallest(claim, at, chosen)
