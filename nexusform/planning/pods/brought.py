@@ -149,6 +149,15 @@ class Brought(Struct):
             self.before.setdefault(key, {})[name] = standing
             yield standing
 
+    def observed_before(self) -> set[PodKey]:
+        """The pods of state that were seen where they were."""
+        observed: set[PodKey] = set()
+        for workload, pods in self.before.items():
+            for pod in pods.values():
+                if self.notes[workload, pod.name].provenance == OBSERVED:
+                    observed.add((workload, pod.number))
+        return observed
+
     def adopt(self, pod: StandingPod, cluster: NodeCluster) -> None:
         """A pod of one of its workloads was seen: it is its own."""
         node = cluster.node(pod.node)

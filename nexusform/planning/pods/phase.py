@@ -21,7 +21,7 @@ from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
 from nexusform.planning.pods.observed import stand_where_seen
 from nexusform.planning.pods.recorded import edition_note, identity
-from nexusform.planning.pods.rows import OBSERVED, pod_row
+from nexusform.planning.pods.rows import pod_row
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
@@ -145,19 +145,16 @@ class PodPhase:
         self, cluster_id: str, recorded: Mapping[PodKey, str], facts: Mapping[str, Sequence[StandingPod]]
     ) -> bool:
         """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
-        own = {workload for workload, _ in recorded}
-        seen = [pod for workload in own for pod in facts.get(workload, ())]
-        observed = {
-            (key, pod.number)
-            for (_, on), brought in self._brought.items()
-            for key, pods in brought.before.items()
-            for pod in pods.values()
-            if on == cluster_id and brought.notes[key, pod.name].provenance == OBSERVED
-        }
-        return all(
-            (pod.workload, pod.number) in observed and recorded[pod.workload, pod.number] == pod.node
-            for pod in seen
-        )
+        observed: set[PodKey] = set()
+        for (_, on), brought in self._brought.items():
+            if on == cluster_id:
+                observed |= brought.observed_before()
+        for workload in {workload for workload, _ in recorded}:
+            for pod in facts.get(workload, ()):
+                key = (pod.workload, pod.number)
+                if key not in observed or recorded[key] != pod.node:
+                    return False
+        return True
 
     def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
         """The pods of an object's workloads that were seen are its own."""

@@ -364,11 +364,11 @@ def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Placeme
         binding = holdings.by_cluster.get(name)
         if decision is None:
             refusal = Refusal(name, "cluster_names", "the policy does not name this cluster")
-            rows.append(ClusterExplanation(name, binding, False, (refusal,), ""))
+            rows.append(ClusterExplanation(name, binding, picked=False, refusals=(refusal,)))
         elif decision.selected:
-            rows.append(ClusterExplanation(name, binding, True, (), decision.reason))
+            rows.append(ClusterExplanation(name, binding, picked=True, reported=decision.reason))
         else:
             rule = "cluster_eligibility" if name in holdings.roster.position else "cluster_names"
-            refusal = Refusal(name, rule, decision.reason)
-            rows.append(ClusterExplanation(name, binding, False, (refusal,), decision.reason))
+            refusals = (Refusal(name, rule, decision.reason),)
+            rows.append(ClusterExplanation(name, binding, False, refusals, reported=decision.reason))
     return PlacementExplanation(ask.policy, snapshot, len(ask.policy.cluster_names), tuple(rows))
