@@ -420,6 +420,7 @@ def _property_names(term: ClusterTerm) -> list[str]:
 
 
 def _renamed(term: ClusterTerm) -> ClusterTerm:
+    """The term with the property of the number of nodes by its name of today."""
     sorter, selector = term.property_sorter, term.property_selector
     return replace(
         term,
