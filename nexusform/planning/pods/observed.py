@@ -105,7 +105,7 @@ def _vm_of(node: ObservedNode, cluster: NodeCluster, leaving: AbstractSet[str]) 
 
 
 def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
-    """A node as it registered itself; where it is only the plan knows, if the node is one of the plan's VMs."""
+    """A node as it registered itself; where it is only the plan knows, of its own VMs."""
     size = node.allocatable
     if planned is not None:
         return replace(
