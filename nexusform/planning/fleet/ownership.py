@@ -172,18 +172,18 @@ def _lost(placement: PlacementPlan) -> Iterator[str]:
     """What the placement does not get because others have it, a sentence for each object and cause."""
     clusters_of: dict[tuple[Identity, Loss], list[str]] = {}
     for cluster, losses in sorted(placement.lost.items()):
-        for item in losses.items():
-            clusters_of.setdefault(item, []).append(cluster)
-    for (each, loss), clusters in clusters_of.items():
+        for object_and_loss in losses.items():
+            clusters_of.setdefault(object_and_loss, []).append(cluster)
+    for (item, loss), clusters in clusters_of.items():
         where = first_of(clusters, _MOST_CLUSTERS)
         if loss.raced:
             yield (
-                f"{loss.owner} and {placement.address} both bring {each.title} to {where} in this plan. "
+                f"{loss.owner} and {placement.address} both bring {item.title} to {where} in this plan. "
                 f"One of them fails ({loss.message}), and which is not foretold: the plan goes on as if "
                 f"{loss.owner} came first. Let one of them select it."
             )
         else:
             yield (
-                f"{each.title} on {where} belongs to {loss.owner}: {loss.message}. This placement does not "
+                f"{item.title} on {where} belongs to {loss.owner}: {loss.message}. This placement does not "
                 f"apply it there until {loss.owner} lets go of it."
             )

@@ -269,30 +269,22 @@ def run_timeline(
 
 
 def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome) -> Iterator[RolloutStep]:
+    """Every step with its place in time and what it waits for. `up` are the clusters that are done before."""
     begins: float = 0
     pending: float = 0  # the tasks of a stage are waited for side by side
-    stage, group, stopped = "", 0, False
+    stage, group = "", 0
     waited: list[str] = []
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
-        stopped = stopped or number >= len(outcome.steps)
-        status = LATER if stopped else PLANNED
         if step.kind is StepKind.APPROVAL:
-            waiting = bool(outcome.waits_for) and number == len(outcome.steps)
-            stopped = stopped or waiting
             waited.append(step.task)
-            status = WAITING if waiting else status
         elif step.kind is StepKind.WAIT:
             pending = max(pending, step.wait_seconds)
             waited.append(duration(step.wait_seconds))
         else:
             group += 1
             begins, pending = begins + pending, 0
-            if step.kind is StepKind.UPDATE and not stopped and up.issuperset(step.clusters):
-                status = DONE
-            if not stopped and not set(step.clusters).isdisjoint(outcome.stuck):
-                status = STUCK
         tells = step.clusters and waited
         yield RolloutStep(
             kind=str(step.kind),
@@ -302,7 +294,18 @@ def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome
             begins=begins,
             wait_seconds=step.wait_seconds,
             waits_for=", ".join(waited) if tells else step.task,
-            status=status,
+            status=_step_status(step, number, up, outcome),
         )
         if tells:
             waited = []
+
+
+def _step_status(step: RunStep, number: int, up: frozenset[str], outcome: RunOutcome) -> str:
+    """How far this plan gets with a step, the `number`th of its run."""
+    steps_taken = len(outcome.steps)
+    if number >= steps_taken:
+        asks_now = step.kind is StepKind.APPROVAL and number == steps_taken
+        return WAITING if asks_now and outcome.waits_for else LATER
+    if not set(step.clusters).isdisjoint(outcome.stuck):
+        return STUCK
+    return DONE if step.kind is StepKind.UPDATE and up.issuperset(step.clusters) else PLANNED
