@@ -66,7 +66,9 @@ def test_every_command_has_a_man_page(tmp_path: Path) -> None:
         "nexusform.1",
         "nexusform-state-list.1",
     }
-    assert r"\-out=FILE" in (tmp_path / "nexusform-plan.1").read_text()
+    page = (tmp_path / "nexusform-plan.1").read_text()
+    assert r"\-out=FILE" in page
+    assert COMMANDS["plan"].summary in page
 
 
 def test_the_image_is_made_of_what_there_is() -> None:
