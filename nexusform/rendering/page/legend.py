@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.page.rack_map import OUTSIDE, SiteMap, short_names
+from nexusform.rendering.page.rack_map import OUTSIDE, Mark, SiteMap, short_names
 
 # Fill and the text colour that is easier to read on it.
 COLOURS: Final = (
@@ -153,8 +153,8 @@ def _short(name: str) -> str:
     return name if len(name) <= 18 else f"{name[:17]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def marks_legend() -> list[Markup]:
-    """What the outlines and signs mean."""
+def marks_legend(plain: Mark | None) -> list[Markup]:
+    """What the outlines and signs mean; a `plain` mark, which most VMs would have, has none."""
     parts: list[Markup] = []
     signs = (
         ("placed", "+", "placed"),
@@ -163,14 +163,17 @@ def marks_legend() -> list[Markup]:
         ("", "", "free"),
     )
     for number, (kind, sign, word) in enumerate(signs):
-        left = number * 85
+        left = number * 104
+        if kind and kind == plain:
+            parts.append(shape("text", f"no sign: {word}", x=left + 1, y=11))
+            continue
         name = f"vm {kind}" if kind else "cell"
         fill = "#ffffff" if kind else None
         parts.append(shape("rect", class_=name, x=left + 1, y=1, width=24, height=12, fill=fill))
         if sign:
             parts.append(shape("text", sign, class_="key dark", x=left + 13, y=11))
         parts.append(shape("text", word, x=left + 31, y=11))
-    left = len(signs) * 85
+    left = len(signs) * 104
     parts.append(shape("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
     parts.append(shape("text", "takes no new VMs", x=left + 31, y=11))
     return parts

@@ -163,6 +163,8 @@ class _Site:
         self._scale = _CONDENSED if site.machines > LARGE else _ORDINARY
         self._sides = _sides(site) if self._scale.texts else _AFTER
         self._paints = paints(site.clusters)
+        # A mark is for the minority, as on the page.
+        self._plain = Mark.PLACED if site.count(Mark.PLACED) * 2 > len(site.vms) else None
         self._rack_width = self._scale.label + _most_cells(site) * (self._scale.cell + 2) + 10
         across = self._scale.racks_per_line
         self._lines = [site.racks[first : first + across] for first in range(0, len(site.racks), across)]
@@ -183,7 +185,7 @@ class _Site:
         at = top + _HEADING
         parts.append(_moved(self._legend, _MARGIN, at))
         at += self._legend_height
-        parts.append(_moved(marks_legend(), _MARGIN, at))
+        parts.append(_moved(marks_legend(self._plain), _MARGIN, at))
         at += 26
         for side in self._sides:
             parts.append(_text(_MARGIN, at + 16, side.title, "side"))
@@ -226,7 +228,8 @@ class _Site:
         for vm in vms:
             place = side.place(vm)
             assert place is not None, "listed on this side"
-            parts.append(self._vm(vm, place, machine, filled, side.mark(vm)))
+            mark = side.mark(vm)
+            parts.append(self._vm(vm, place, machine, filled, Mark.KEPT if mark is self._plain else mark))
         return parts
 
     def _tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:

@@ -52,6 +52,12 @@ def test_it_tells_itself_to_screen_readers(examples: dict[str, RealPlan]) -> Non
     assert any("takes no new VMs" in tip for tip in tips)
 
 
+def test_what_most_vms_do_bears_no_mark(examples: dict[str, RealPlan]) -> None:
+    root = ET.fromstring(render_svg(examples["nexus-document-from-nothing"].saved.plan))
+    assert marked(root, "placed") == []
+    assert "no sign: placed" in "".join(root.itertext())
+
+
 def test_marks_stand_where_a_vm_arrives_and_where_it_leaves(examples: dict[str, RealPlan]) -> None:
     root = drawn(examples["repaired"])
     assert len(marked(root, "moved")) == 2
