@@ -20,7 +20,6 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.certainty import VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import VmName
 
 # Site, owner and pool, as the placement rule counts.
 _PoolKey: TypeAlias = tuple[str, str, str]
@@ -102,15 +101,13 @@ def _leaving(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
         placed: Counter[_PoolKey] = Counter()
         for operation in site.operations:
             if isinstance(operation, VmPlaced):
-                placed[_pool_key(site, operation.demand.vm)] += 1
+                vm = operation.demand.vm
+                placed[site.id, vm.owner, vm.pool] += 1
             elif isinstance(operation, VmReleased) and operation.handle is not None and site.base is not None:
-                key = _pool_key(site, site.base.vm(operation.handle).vm)
+                vm = site.base.vm(operation.handle).vm
+                key = (site.id, vm.owner, vm.pool)
                 leaving.setdefault(key, {}).setdefault(placed[key], []).append(operation.handle)
     return leaving
-
-
-def _pool_key(site: SitePlan, vm: VmName) -> _PoolKey:
-    return site.id, vm.owner, vm.pool
 
 
 def _pools(
