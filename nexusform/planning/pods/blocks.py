@@ -33,6 +33,7 @@ from nexusform.ports import Kind, Registries
 from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.state.objects import InstanceState
 from nexusform.values import UNKNOWN
+from nexusform.words import first_of, form
 
 _MOST_PLACES: Final = 5
 
@@ -284,15 +285,16 @@ def pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator
     """What pods risk, at the block that brings them: a kind of risk of one workload once, with all places."""
     by_address = {str(address): instance for address, instance in instances.items()}
     yield from _without_namespace(pods, by_address)
+    clusters = pods.clusters_of_objects()
     alike: dict[tuple[str, str, str], list[_Risk]] = {}
     for address, cluster, warning in pods.warnings:
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
     for (address, _, kind), risks in alike.items():
         instance = by_address.get(address)
         if instance is not None:
-            problem = Problem((), kind, _together(risks), Severity.WARNING)
-            _, first = risks[0]
-            yield replace(instance.problem(problem), brief=first.brief)
+            named = len(clusters[address]) > 1
+            problem = Problem((), kind, _together(risks, named=named), Severity.WARNING)
+            yield replace(instance.problem(problem), brief=_brief(risks, named=named))
 
 
 def _without_namespace(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
@@ -342,18 +344,46 @@ def _namespaces_of_members(instances: Iterable[Instance]) -> dict[str, set[str]]
 _Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and what is risked there
 
 
-def _together(risks: Sequence[_Risk]) -> str:
-    """Warnings of one kind about one workload as one: the first, and where else it is so."""
+def _together(risks: Sequence[_Risk], *, named: bool) -> str:
+    """Warnings of one kind about one workload as one. `named`: it is on several clusters, so each is named.
+
+    Of shared machines and racks the first is told whole, of the others which they are; anything else differs
+    from cluster to cluster.
+    """
     cluster, first = risks[0]
-    several = any(other != cluster for other, _ in risks)
-    places: dict[str, None] = {}
-    for other, warning in risks[1:]:
-        if warning.place:
-            places[f"{warning.place} ({other})" if several else warning.place] = None
-        elif other != cluster:
-            places[f"cluster {other}"] = None
-    detail = f"On cluster {cluster}: {first.detail}" if several else first.detail
-    if not places:
-        return detail
-    more = "" if len(places) <= _MOST_PLACES else f" and {len(places) - _MOST_PLACES} more"
-    return f"{detail} The same on {', '.join(list(places)[:_MOST_PLACES])}{more}."
+    if not first.place:
+        return " ".join(_by_cluster([(other, warning.detail) for other, warning in risks], named=named))
+    detail = f"On cluster {cluster}: {first.detail}" if named else first.detail
+    others = dict.fromkeys(
+        f"{warning.place} ({other})" if named else warning.place for other, warning in risks
+    )
+    places = list(others)[1:]
+    return f"{detail} Its pods share {first_of(places, _MOST_PLACES)}, too." if places else detail
+
+
+def _by_cluster(texts: Iterable[tuple[str, str]], *, named: bool) -> Iterator[str]:
+    """Each text once, after the clusters of which it is true; what they are about is said with the first."""
+    clusters: dict[str, list[str]] = {}
+    for cluster, text in texts:
+        clusters.setdefault(text, []).append(cluster)
+    about = ""
+    for text, of_text in clusters.items():
+        where = f"On {form(len(of_text), 'cluster')} {first_of(of_text, _MOST_PLACES)}: " if named else ""
+        yield f"{where}{text.removeprefix(about)}"
+        about = about or f"{text.partition(': ')[0]}: "
+
+
+def _brief(risks: Sequence[_Risk], *, named: bool) -> str:
+    """The same in a line, with the first one's reason; "" where the warnings have none."""
+    brief = risks[0][1].brief
+    subject, _, text = brief.partition(": ")
+    if not named or not text:
+        return brief
+    _, colon, reason = text.partition(": ")
+    said = [f"{_head(warning.brief)} on {cluster}" for cluster, warning in risks]
+    return f"{subject}: {'; '.join(said)}{colon}{reason}"
+
+
+def _head(brief: str) -> str:
+    """`2 Pending` of `web/shop: 2 Pending: why`."""
+    return brief.partition(": ")[2].partition(": ")[0]

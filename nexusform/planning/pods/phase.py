@@ -453,6 +453,14 @@ class PodPhase:
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
         return risks
 
+    def clusters_of_objects(self) -> dict[str, set[str]]:
+        """The clusters (ids) on which each object (address) has workloads."""
+        clusters: dict[str, set[str]] = {}
+        for (address, cluster_id), brought in self._brought.items():
+            if brought.workloads:
+                clusters.setdefault(address, set()).add(cluster_id)
+        return clusters
+
     def missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
         """Of each object on each cluster (address and cluster id), the namespaces of its pods that nothing
         brings there.
