@@ -30,7 +30,7 @@ from nexusform.planning.fleet.ownership import ownership_warnings
 from nexusform.planning.fleet.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
 from nexusform.planning.fleet.risks import placement_risks
 from nexusform.planning.fleet.rounds import Rounds
-from nexusform.planning.fleet.rows import CHANGES, KEPT, removed_rows
+from nexusform.planning.fleet.rows import CHANGES, removed_rows, why_kept
 from nexusform.planning.fleet.selecting import write_selected
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
@@ -441,7 +441,7 @@ def _drifted(
     text = (
         "With the members as this plan leaves them, a placement made anew would "
         f"{' and '.join(verbs)}. Nothing is moved "
-        f"for that: {KEPT[placement.written.kind]}. "
+        f"for that: {why_kept(placement)}. "
         f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
     )
     yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)

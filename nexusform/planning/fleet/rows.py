@@ -199,26 +199,30 @@ def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Bindin
 
 
 def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """The trigger and the reason of a binding that stays: an observation about its cluster, "" without."""
+    """The trigger and the reason of a binding that stays. Only what was observed of its cluster and must not
+    move it is a trigger; the rest is why nothing happens, and such rows are listed with all that stay.
+    """
     turn = placement.turn_of(binding.cluster) if placement.external else None
     if turn is not None and turn[1].status == LATER:
-        return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
+        return "", f"{_with_turn('', turn)}: not reached by this plan"
     if placement.left_to_runs is not None and has_resources(binding):
         what = CHANGES[placement.left_to_runs]
-        return str(placement.left_to_runs), f"{what}; kept: External, so a staged run has to bring it"
+        return "", f"{what}; kept: External, so a staged run has to bring it"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
-    fulfilled_n = placement.fulfilled and placement.written.kind is PlacementType.PICK_N
-    unfulfilled_n = placement.written.kind is PlacementType.PICK_N and not placement.fulfilled
-    why_kept = f"kept: {NOT_MOVED if unfulfilled_n else KEPT[placement.written.kind]}"
     changes = observations(member.before, member.now, ask)
     if changes:
-        return str(changes[0].trigger), f"{changes[0].reason}; {why_kept}"
-    trigger = trigger_for(member.before, member.now)
-    if trigger is not None and fulfilled_n and not placement.ran:
-        return str(trigger), why_kept
+        return str(changes[0].trigger), f"{changes[0].reason}; kept: {why_kept(placement)}"
+    if trigger_for(member.before, member.now) is not None and not placement.ran:
+        return "", f"kept: {why_kept(placement)}"
     return "", ""
+
+
+def why_kept(placement: PlacementPlan) -> str:
+    """Why a placement does not leave what it holds, though it would be placed otherwise today."""
+    kind = placement.written.kind
+    return NOT_MOVED if kind is PlacementType.PICK_N and not placement.fulfilled else KEPT[kind]
 
 
 # --- timelines -----------------------------------------------------------------------------------

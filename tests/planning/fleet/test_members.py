@@ -105,9 +105,11 @@ def test_a_fulfilled_pick_n_does_not_follow_the_figures() -> None:
     state = state_of(site() + placement(pick_n(1)))
     assert picks(state) == ["b"]
     result = good(plan(site(1, 4) + placement(pick_n(1)), state))
-    assert moves(result) == {"b": ("keep", "cluster_properties_changed")}
-    row = next(r for r in result.plan.placements if r.kind == "binding" and r.trigger)
-    assert "not re-evaluated" in row.reason
+    # Nothing happens for it, so it is no observation; among all that stay the row says why.
+    assert moves(result) == {}
+    row = next(r for r in result.plan.placements if r.kind == "binding")
+    assert (row.object, str(row.action), row.trigger) == ("b", "keep", "")
+    assert row.reason == "kept: a fulfilled PickN is not re-evaluated"
 
 
 def test_members_that_share_machines_are_warned_about() -> None:
@@ -218,3 +220,16 @@ def test_pods_of_one_placement_are_seen_by_another_in_the_next_round() -> None:
         "work/Deployment/heavy"
     ]
     assert [p["node"] for p in pods.values()] == ["a-p-0"]
+
+
+def test_a_pick_n_that_is_not_fulfilled_is_not_called_fulfilled() -> None:
+    taint = 'taint {\n  key = "k"\n  value = "v"\n  effect = "NoSchedule"\n}\n'
+    text = site() + placement(pick_n(2))
+    state = state_of(text)
+    tainted = text.replace(
+        'resource "fleet_member_cluster" "a" {\n', f'resource "fleet_member_cluster" "a" {{\n{taint}'
+    )
+    result = good(plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state))
+    said = [each.detail for each in warnings(result)] + [row.reason for row in result.plan.placements]
+    assert any("scheduled again" in each for each in said)
+    assert not [each for each in said if "a fulfilled PickN" in each]

@@ -17,7 +17,7 @@ def test_a_run_brings_the_overrides_of_when_it_began() -> None:
     state = state_of(text + override("red") + run())
     assert colours(state) == {"red"}
     result = good(plan(text + override("green") + run(), state))
-    assert moves(result) == {"c4": ("keep", "overrides_changed")}
+    assert moves(result) == {}
     state = applied(result, state)
     state = applied(good(plan(text + override("green") + APPROVED, state)), state)
     assert colours(state) == {"red"}
@@ -108,12 +108,15 @@ resource "fleet_cluster_staged_update_strategy" "s" {
 def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + APPROVED
     state = state_of(text)
-    for changed, trigger in (
-        (text.replace("blue", "red"), "resources_changed"),
-        (text + override("red"), "overrides_changed"),
+    for changed, what in (
+        (text.replace("blue", "red"), "the selected resources"),
+        (text + override("red"), "overrides"),
     ):
         result = good(plan(changed, state))
-        assert moves(result) == {"c3": ("keep", trigger), "c4": ("keep", trigger)}
+        assert moves(result) == {}
+        rows = [row for row in result.plan.placements if row.kind == "binding"]
+        why = f"{what} changed; kept: External, so a staged run has to bring it"
+        assert {(row.object, row.reason) for row in rows} == {("c3", why), ("c4", why)}
         (warning,) = warnings(result)
         assert warning.id == "changes-wait-for-a-staged-run"
         assert "nothing of it reaches c3 and c4 before a staged run brings it" in warning.detail
