@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.planning.plan import PlacementAction, Plan, all_decided
 from nexusform.words import counted, form
 
 
@@ -118,10 +118,10 @@ def _room(plan: Plan, least: float) -> Iterable[str]:
 def _certainty(plan: Plan, least: float) -> Iterable[str]:
     """The part of the VMs placed whose rack's count of their pool holds in every tie-break."""
     placed = sum(table.placed for table in plan.placement_tables)
-    if not placed:
+    if not placed or all_decided(plan.placement_tables):
         return []
     if not plan.tie_breaks:
-        return ["Certainty was not computed (-tie-breaks=0)"]
+        return ["Certainty was not computed: no tie-breaks were repeated"]
     sure = sum(table.racks_certain for table in plan.placement_tables)
     if sure >= least * placed:
         return []

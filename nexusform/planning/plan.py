@@ -4,7 +4,7 @@ beyond counting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -221,7 +221,8 @@ class PlacementTable(Struct, frozen=True):
     `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
     maps rack name to count, racks with at least one VM, by name. `racks_certain` and
     `machines_certain` count the VMs placed by this plan (`placed`) whose rack / machine holds
-    in every repeated tie-break; `counts_certain` are the racks whose count holds in all of them.
+    in every repeated tie-break; `counts_certain` are the racks whose count holds in all of them. What is
+    `decided` here (VNFs) hangs on no tie-break.
     """
 
     address: Address
@@ -239,6 +240,13 @@ class PlacementTable(Struct, frozen=True):
     machines_certain: int = 0
     counts_certain: tuple[str, ...] = ()
     fewest_left_on_a_rack: int | None = None
+    provenance: str = "predicted"
+
+
+def all_decided(tables: Iterable[PlacementTable]) -> bool:
+    """Whether every VM that a plan places is told where to go, so that nothing is predicted."""
+    provenances = {table.provenance for table in tables if table.placed}
+    return provenances == {"decided"}
 
 
 class Drift(Struct, frozen=True):

@@ -112,3 +112,17 @@ def test_pods_follow_a_worker_that_is_healed(here: Path) -> None:
     servers = applied(here, *BEFORE, *HOSTNAME, HEAL)["server_of_each_replica"]
     assert sorted(servers.values()) == ["Compute01", "Compute02"]
     assert NO_CHANGES in nexusform(here, "plan", *BEFORE, *HOSTNAME).stdout
+
+
+def test_places_of_vnfcs_are_called_decided_by_every_report(here: Path) -> None:
+    reports = ("-report=markdown:c.md", "-report=html:p.html")
+    done = nexusform(here, "plan", "-no-color", "-fail-on=certainty:1", *reports)
+    assert done.returncode == 0, done.stdout + done.stderr
+    details = nexusform(here, "plan", "-no-color", "-details").stdout
+    assert "Where VMs land on lab (decided here):" in done.stdout
+    assert "Certainty: decided here, not predicted." in done.stdout
+    assert "Decided here: their sites are told where VMs go." in details
+    assert "**VMs**: 3 placed. Decided here, not predicted." in (here / "c.md").read_text()
+    page = (here / "p.html").read_text()
+    assert "VMs are placed as decided here" in page
+    assert "Placements are predicted" not in page

@@ -233,6 +233,8 @@ def _row(
     sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     if certainty is not None and _is_drawn(racks, pool.zones, certainty):
         sure = None
+    placed = sum(1 for owner, key in keys if key in owner.tokens)
+    decided = demand.provenance == "decided"
     sizes = {part.sku.name for _, part in members}
     return PlacementTable(
         address=vms.instance.address,
@@ -245,11 +247,12 @@ def _row(
         actual_racks=len(racks_taken),
         expected_vms_per_rack=(floor, ceiling),
         actual_vms_per_rack=dict(sorted(racks_taken.items())),
-        placed=sum(1 for owner, key in keys if key in owner.tokens),
-        racks_certain=sure.vms_on_certain_counts if sure is not None else 0,
-        machines_certain=sure.machine_certain if sure is not None else 0,
+        placed=placed,
+        racks_certain=placed if decided else (sure.vms_on_certain_counts if sure is not None else 0),
+        machines_certain=placed if decided else (sure.machine_certain if sure is not None else 0),
         counts_certain=sure.certain_racks if sure is not None else (),
         fewest_left_on_a_rack=_worst_left(vms, pool) if _platform_shrinks(vms, pool) else None,
+        provenance=demand.provenance,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Plan
+from nexusform.planning.plan import Plan, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
 from nexusform.rendering.page.fleet_parts import fleet_part, pods_part
@@ -206,11 +206,11 @@ def _footer(plan: Plan) -> Markup:
     """What made the page, and what predictions are worth."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
     catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
+    worth = "Placements are predicted: the platform breaks ties unseen."
+    if all_decided(plan.placement_tables):
+        worth = "VMs are placed as decided here: their sites are told where they go."
     return element(
         "footer",
-        element(
-            "p",
-            f"Made by {version}{catalogue}. Placements are predicted: the platform breaks ties unseen.",
-        ),
+        element("p", f"Made by {version}{catalogue}. {worth}"),
         class_="quiet",
     )

@@ -223,6 +223,8 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
 
 
 def _certainty(report: Report, kind: str) -> str:
+    if kind == "vm" and report.decided:
+        return " Decided here, not predicted."
     if kind != "vm" or not report.tie_breaks or not report.placed:
         return " Predicted; certainty not computed."
     racks = f"VMs per rack certain for {report.racks_certain:,} of {report.placed:,}"

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.planning.plan import PlacementTable, Plan
+from nexusform.planning.plan import PlacementTable, Plan, all_decided
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.words import counted, spans
 
@@ -253,11 +253,14 @@ class PoolRow(Struct, frozen=True):
 
 
 class SitePools(Struct, frozen=True):
-    """The rows of one site, by its name; `left_out` pools have none."""
+    """The rows of one site, by its name; `left_out` pools have none. `decided`: all VMs that are placed are
+    told where to go, none is predicted.
+    """
 
     site: str
     rows: tuple[PoolRow, ...]
     left_out: int = 0
+    decided: bool = False
 
 
 def site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[SitePools, ...]:
@@ -273,7 +276,8 @@ def site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[SitePools,
         rows = _folded(its_tables, plan.tie_breaks) if many else _single(its_tables, plan.tie_breaks)
         shown = rows[:MOST_ROWS]
         left_out = sum(row.pools for row in rows[MOST_ROWS:])
-        sites.append(SitePools(names.get(site_id, site_id), tuple(shown), left_out))
+        name, decided = names.get(site_id, site_id), all_decided(its_tables)
+        sites.append(SitePools(name, tuple(shown), left_out, decided))
     return tuple(sites)
 
 

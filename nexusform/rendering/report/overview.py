@@ -306,6 +306,8 @@ def _certainty(report: Report) -> str:
     """How certain racks and machines are, "" when nothing was placed."""
     if not report.placed:
         return ""
+    if report.decided:
+        return "decided here, not predicted"
     if not report.tie_breaks:
         return "certainty not computed"
     return (

@@ -22,6 +22,7 @@ from nexusform.planning.plan import (
     PlacementTable,
     Plan,
     SeparationVerdict,
+    all_decided,
 )
 from nexusform.ports import Registries
 from nexusform.rendering.notation.hcl_text import Marks
@@ -79,7 +80,7 @@ class Report(Struct, frozen=True):
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
     `moves` counts moved placements. `summaries` starts with the total. `tables` are those of
-    pools that change (all of them with the detail `all`).
+    pools that change (all of them with the detail `all`). `decided`: no VM that it places is predicted.
     """
 
     mode: Mode
@@ -98,6 +99,7 @@ class Report(Struct, frozen=True):
     placed: int
     racks_certain: int
     machines_certain: int
+    decided: bool
     folded: bool
     diagnostics: tuple[Diagnostic, ...]
     separations: tuple[SeparationVerdict, ...] = ()
@@ -150,6 +152,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         placed=sum(table.placed for table in plan.placement_tables) if placements_follow else 0,
         racks_certain=sum(table.racks_certain for table in plan.placement_tables),
         machines_certain=sum(table.machines_certain for table in plan.placement_tables),
+        decided=all_decided(plan.placement_tables),
         folded=any(_is_folded(group) for group in groups),
         diagnostics=plan.diagnostics,
         separations=plan.separation_rules,

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
+from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.places import draws_text, fits_text
 from nexusform.rendering.report import wording
@@ -192,6 +192,8 @@ def _certainty(plan: Plan) -> str:
     placed = sum(table.placed for table in plan.placement_tables)
     if not placed:
         return ""
+    if all_decided(plan.placement_tables):
+        return "decided here, not predicted."
     if not plan.tie_breaks:
         return "not computed (no tie-breaks were repeated)."
     racks = sum(table.racks_certain for table in plan.placement_tables)

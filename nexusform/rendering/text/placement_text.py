@@ -166,6 +166,8 @@ def _total_certainty(report: Report, width: int) -> list[str]:
     """A sentence on the certainty of all VMs, wrapped."""
     if not report.placed:
         return []
+    if report.decided:
+        return ["  Decided here: their sites are told where VMs go."]
     if not report.tie_breaks:
         return ["  Predicted. Certainty was not computed: no tie-breaks were repeated."]
     placed = report.placed

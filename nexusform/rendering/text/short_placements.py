@@ -41,7 +41,8 @@ def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str
 def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
     """The table of one site under its title."""
     repeated = f"{report.tie_breaks} tie-breaks" if report.tie_breaks else "certainty not computed"
-    how = f" (predicted, {repeated})" if report.placed else ""
+    how = " (decided here)" if site.decided else f" (predicted, {repeated})"
+    how = how if report.placed else ""
     title = f"{paint(f'Where VMs land on {harmless(site.site)}', 'bold')}{how}:"
     lines = [title, *(f"  {line}" for line in _table(site.rows, width - 2, paint))]
     if site.left_out:
