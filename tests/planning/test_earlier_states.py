@@ -8,9 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.planning.saved.plan_file import read, write
+from nexusform.planning.verification.verification import problem_of
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
-from tests.planning.harness import applied, at, attributes, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    all_types,
+    applied,
+    at,
+    attributes,
+    good,
+    is_empty,
+    plan,
+    state_of,
+    warnings,
+)
 from tests.planning.pods.test_pods import deployment, manifest
 
 EARLIER = Path(__file__).parent / "earlier"
@@ -130,3 +142,13 @@ def test_the_same_edition_looks_again_at_what_waits() -> None:
     result = good(plan(written("evictions"), half))
     assert not is_empty(result)
     assert is_empty(plan(written("evictions"), applied(result, half)))
+
+
+@pytest.mark.parametrize("name", FORETOLD)
+def test_a_saved_plan_over_an_earlier_state_means_what_it_shows(name: str) -> None:
+    """Arguments that came since are missing in state, and left out in the plan."""
+    text = written(name) + 'resource "nexus_site" "other" {}\n'
+    result = good(plan(text, stored(name)))
+    saved, _ = read(write(result.plan, {}))
+    assert saved is not None
+    assert problem_of(saved.plan, stored(name), all_types().resource_types) == ""

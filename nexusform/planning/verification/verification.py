@@ -12,6 +12,7 @@ from nexusform.plain_data import has_unknown
 from nexusform.planning.conclusion.changes import drift_between
 from nexusform.planning.conclusion.step_graph import StepGraph, Waits, stuck_steps, waits_for_leaving
 from nexusform.planning.conclusion.steps import Values, draft_steps
+from nexusform.planning.instances.difference import same
 from nexusform.planning.plan import Action, Change, Mode, PlacementAction, Plan, Step, StepKind
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.vm_rows import ChangedVms, changed_vms, makers_of_machines, row_problems
@@ -164,6 +165,12 @@ def _before_problems(change: Change, standing: ObjectState | None) -> Iterator[s
         yield f"{address} has other dependencies than what stands there."
 
 
+def _is_the_same(change: Change, resource_type: ResourceType) -> bool:
+    """Whether both sides of a change agree. What an earlier version did not know of is missing before."""
+    before, after = change.before or {}, change.after or {}
+    return before.keys() <= after.keys() and same(resource_type.schema, after, before)
+
+
 def _after_problems(change: Change, resource_type: ResourceType) -> Iterator[str]:
     """Where the side after a change cannot follow from its action, or cannot be made."""
     action, address = change.action, change.address
@@ -177,7 +184,7 @@ def _after_problems(change: Change, resource_type: ResourceType) -> Iterator[str
         yield f"{address} is kept under another creation number."
     if action in _GOING and change.creation not in (0, change.prior_creation):
         yield f"{address} goes, and is given another creation number."
-    if action is Action.NO_OP and change.before != change.after:
+    if action is Action.NO_OP and not _is_the_same(change, resource_type):
         yield f"{address} is said to stay as it is, and has other values afterwards."
     if change.after is not None and action is not Action.NO_OP:
         schema = resource_type.schema
