@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from nexusform.planning.saved.plan_file import read, write
 from nexusform.planning.verification.verification import problem_of
+from nexusform.rendering.answers.pool_and_pod_outline import pod_outline
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
+from nexusform.whatif.reasons import pod_reasons
 from tests.planning.harness import (
     all_types,
     applied,
@@ -152,3 +154,12 @@ def test_a_saved_plan_over_an_earlier_state_means_what_it_shows(name: str) -> No
     saved, _ = read(write(result.plan, {}))
     assert saved is not None
     assert problem_of(saved.plan, stored(name), all_types().resource_types) == ""
+
+
+def test_an_explanation_says_who_foretold_it() -> None:
+    result = good(plan(written("evictions"), stored("evictions")))
+    assert result.pods is not None
+    (reason,) = pod_reasons(result.pods, ["fleet_hub_manifest.gold"], "gold-0")
+    assert reason.recorded
+    assert reason.today
+    assert "An earlier nexusform foretold it" in " ".join(pod_outline(reason).facts)
