@@ -130,7 +130,7 @@ def diagnostic(
 
 def diagnostic_of(problem: Problem) -> Diagnostic:
     """A problem as a diagnostic where no line of the configuration stands for it."""
-    return diagnostic(problem.severity, problem.id, problem.located_detail)
+    return diagnostic(problem.severity, problem.id, problem.located_detail, brief=problem.brief)
 
 
 def error(kind: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:

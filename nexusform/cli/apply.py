@@ -167,7 +167,7 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
         return code
     with job.voice.planning():
         plan = run.plan(options).plan
-    job.showing.tell(plan, run, hints=False)
+    job.showing.tell(plan, run, next_step=False)
     if plan.errored:
         return 1
     if plan.has_changes and not job.flags.auto_approve and not _agreed(job.voice, plan):

@@ -59,11 +59,11 @@ class Showing(Struct, frozen=True):
     reports: tuple[ReportFlag, ...]
     show_sensitive: bool = False
 
-    def tell(self, plan: Plan, run: Run, *, saved_to: str = "", hints: bool = True) -> None:
+    def tell(self, plan: Plan, run: Run, *, saved_to: str = "", next_step: bool = True) -> None:
         """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
         project = run.project
         if not to_stdout(self.reports):
-            view = PlanView(project.registries, self.shown, saved_to, hints)
+            view = PlanView(project.registries, self.shown, saved_to, next_step)
             self.voice.plan(plan, project.sources, view)
         elif plan.errored:
             self.voice.diagnostics(plan.diagnostics, project.sources)

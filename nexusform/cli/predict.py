@@ -106,7 +106,7 @@ def _foretell(
             return 1
         with voice.planning():
             made = foretell(run, options, prediction)
-        showing.tell(made, run, hints=False)
+        showing.tell(made, run, next_step=False)
     if made.errored or has_errors(run.diagnostics):
         return 1
     if limits and (broken := breaches(made, limits)):

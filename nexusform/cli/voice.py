@@ -97,7 +97,7 @@ class PlanView(Struct, frozen=True):
     registries: Registries
     shown: PlacementFlags
     saved_to: str = ""
-    hints: bool = True
+    next_step: bool = True
 
 
 class TextVoice:
@@ -152,7 +152,8 @@ class TextVoice:
             placements=view.shown.detail,
             details=view.shown.details,
             terraform=view.shown.terraform,
-            hints=view.hints and not self.screen.in_automation,
+            hints=not self.screen.in_automation,
+            next_step=view.next_step,
             saved_to=view.saved_to,
             diagnostics=not (plan.errored and details),
             errors=False,

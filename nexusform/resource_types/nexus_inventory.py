@@ -166,7 +166,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
 
 def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
     path = argument if finding.file else finding.path
-    return Problem(path, finding.id, finding.located_detail, finding.severity)
+    return Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:

@@ -243,12 +243,14 @@ def _missing_tenants(kind: str, words: str, consequence: str, items: AzItems) ->
         name = _FILES[kind].name
         yield _warning(
             f"No file of the export lists {words} ({name}): none is read, and {consequence}. Capture them "
-            f"with: {command} (where there are none, that is an empty list)."
+            f"with: {command} (where there are none, that is an empty list).",
+            brief=f"{words}: not captured, and {consequence}: {command}",
         )
     elif kind not in items.incomplete:  # that a list is cut off is said already
         yield _warning(
             f"The export holds single {words}, and no list of them: the room of others counts as free. "
-            f"Capture them with: {command}"
+            f"Capture them with: {command}",
+            brief=f"{words}: some are not captured, and their room counts as free: {command}",
         )
 
 
@@ -297,5 +299,5 @@ def _missing_times(clusters: Sequence[AzCluster], of: int) -> str:
     )
 
 
-def _warning(detail: str, kind: str = NOT_CAPTURED) -> Problem:
-    return Problem((), kind, detail, Severity.WARNING)
+def _warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:
+    return Problem((), kind, detail, Severity.WARNING, brief=brief)

@@ -419,7 +419,7 @@ class _ObjectReader:
         if shape.holds is Holds.TEXT:
             self._check_size(part, len(text), shape, "characters")
         if text == OLD_NODE_COUNT and self.corrections.allowed:
-            read = f"{part.name}: {text} is read as {NODE_COUNT} when no cluster has the old name."
+            read = f"{text} is read as {NODE_COUNT} where no cluster has it."
             self.corrections.made("old-property-name", part.node.place, read)
         return text
 

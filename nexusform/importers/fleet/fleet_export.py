@@ -173,7 +173,7 @@ def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     for (key, _, name), bindings in goers.items():
         first, others = bindings[0], len(bindings) - 1
         who = f"{first.title} and {others} more go" if others else f"{first.title} goes"
-        text = f"{who} by {key} {name}, which was not captured: what it holds is not known."
+        text = f"{key} {name} was not captured: what it holds is not known. {who} by it."
         yield problem_at(first.file, first.find("spec", key), "not-captured", text, Severity.WARNING)
 
 

@@ -209,8 +209,8 @@ def _contradiction(rule: Rule, other: Rule, notes: dict[str, Notes]) -> None:
     notes[other.origin.file].warn(
         TextPlace(other.origin.line, 1),
         CONTRADICTORY,
-        f'the server group "{other.name}" says {theirs} for {names}, the rule "{rule.name}" of the VNFD '
-        f"({rule.origin}) says {mine}. {text}",
+        f'the server group "{other.name}" says {theirs}, and {rule.origin}, rule "{rule.name}", {mine}. '
+        f"Both speak of {names}. {text}",
     )
 
 

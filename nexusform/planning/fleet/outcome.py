@@ -50,7 +50,7 @@ from nexusform.scheduling.fleet.status import (
     placement_status,
     progress_of,
 )
-from nexusform.words import listed
+from nexusform.words import counted, listed
 
 
 class FleetOutcome(Struct, frozen=True):
@@ -259,8 +259,12 @@ def placement_warnings(
         yield from _drifted(placement, members, rounds)
 
 
-def _warned(placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = ()) -> Diagnostic:
-    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING))
+def _warned(
+    placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, brief: str = ""
+) -> Diagnostic:
+    """A warning about a placement; `brief` says it in a line where the text's first sentence is longer."""
+    said = f"{placement.written.key}: {brief}" if brief else ""
+    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=said))
 
 
 def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -276,14 +280,16 @@ def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
             f"{_why_invalid(placement.refused)}. {placement.refused.advice} The hub accepts the placement "
             "and leaves it as it is: nothing is selected or scheduled."
         )
-        yield _warned(placement, "invalid-resource-selectors", text, at(placement.refused.selector))
+        kind, place = "invalid-resource-selectors", at(placement.refused.selector)
+        yield _warned(placement, kind, text, place, brief=placement.refused.message)
         return
     for number in placement.idle:
         text = (
             f"{selectors[number].title} selects nothing: no fleet_hub_manifest brings such an object to the "
             "hub, or it is of a kind that is never selected. Name one that is there, or add it."
         )
-        yield _warned(placement, "selector-selects-nothing", text, at(number))
+        brief = f"no fleet_hub_manifest brings {selectors[number].title} to the hub, or it is never selected"
+        yield _warned(placement, "selector-selects-nothing", text, at(number), brief=brief)
 
 
 def _namespaces_brought(
@@ -355,7 +361,9 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
     )
     older = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
     text = f"{at_line}{older} {read}"
-    yield _warned(placement, "older-property-name", text, ("manifest",) if at_line else ("policy",))
+    brief = "kubernetes.azure.com/node-count is called kubernetes-fleet.io/node-count today"
+    where = ("manifest",) if at_line else ("policy",)
+    yield _warned(placement, "older-property-name", text, where, brief=brief)
 
 
 def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -397,7 +405,10 @@ def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -
         f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
         "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
     )
-    yield _warned(placement, "members-of-a-placement-share-machines", text)
+    others = counted(len(shared) - 1, "other machine")
+    more = f"; so does that of {others}" if len(shared) > 1 else ""
+    brief = f"the loss of machine {machine} takes nodes of {listed} down at once{more}"
+    yield _warned(placement, "members-of-a-placement-share-machines", text, brief=brief)
 
 
 def _clusters_by_machine(
@@ -444,4 +455,5 @@ def _drifted(
         f"for that: {why_kept(placement)}. "
         f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
     )
-    yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)
+    brief = f"made anew it would {' and '.join(verbs)}; nothing is moved for that"
+    yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text, brief=brief)

@@ -263,4 +263,9 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
         )
         config = placement.instance.config
         path = ("strategy",) if config and not config.get("manifest") else ()
-        yield placement.instance.problem(Problem(path, "rollout-does-not-complete", text, Severity.WARNING))
+        brief = (
+            f"{written.key}: the rollout stops before {', '.join(outcome.stalled)}; raise max_unavailable "
+            f"({written.rolling.max_unavailable}) or max_surge ({written.rolling.max_surge})"
+        )
+        kind = "rollout-does-not-complete"
+        yield placement.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=brief))

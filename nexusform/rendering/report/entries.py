@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -134,6 +135,20 @@ def _said(warning: Diagnostic) -> tuple[str, str]:
         return subject, text
     first = warning.detail.split("\n\n")[0].replace("\n", " ").strip()
     return warning.address, first.removeprefix(f"{warning.address} ") or warning.summary
+
+
+_SENTENCE_ENDS: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
+_CLAUSE_ENDS: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
+_FEWEST_WORDS: Final = 4  # of a clause that says something; `On cluster a:` does not
+
+
+def whole_thoughts(text: str) -> list[str]:
+    """The text, then ever less of it, each time to the end of a thought: a sentence, at last a clause."""
+    shorter = [text[: end.start()] for end in _SENTENCE_ENDS.finditer(text)]
+    first = shorter[0] if shorter else text
+    clauses = [first[: end.start()] for end in _CLAUSE_ENDS.finditer(first)]
+    whole = [clause for clause in clauses if len(clause.split()) >= _FEWEST_WORDS]
+    return [text, *reversed(shorter), *reversed(whole)]
 
 
 def place_of(span: Span | None) -> str:

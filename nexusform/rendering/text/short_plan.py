@@ -17,7 +17,7 @@ from nexusform.rendering.notation.colours import Painter, columns, harmless, pad
 from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
-from nexusform.rendering.report.entries import Entry
+from nexusform.rendering.report.entries import Entry, whole_thoughts
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import Detail
@@ -31,6 +31,7 @@ from nexusform.words import counted, form
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _ID_COLUMNS: Final = 22
+_BELOW_ID: Final = 4
 _MOST_LINES: Final = 3  # of one entry
 _FEW_SUBJECTS: Final = 4
 _MOST_PLACES: Final = 2
@@ -140,22 +141,33 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
 def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     """`! no-surge-room  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73`, at most three lines.
 
-    What fails names all of whom it speaks, on further lines where three do not do.
+    Of a longer text as many whole thoughts as fit. What fails names all of whom it speaks, on further lines
+    where three do not do.
     """
     mark = paint("!", "bold", "red") if entry.fails else paint("i", "cyan")
     label = f"{mark} {paint(harmless(entry.id), 'bold')}"
     most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if entry.fails else _FEW_SUBJECTS
-    subjects = names_text(entry.subjects, most_subjects)
-    text = harmless(f"{subjects}: {entry.text}" if subjects else entry.text)
-    if columns(label) + 2 > _ID_COLUMNS:
-        indent, text_width = 4, width
-        lines = [label, *hanging("", text, indent, width)]
-    else:
-        indent, text_width = _ID_COLUMNS, width - _ID_COLUMNS
-        lines = hanging(label, text, indent, width)
-    lines_of_subjects = columns(subjects) // text_width if entry.fails else 0
-    shown = cut(lines, _MOST_LINES + lines_of_subjects, width)
-    return _with_place(shown, harmless(_places(entry.places)), indent, width)
+    subjects = harmless(names_text(entry.subjects, most_subjects))
+    place = harmless(_places(entry.places))
+    indent = _ID_COLUMNS if columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID
+    most = _MOST_LINES + (columns(subjects) // (width - indent) if entry.fails else 0)
+    lines: list[str] = []
+    for text in whole_thoughts(harmless(entry.text)):
+        lines = _said(label, subjects, text, indent, width)
+        placed = _with_place(lines, place, indent, width)
+        if len(placed) <= most:
+            return placed
+    return _with_place_cut_in(cut(lines, most, width), place, width)
+
+
+def _said(label: str, subjects: str, text: str, indent: int, width: int) -> list[str]:
+    """What is said of whom beside its id; below an id that is too long for that, of whom beside it still."""
+    whole = f"{subjects}: {text}" if subjects else text
+    if indent == _ID_COLUMNS:
+        return hanging(label, whole, indent, width)
+    if subjects and columns(label) + columns(subjects) + 3 <= width:
+        return [f"{label}  {subjects}:", *hanging("", text, indent, width)]
+    return [label, *hanging("", whole, indent, width)]
 
 
 def _places(places: Sequence[str]) -> str:
@@ -179,13 +191,19 @@ def _with_place(lines: list[str], place: str, indent: int, width: int) -> list[s
     gap = width - columns(last) - columns(place)
     if gap >= 2:
         return [*most, f"{last}{' ' * min(gap, 4)}{place}"]
-    if len(lines) < _MOST_LINES:
-        return [*lines, f"{' ' * indent}{place}"]
+    return [*lines, f"{' ' * indent}{place}"]
+
+
+def _with_place_cut_in(lines: list[str], place: str, width: int) -> list[str]:
+    """The last line with the place at its end, whatever it loses for it."""
+    if not place:
+        return lines
+    *most, last = lines
+    last = last.removesuffix(" ...")
     room = width - columns(place) - 6
-    shortened = last
-    while columns(shortened) > room and " " in shortened.strip():
-        shortened = shortened.rpartition(" ")[0]
-    return [*most, f"{shortened} ...  {place}"]
+    while columns(last) > room and " " in last.strip():
+        last = last.rpartition(" ")[0]
+    return [*most, f"{last} ...  {place}"]
 
 
 # --- the end -----------------------------------------------------------------------------------
@@ -213,7 +231,7 @@ def next_step(report: ShortReport, options: PlanTextOptions) -> str:
         name = harmless(options.saved_to)
         hint = f'   (nexusform apply "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    if not options.hints or not report.plan_line:
+    if not options.hints or not options.next_step or not report.plan_line:
         return ""
     return "\n".join(
         wrap("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)
@@ -293,8 +311,8 @@ class PlanTextOptions(Struct, frozen=True):
     """How a plan is drawn.
 
     `width` in terminal columns. `placements` is the flag of that name. `details` draws every argument in
-    OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out the next step
-    (NF_IN_AUTOMATION). `saved_to` names the plan file that was written, "" = none. `diagnostics` false
+    OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out what to type next
+    (NF_IN_AUTOMATION), `next_step` false how to apply what is shown. `saved_to` names the plan file that was written, "" = none. `diagnostics` false
     leaves the plan's warnings out, `errors` false the boxes of its errors. `registries` gives the schemas.
     """
 
@@ -304,6 +322,7 @@ class PlanTextOptions(Struct, frozen=True):
     details: bool = False
     terraform: bool = False
     hints: bool = True
+    next_step: bool = True
     saved_to: str = ""
     diagnostics: bool = True
     errors: bool = True

@@ -71,14 +71,14 @@ class PodWarning(Struct, frozen=True):
 
     `kind` is the constant of this file and the id of the diagnostic; `detail` is for people. `place` is the
     machine or rack that its pods share ("" = the risk is another one). `brief` says it in a line
-    (`name: what`), "" where `detail` is short enough.
+    (`name: what`).
     """
 
     kind: str
     workload: str
     detail: str
+    brief: str
     place: str = ""
-    brief: str = ""
 
 
 class _Scene(Struct, frozen=True):
@@ -98,8 +98,10 @@ class _Scene(Struct, frozen=True):
         return [term for term in terms if self.board.chooses(term, group)]
 
     def warn(self, kind: str, detail: str, *, place: str = "", brief: str = "") -> PodWarning:
-        text = f"{self.workload.kind} {self.workload.namespace}/{self.workload.name}: {detail}"
-        return PodWarning(kind, self.workload.key, text, place, brief)
+        """A risk of the workload; `brief` says it in a line where the detail is longer than that."""
+        name = f"{self.workload.namespace}/{self.workload.name}"
+        text = f"{self.workload.kind} {name}: {detail}"
+        return PodWarning(kind, self.workload.key, text, f"{name}: {brief or detail}", place)
 
 
 def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
@@ -149,7 +151,8 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
             f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
         )
-        yield scene.warn(SHARED_MACHINE, detail, place=machine)
+        brief = f"{count} of {len(scene.running)} pods would be lost with machine {machine}"
+        yield scene.warn(SHARED_MACHINE, detail, place=machine, brief=brief)
 
 
 def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
@@ -165,7 +168,8 @@ def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
         f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks "
         f"could take them. {_why(scene, proposed, 'racks')}"
     )
-    yield scene.warn(SHARED_RACK, detail, place=rack)
+    brief = f"all {len(pods)} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
+    yield scene.warn(SHARED_RACK, detail, place=rack, brief=brief)
 
 
 def _machine(node: Node) -> str:
@@ -270,6 +274,12 @@ _EFFECTS: Final = {
     _SPREAD: "the spread constraint over it refuses every worker, and the pods stay Pending",
     _WISH: "the preference over it has no effect",
 }
+_RULES_OVER_KEYS: Final = {
+    _ANTI_AFFINITY: "its required anti-affinity",
+    _AFFINITY: "its required affinity",
+    _SPREAD: "its spread constraint",
+    _WISH: "its preference",
+}
 
 
 def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
@@ -285,7 +295,9 @@ def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
 def _unknown_key(scene: _Scene, key: str, use: str, proposed: str) -> PodWarning:
     hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
     detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
-    return scene.warn(UNKNOWN_KEY, detail)
+    return scene.warn(
+        UNKNOWN_KEY, detail, brief=f"{_RULES_OVER_KEYS[use]} goes by {key}, which no worker has"
+    )
 
 
 def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...]) -> PodWarning:
@@ -295,7 +307,8 @@ def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...]) -> PodWarning
         f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
         "Label all workers."
     )
-    return scene.warn(UNLABELLED, detail)
+    lack = f"{count} {form(count, 'worker')} {form(count, 'lacks', 'lack')}"
+    return scene.warn(UNLABELLED, detail, brief=f"{lack} the label {key}, by which its pods keep apart")
 
 
 # --- rollouts and what cannot be met -------------------------------------------------------------
@@ -312,7 +325,8 @@ def _too_many(scene: _Scene) -> Iterator[PodWarning]:
                 f"{replicas} replicas must not share a {term.topology_key}, and its workers have {domains}: "
                 f"at most {domains} can run. Use fewer replicas, add hardware, or make the rule preferred."
             )
-            yield scene.warn(TOO_MANY, detail)
+            brief = f"{replicas} replicas must not share a {term.topology_key}; its workers have {domains}"
+            yield scene.warn(TOO_MANY, detail, brief=brief)
             return
 
 
@@ -333,7 +347,11 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
             f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop "
             f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
         )
-        yield scene.warn(DEADLOCK, detail)
+        brief = (
+            f"its next change hangs: its {workload.replicas} replicas take every {term.topology_key}, and none "
+            "may stop first; set maxUnavailable: 1"
+        )
+        yield scene.warn(DEADLOCK, detail, brief=brief)
         return
     yield from _no_surge(scene)
 
@@ -349,7 +367,11 @@ def _no_surge(scene: _Scene) -> Iterator[PodWarning]:
             f"maxUnavailable ({workload.unavailable_written} of {workload.replicas}) rounds down to 0, and "
             f"there is no room for one more: {why}. Set maxUnavailable: 1, or make room."
         )
-        yield scene.warn(DEADLOCK, detail)
+        brief = (
+            "its next change hangs: there is no room for one more pod, and none may stop first; set "
+            "maxUnavailable: 1"
+        )
+        yield scene.warn(DEADLOCK, detail, brief=brief)
 
 
 def _domains(scene: _Scene, key: str) -> int | None:
@@ -370,7 +392,9 @@ def _stuck(scene: _Scene) -> Iterator[PodWarning]:
     if waiting:
         names = tuple(outcome.name for outcome in waiting)
         detail = f"its new pods ({_few(names)}) cannot be placed beside the old ones: {waiting[0].reason}"
-        yield scene.warn(STUCK, detail)
+        pods = f"{len(names)} new {form(len(names), 'pod')}"
+        brief = f"{pods} cannot be placed beside the old ones: {_decisive(scene, waiting[0])}"
+        yield scene.warn(STUCK, detail, brief=brief)
     elif scene.forecast.not_made:
         count = scene.forecast.not_made
         pods = f"{count} new {form(count, 'pod')}"
@@ -385,8 +409,7 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     names = tuple(outcome.name for outcome in waiting)
     share = f"{len(names)} of {scene.forecast.replicas} pods"
     detail = f"{share} ({_few(names)}) would stay Pending: {waiting[0].reason}"
-    workload = scene.workload
-    brief = f"{workload.namespace}/{workload.name}: {len(names)} Pending: {_decisive(scene, waiting[0])}"
+    brief = f"{len(names)} Pending: {_decisive(scene, waiting[0])}"
     yield scene.warn(PENDING, detail, brief=brief)
 
 
@@ -405,7 +428,7 @@ def _failed(scene: _Scene) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in refused)
         share = f"{len(names)} of {scene.forecast.replicas} pods"
         detail = f"{share} ({_few(names)}) would be Failed, as kubelet refuses them {refused[0].reason}"
-        yield scene.warn(FAILED, detail)
+        yield scene.warn(FAILED, detail, brief=f"{share} would be Failed {refused[0].reason}")
 
 
 def _gated(scene: _Scene) -> Iterator[PodWarning]:
@@ -414,7 +437,7 @@ def _gated(scene: _Scene) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in waiting)
         share = f"{len(names)} of {scene.forecast.replicas} pods"
         detail = f"{share} ({_few(names)}) would be SchedulingGated: {waiting[0].reason}"
-        yield scene.warn(GATED, detail)
+        yield scene.warn(GATED, detail, brief=f"{share} would be SchedulingGated: {waiting[0].reason}")
 
 
 def _not_made(scene: _Scene) -> Iterator[PodWarning]:
@@ -459,8 +482,7 @@ def _preempts(scene: _Scene) -> Iterator[PodWarning]:
     by_lot = any(not taker.certain for taker in takers)
     if by_lot:
         detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
-    workload = scene.workload
-    brief = f"{workload.namespace}/{workload.name}: evicts {_few_pods(victims)}"
+    brief = f"evicts {_few_pods(victims)}"
     yield scene.warn(PREEMPTS, detail, brief=brief)
 
 

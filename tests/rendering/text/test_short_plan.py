@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -165,6 +166,39 @@ def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     )
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("A is so. Therefore b: " + "word " * 60, "A is so."),
+        ("There are 3 lacking cpu; 1 has " + "word " * 60, "There are 3 lacking cpu"),
+        ("manifest:7: it is read as b [c]. manifest:9: " + "word " * 60, "it is read as b [c]."),
+        ("On cluster a: it is left as it is: " + "word " * 60, "On cluster a: it is left as it is"),
+        ("The pool is too small (" + "word " * 60 + ")", "The pool is too small"),
+    ],
+)
+def test_a_long_entry_ends_with_a_whole_thought(text: str, end: str, plans: SimpleNamespace) -> None:
+    told = warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
+    drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
+    entry = drawn[drawn.index("! not-captured") : drawn.index("  -details")]
+    assert " ".join(entry.split()).endswith(f"{end} main.nf.hcl:4")
+    assert "..." not in entry
+
+
+def test_no_entry_of_an_example_is_cut() -> None:
+    texts = sorted((Path(__file__).parents[1] / "golden" / "short").glob("*.txt"))
+    assert texts
+    entry = re.compile(r"^[!i] .*(?:\n    .*)*", re.MULTILINE)
+    entries = [text for path in texts for text in entry.findall(path.read_text(encoding="utf-8"))]
+    assert entries
+    assert [each for each in entries if re.search(r" \.\.\.(?: |$)", each)] == []
+
+
+def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNamespace) -> None:
+    told = warning("rollout-does-not-complete", "It stops.", plans.span_of("agent_pool"), address="a.b")
+    drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
+    assert "! rollout-does-not-complete  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
 def no_room(address_text: str) -> object:
