@@ -348,8 +348,8 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
             f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
         )
         brief = (
-            f"its next change hangs: its {workload.replicas} replicas take every {term.topology_key}, and none "
-            "may stop first; set maxUnavailable: 1"
+            f"its next change hangs: its {workload.replicas} replicas take every {term.topology_key}, and "
+            "none may stop first; set maxUnavailable: 1"
         )
         yield scene.warn(DEADLOCK, detail, brief=brief)
         return
