@@ -312,8 +312,9 @@ class PlanTextOptions(Struct, frozen=True):
 
     `width` in terminal columns. `placements` is the flag of that name. `details` draws every argument in
     OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out what to type next
-    (NF_IN_AUTOMATION), `next_step` false how to apply what is shown. `saved_to` names the plan file
-    that was written, "" = none. `diagnostics` false leaves the plan's warnings out, `errors` false the boxes of its errors. `registries` gives the schemas.
+    (NF_IN_AUTOMATION), `next_step` false how to apply what is shown. `saved_to` names the plan file that was
+    written, "" = none. `diagnostics` false leaves the plan's warnings out, `errors` false the boxes of its
+    errors. `registries` gives the schemas.
     """
 
     colour: bool = False
