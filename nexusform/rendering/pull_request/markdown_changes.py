@@ -22,6 +22,8 @@ from nexusform.rendering.notation.hcl_text import (
     trie,
 )
 from nexusform.rendering.pull_request.markdown_parts import code
+from nexusform.rendering.report.folding import keys_text
+from nexusform.rendering.report.manifest_changes import field_changes
 from nexusform.rendering.report.report import Report, SchemaOf
 from nexusform.rendering.report.wording import SYMBOLS, headline
 from nexusform.rendering.text.stanza_text import alike_changes, alike_stanzas, compared, drawn_changes
@@ -117,8 +119,29 @@ def changed_parts(
         if old is not new and old != new:
             differences += _differences(name, old, new)
     marks = trie(sensitive)
-    parts = [_part(path, old, new, marks) for path, old, new in differences[:limit]]
-    return parts, max(0, len(differences) - limit)
+    parts = _alike_parts(differences, marks)
+    return parts[:limit], max(0, len(parts) - limit)
+
+
+def _alike_parts(differences: Iterable[_Difference], marks: Any) -> list[ChangedPart]:
+    """The parts that differ; entries of a map that change in the same way are one."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    firsts: dict[tuple[Any, ...], list[ChangedPart]] = {}
+    for path, old, new in differences:
+        parts = _parts(path, old, new, marks)
+        key = path[1] if len(path) > 1 and isinstance(path[1], str) else ""
+        likeness = (path[:1], path[2:] if key else path, tuple((part.old, part.new) for part in parts))
+        groups.setdefault(likeness, []).append(key)
+        firsts.setdefault(likeness, parts)
+    alike: list[ChangedPart] = []
+    for likeness, keys in groups.items():
+        if len(keys) == 1:
+            alike += firsts[likeness]
+            continue
+        (name,), rest, _ = likeness
+        place = f"{name}{keys_text(keys)}{place_name(('', *rest))}"
+        alike += [ChangedPart(place, part.old, part.new) for part in firsts[likeness]]
+    return alike
 
 
 def _differences(name: str, old: Any, new: Any) -> list[_Difference]:
@@ -157,9 +180,20 @@ def _place_order(difference: _Difference) -> list[tuple[bool, str]]:
     return [(step.__class__ is str, str(step).zfill(9)) for step in difference[0]]
 
 
-def _part(path: Path, old: Any, new: Any, marks: Any) -> ChangedPart:
-    text = _hidden if _is_marked(path, marks) else _short
-    return ChangedPart(place_name(path), text(old), text(new))
+def _parts(path: Path, old: Any, new: Any, marks: Any) -> list[ChangedPart]:
+    """A place that differs; of a text of manifests every field that does."""
+    if _is_marked(path, marks):
+        return [ChangedPart(place_name(path), _hidden(old), _hidden(new))]
+    fields = field_changes(old, new) if _is_text(old) and _is_text(new) else ()
+    if fields:
+        front = "" if any(field.title for field in fields) else f"{place_name(path)}: "
+        return [ChangedPart(f"{front}{field.place}", field.old, field.new) for field in fields]
+    return [ChangedPart(place_name(path), _short(old), _short(new))]
+
+
+def _is_text(plain: Any) -> bool:
+    """Whether this is more than a name or a sentence."""
+    return plain.__class__ is str and ("\n" in plain or plain[:1] in "{[")
 
 
 def _hidden(plain: Any) -> str:
@@ -183,11 +217,21 @@ def _short(plain: Any) -> str:
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        return f"{{{len(plain)} {form(len(plain), 'attribute')}}}" if plain else "{}"
+        return _mapping(plain)
     if plain.__class__ is list:
         return f"[{len(plain)} {form(len(plain), 'element')}]" if plain else "[]"
     text = scalar(plain)
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 4]}..."
+
+
+def _mapping(plain: Mapping[str, Any]) -> str:
+    """A mapping with its values where they are short, else as its size."""
+    entries = {name: value for name, value in plain.items() if value is not None}
+    if not any(_is_container(value) for value in entries.values()):
+        text = f"{{{', '.join(f'{name} = {scalar(value)}' for name, value in entries.items())}}}"
+        if len(text) <= _SHORT:
+            return text
+    return f"{{{len(plain)} {form(len(plain), 'attribute')}}}"
 
 
 def place_name(path: Path) -> str:

@@ -13,13 +13,15 @@ from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference_tree import CREATED, DELETED, Difference, NodeKind
+from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
+from nexusform.rendering.report.manifest_changes import change_words, field_changes
 from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
 from nexusform.words import counted, form
 
 _LONGEST_VALUE: Final = 40
+_NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 _Attributes = Mapping[str, Any]
 
 
@@ -97,7 +99,7 @@ def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) ->
         attributes = _visible(change.before, change.sensitive_before)
     else:
         attributes = _visible(change.after, change.sensitive_after)
-    words = _about(attributes) if change.action in _WHOLE else _changed(change, schema) or placed
+    words = _about(attributes) if change.action in _WHOLE else _changed(change, schema, placed)
     note = _note(change)
     if words and note.startswith("("):
         # What stands in brackets belongs to the last words, not on a line of its own.
@@ -201,6 +203,11 @@ def _text(name: str) -> Callable[[_Attributes], str]:
     return text
 
 
+def _location(attributes: _Attributes) -> str:
+    location = attributes.get("location")
+    return f"location {location}" if isinstance(location, str) and location else ""
+
+
 def _status(attributes: _Attributes) -> str:
     status = attributes.get("status")
     return status if isinstance(status, str) and status not in ("", "active") else ""
@@ -233,7 +240,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     _text("vm_sku_name"),
     _text("machine_sku"),
     _policy,
-    _text("location"),
+    _location,
     _objects,
     _status,
 )
@@ -247,34 +254,60 @@ def _about(attributes: _Attributes) -> tuple[str, ...]:
 # --- what changed ------------------------------------------------------------------------------
 
 
-def _changed(change: Change, schema: BlockSchema | None) -> tuple[str, ...]:
-    """What a person changed; figures that follow from it are left out."""
+def _changed(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> tuple[str, ...]:
+    """What a person changed; figures that follow from it are left out. `placed` says what goes elsewhere."""
     if change.before is None or change.after is None:
         return ()
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = body_difference(change.before, change.after, schema, marks=marks)
-    return tuple(_clauses(tree, schema, "")) or tuple(_followed(tree))
+    texts = _inside_texts(change, tree)
+    return tuple(_clauses(tree, schema, "", texts)) or placed or _followed(tree)
 
 
-def _followed(tree: Difference) -> list[str]:
-    """The names of computed figures that change though nobody changed an argument."""
-    names = [child.name for child in tree.children if child.symbol and child.name not in PLACEMENT_MAPS]
-    return [f"computed: {names_text(names)}"] if names else []
+def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
+    """What changed inside the object's texts of manifests, by attribute."""
+    before, after = change.before or {}, change.after or {}
+    inside = {}
+    for child in tree.children:
+        if child.kind in (NodeKind.TEXT, NodeKind.JSON) and child.symbol == CHANGED:
+            fields = field_changes(before.get(child.name), after.get(child.name))
+            attribute = "" if any(field.title for field in fields) else f"{child.name} "
+            inside[child.name] = tuple(f"{attribute}{words}" for words in change_words(fields))
+    return inside
 
 
-def _clauses(tree: Difference, schema: BlockSchema | None, path: str) -> list[str]:
-    """`pool1 count 24 -> 30` for every argument that differs, nested blocks too."""
-    shown = [child for child in tree.children if child.symbol and _is_written(child.name, schema)]
-    clauses = [f"{path}{child.name} {_value(child)}" for child in shown]
+def _followed(tree: Difference) -> tuple[str, ...]:
+    """That figures change though nobody changed an argument; which, -details shows."""
+    return ("its computed figures follow",) if any(child.symbol for child in tree.children) else ()
+
+
+def _clauses(
+    tree: Difference, schema: BlockSchema | None, path: str, texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS
+) -> list[str]:
+    """`pool1 count 24 -> 30` for every argument that differs, nested blocks too; of manifests (`texts`, by
+    attribute) what changed inside.
+    """
+    clauses: list[str] = []
+    for child in tree.children:
+        if child.symbol and _is_written(child.name, schema):
+            clauses += texts.get(child.name) or [f"{path}{child.name} {_value(child)}"]
+    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for block in tree.blocks:
-        nested = schema.blocks.get(block.name) if schema else None
-        inner = nested.schema if nested else None
-        title = f"{path}{block.label or block.name}"
-        if block.symbol in (CREATED, DELETED):
-            clauses.append(f"{block.symbol}{title}{_contents(block, inner)}")
-        elif block.symbol:
-            clauses += _clauses(block, inner, f"{title} ")
+        if block.symbol:
+            nested = schema.blocks.get(block.name) if schema else None
+            said = _of_block(block, nested.schema if nested else None)
+            blocks.setdefault((block.symbol, said), []).append(block.label or block.name)
+    for (symbol, said), names in blocks.items():
+        sign = symbol if symbol in (CREATED, DELETED) else ""
+        clauses += [f"{sign}{path}{names_text(names)}{words}" for words in said]
     return clauses
+
+
+def _of_block(block: Difference, schema: BlockSchema | None) -> tuple[str, ...]:
+    """What stands behind a block's name; of blocks that are alike it is said once."""
+    if block.symbol in (CREATED, DELETED):
+        return (_contents(block, schema),)
+    return tuple(f" {clause}" for clause in _clauses(block, schema, ""))
 
 
 def _is_written(name: str, schema: BlockSchema | None) -> bool:
@@ -327,7 +360,7 @@ def _scalars(node: Difference) -> str:
     return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
 
 
-_PART_WORDS: Final = ((CREATED, "added"), (DELETED, "removed"), ("~", "changed"))
+_PART_WORDS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "changed"))
 
 
 def _parts(node: Difference) -> str:
@@ -336,12 +369,19 @@ def _parts(node: Difference) -> str:
     for symbol, word in _PART_WORDS:
         names = [child.name or _short(child) for child in node.children if child.symbol == symbol]
         if names:
-            named.append(f"{', '.join(names)} {word}")
+            named.append(_valued(node) if symbol == CHANGED else f"{', '.join(names)} {word}")
             counted.append(f"{len(names)} {word}")
     if not named:
         return "changed"
     text = ", ".join(named)
     return text if len(text) <= _LONGEST_VALUE else ", ".join(counted)
+
+
+def _valued(node: Difference) -> str:
+    """The entries that change with their values: `tier "core" -> "edge"`."""
+    changed = [child for child in node.children if child.symbol == CHANGED]
+    texts = [_scalars(child) if child.kind is NodeKind.LEAF else "changed" for child in changed]
+    return ", ".join(f"{child.name} {text}".strip() for child, text in zip(changed, texts, strict=True))
 
 
 def _short(node: Difference) -> str:

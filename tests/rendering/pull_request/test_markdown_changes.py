@@ -25,10 +25,10 @@ def test_places_are_named_as_users_write_them() -> None:
     assert [(p.place, p.old, p.new) for p in parts] == [
         ("agent_pool.np1.count", "3", "5"),
         ('agent_pool.np1.labels["a b"]', '"x"', ""),
-        ("agent_pool.np3", "", "{1 attribute}"),
+        ("agent_pool.np3", "", "{count = 1}"),
         ("count", "1", "(known after apply)"),
         ("gone", '"x"', ""),
-        ("new", "", "{1 attribute}"),
+        ("new", "", "{a = 1}"),
         ("zones[1]", '"2"', '"3"'),
     ]
 
@@ -52,3 +52,20 @@ def test_a_secret_inside_hides_the_whole_that_comes_or_goes() -> None:
 def test_the_limit_says_how_many_more() -> None:
     parts, more = changed_parts({str(k): k for k in range(9)}, {str(k): k + 1 for k in range(9)}, limit=4)
     assert (len(parts), more) == (4, 5)
+
+
+def test_entries_that_change_alike_are_one() -> None:
+    after = {"override": {f"bm{i:02}": {"evacuate": True, "note": None} for i in range(1, 5)}}
+    parts, more = changed_parts({"override": {}}, after)
+    assert [(part.place, part.new) for part in parts] == [('override["bm01".."bm04"]', "{evacuate = true}")]
+    assert more == 0
+
+
+def test_a_change_inside_a_manifest_is_told_by_object_and_field() -> None:
+    manifest = "kind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"
+    parts, _ = changed_parts({"yaml_body": manifest}, {"yaml_body": manifest.replace("3", "5")})
+    assert [(part.place, part.old, part.new) for part in parts] == [("Deployment web: replicas", "3", "5")]
+    hidden, _ = changed_parts(
+        {"yaml_body": manifest}, {"yaml_body": manifest.replace("3", "5")}, [("yaml_body",)]
+    )
+    assert [part.old for part in hidden] == ["(sensitive value)"]

@@ -296,3 +296,12 @@ def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNa
     assert len(text.split("\n")) <= 200
     assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
     assert "500 to move" in text
+
+
+def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace) -> None:
+    manifest = "kind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"
+    turned = manifest.replace("3", "5")
+    edited = change(address("thing", "x"), Action.UPDATE, {"body": manifest}, {"body": turned})
+    assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in short(Plan(changes=(edited,)), plans)
+    secret = replace(edited, sensitive_before=(("body",),), sensitive_after=(("body",),))
+    assert "replicas" not in short(Plan(changes=(secret,)), plans)
