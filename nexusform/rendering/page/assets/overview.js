@@ -3,7 +3,7 @@
 // are arrows, racks in which something changes have an outline, and each rack is a link to its VMs.
 
 const LARGE = 400;
-const TALLEST = 640;
+const TALLEST = 580;
 const TALLEST_ON_PAPER = 450;
 const FAR_LAYERS = { load: "load", free: "free cells", fragments: "fragmentation", loss: "loss of a rack" };
 
