@@ -27,10 +27,10 @@ from nexusform.planning.vms.sites import (
     sku_of,
     vm_name,
 )
-from nexusform.planning.vms.vm_object import VmObject, batch_size
+from nexusform.planning.vms.vm_object import VmObject, surge_of
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, Interval, VmSku, anybodys, common_terms, total
+from nexusform.scheduling.racks.vms import Interval, VmSku, anybodys, common_terms, total
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:
@@ -124,9 +124,7 @@ def _without_surge(
 
 def surge_size(pool: PoolDemand) -> int:
     """How many VMs a Kubernetes upgrade adds before it removes any."""
-    size = len(pool.numbers)
-    surge = 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, size)
-    return min(surge, size)
+    return min(surge_of(pool), len(pool.numbers))
 
 
 # --- the sites on each side --------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Ways out when VMs do not fit: each is tried as a whole plan before it is offered.
 
-In the order of the Nexus document's advice: fewer VMs of the same SKU, more zones, a planned rack,
-larger clusters first, where hard hints stand in the way other hints, and a smaller SKU last.
+An upgrade that takes VMs away first, then in the order of the Nexus document's advice: fewer VMs of the
+same SKU, more zones, a planned rack, larger clusters first, where hard hints stand in the way other hints,
+and a smaller SKU last.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nexusform.planning.vms.vm_object import HardHint
 from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
-from nexusform.words import counted, form
+from nexusform.words import counted, form, listed
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
 MOST_ZONE_TRIALS = 40
@@ -94,7 +95,7 @@ def with_ways_out(
     standing = tuple((address, rack) for address, rack in racks if rack is not None)
     shortage = _Shortage(result.plan, result.unplaced, standing)
     ways: list[WayOut] = []
-    for search in (_fewer, _wider, _more_racks, _other_order, _other_hints, _smaller):
+    for search in (_old_first, _fewer, _wider, _more_racks, _other_order, _other_hints, _smaller):
         ways += search(shortage, trial)
     hinted = any(unplaced.bound_by for unplaced in result.unplaced)
     return replace(result, plan=_with_advice(result.plan, ways, _TRIED_HINTS if hinted else _TRIED))
@@ -132,6 +133,32 @@ _TRIED_HINTS = "fewer VMs, more zones, planned racks, another order, other hints
 
 def _works(result: PlanResult) -> bool:
     return not result.plan.errored
+
+
+# --- an upgrade that takes VMs away first --------------------------------------------------------
+
+
+def _old_first(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
+    """Upgrades whose surge VMs find no room take old VMs away first instead."""
+    pools = shortage.pools
+    if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
+        return
+    settings = (("max_surge", "0"), ("max_unavailable", "1"))
+    adjustments = [
+        Adjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
+        for unplaced in pools
+        for name, value in settings
+    ]
+    outcome = trial(adjustments)
+    if _works(outcome):
+        names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
+        where = f" for {listed(names)}" if len(names) > 1 else ""
+        text = (
+            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{where}: the upgrade takes a VM '
+            f"away before its successor comes, and fits.{drawn_note(outcome)}"
+        )
+        data = [{"address": str(each.address), "pool": each.pool.pool, **dict(settings)} for each in pools]
+        yield WayOut("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
 # --- fewer VMs ---------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Draws
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import HardHint, VmObject
+from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject, surge_of
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, Placement
-from nexusform.words import counted, first_of
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
+from nexusform.words import counted, first_of, form
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
@@ -34,6 +34,7 @@ BROKEN_GROUP = "vms-stand-against-their-placement-group"
 class Unplaced(Struct, frozen=True):
     """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
     `standing` those that stood before. `bound_by` are the hard hints because of which the others did not.
+    `surge`: an upgrade falls short, which adds so many VMs before old ones leave.
     """
 
     address: Address
@@ -43,6 +44,7 @@ class Unplaced(Struct, frozen=True):
     placed: int
     standing: int
     bound_by: tuple[HardHint, ...] = ()
+    surge: int = 0
 
 
 class Failures(Struct, frozen=True):
@@ -89,7 +91,14 @@ def _unplaced(vms: VmObject, pool: PoolDemand) -> Unplaced:
         placed=placed,
         standing=standing,
         bound_by=vms.bound_by,
+        surge=surge_of(pool) if _is_upgrade(vms, pool) else 0,
     )
+
+
+def _is_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
+    """Whether the VMs that found no place are those of an upgrade, whose old ones stand."""
+    failed = [key for key in vms.failed if key[0] == pool.pool]
+    return all(vms.moves.again.get(key) == ROLLING for key in failed)
 
 
 def _crowded(vms: VmObject, reason: str) -> Diagnostic:
@@ -109,15 +118,31 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
     placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placed)
     instance = vms.instance
     subject = instance.locate(pool.path)
+    headline = f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed"
+    reason = shortage.reason
+    if _is_upgrade(vms, pool):
+        headline = f"The upgrade of {pool.pool} does not fit: {placed} of {total} x {pool.sku.name} re-placed"
+        reason = f"{_batches(pool)} {reason}"
     return error(
         DOES_NOT_FIT,
-        shortage.reason + _left_out(left_out),
+        reason + _left_out(left_out),
         subject,
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
-        headline=f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed",
+        headline=headline,
         extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding}},
     )
+
+
+def _batches(pool: PoolDemand) -> str:
+    """How the upgrade goes that falls short."""
+    surge = surge_of(pool)
+    rolls = "A new kubernetes_version re-places the VMs in batches"
+    if not surge:
+        return f"{rolls}, and one finds no room after the old one left."
+    by = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
+    they = form(surge, "it finds", "they find")
+    return f"{rolls}: {by} adds {counted(surge, 'surge VM')} before old ones leave, and {they} no room."
 
 
 def _left_out(addresses: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.ports import Unplaced
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.vms import Hint, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, Placement
 
 ROLLING = "kubernetes_version_changed"
 
@@ -309,6 +309,11 @@ def batch_size(text: str, pool_size: int) -> int:
     if text.endswith("%"):
         return -(-int(text[:-1]) * pool_size // 100)
     return int(text)
+
+
+def surge_of(pool: PoolDemand) -> int:
+    """How many VMs an upgrade of the pool adds before old ones leave; a control plane adds one."""
+    return 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, len(pool.numbers))
 
 
 def note_placed(

@@ -13,11 +13,19 @@ from msgspec.structs import replace
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
-from nexusform.planning.vms.vm_object import ROLLING, Situation, VmKey, VmObject, batch_size, compare
+from nexusform.planning.vms.vm_object import (
+    ROLLING,
+    Situation,
+    VmKey,
+    VmObject,
+    batch_size,
+    compare,
+    surge_of,
+)
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import hints as hint_rule
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, HintScope, Placement
+from nexusform.scheduling.racks.vms import Hint, HintScope, Placement
 
 
 def stand(instance: Instance, world: VmWorld, recorded: Mapping[str, Any] | None = None) -> VmObject:
@@ -153,7 +161,7 @@ def place_again(vms: VmObject, world: VmWorld) -> None:
 
 def _roll(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], world: VmWorld) -> None:
     """A batch at a time: with surge the new VMs stand before the old leave, without it after."""
-    surge = 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, len(pool.numbers))
+    surge = surge_of(pool)
     size = surge or max(batch_size(pool.max_unavailable, len(pool.numbers)), 1)
     numbers = list(names)
     for start in range(0, len(numbers), size):

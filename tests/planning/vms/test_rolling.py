@@ -186,3 +186,32 @@ def test_shrinking_during_an_upgrade_takes_the_highest_away() -> None:
     found = triggers(good(plan(smaller, state_of(text))))
     assert found["a-p-0"] == ("move", "kubernetes_version_changed")
     assert found["a-p-2"] == ("remove", "scale_in")
+
+
+def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
+    cells = 'availability_zones = ["r"]\n'
+    text = (
+        site(1)
+        + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
+        + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2, BIG, cells))
+    ).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
+    upgraded = text.replace('"1"\n', '"2"\n', 1)
+    [refused] = errors(plan(upgraded, state_of(text), ways_out=True))
+    assert refused.summary == f"The upgrade of p does not fit: 0 of 2 x {BIG} re-placed"
+    assert 'max_surge = "1" adds 1 surge VM before old ones leave, and it finds no room' in refused.detail
+    first = refused.extra["fit"]["ways_out"][0]
+    assert first["kind"] == "upgrade"
+    assert "takes a VM away before its successor comes" in first["text"]
+    assert [edit["path"][-2:] for edit in first["edits"]] == [
+        ["upgrade_settings", "max_surge"],
+        ["upgrade_settings", "max_unavailable"],
+    ]
+    settings = upgrade('max_surge = "0"\nmax_unavailable = "1"')
+    good(plan(upgraded.replace(cells, cells + settings), state_of(text)))
+
+
+def test_a_control_plane_that_finds_no_room_for_its_surge_vm_is_offered_no_settings() -> None:
+    text = site(1) + cluster("a", arguments='kubernetes_version = "1"', plane=BIG, count=2)
+    [refused] = errors(plan(text.replace('"1"\n', '"2"\n', 1), state_of(text), ways_out=True))
+    assert "the control plane adds 1 surge VM" in refused.detail
+    assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["ways_out"]]
