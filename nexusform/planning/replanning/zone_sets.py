@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.address import Address
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Plan
@@ -22,9 +23,11 @@ from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, GroupMember, OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, VmSku
+from nexusform.words import counted, first_of, form, natural
 
 # Each trial is a whole plan.
 MOST_TRIALS: Final = 40
+_MOST_POOLS: Final = 4
 
 Trial = Callable[[Sequence[Adjustment]], PlanResult | None]
 Zones = tuple[str, ...]
@@ -32,12 +35,14 @@ Zones = tuple[str, ...]
 
 class _Side(Struct, frozen=True):
     # A group of the rule on its site: zones it must have (pinned pools, VMs that cannot be moved), those
-    # it may take in order of preference, how many it needs at least, and the pools to change.
+    # it may take in order of preference, how many it needs at least, and the pools to change, which are
+    # `rewritten` where they may get zones that they do not name now.
     names: tuple[str, ...]
     fixed: Zones
     free: Zones
     least: int
     members: tuple[GroupMember, ...]
+    rewritten: bool = False
 
 
 def with_zone_sets(
@@ -86,7 +91,7 @@ def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[WayOut]) -> Plan:
     """The plan with the ways out that worked, or why there is none, in the diagnostic of the rule."""
     if ways:
         lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
-        advice = "\n".join(["The smallest zone sets that satisfy it, tried just now:", *lines])
+        advice = "\n".join(["Zones that satisfy it, tried just now:", *lines])
     elif rule.verdict.scope == "site":
         advice = "Zones cannot part what shares a site: give one of the groups another site."
     else:
@@ -103,16 +108,17 @@ def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[WayOut]) -> Plan:
 
 
 def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[WayOut]:
-    """The first zone sets that work: without moving what stands, then, only if none does, with every pool
-    changed.
+    """The zones as they were, where this plan changes them and that works; and the first zone sets that do:
+    without moving what stands, then, only if none does, with every pool changed, then with other zones for
+    the groups that this plan leaves as they are.
     """
+    yield from _as_before(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
     if rule.verdict.scope == "site" or len(sites) != 1 or _mixed(rule):
         return
     site = result.sites[sites.pop()]
     tried: set[tuple[Zones, ...]] = set()
-    for moving in (False, True):
-        sides = [_side(group, site, moving=moving) for group in rule.groups]
+    for sides in _readings(rule, result, site):
         for zones in islice(_choices(sides), MOST_TRIALS):
             if zones in tried:
                 continue
@@ -123,6 +129,54 @@ def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[WayOut]:
                 text, change = _way(sides, zones, outcome.plan)
                 yield WayOut("zones", text + drawn_note(outcome), change, tuple(adjustments))
                 return
+
+
+def _readings(rule: OpenRule, result: PlanResult, site: SitePlan) -> Iterator[list[_Side]]:
+    """What may be changed, the least first."""
+    for moving in (False, True):
+        yield [_side(group, site, moving=moving) for group in rule.groups]
+    edited = [any(_is_edited(member, result) for member in group) for group in rule.groups]
+    if any(edited) and not all(edited):
+        yield [
+            _side(group, site, moving=True, rewritten=not its_edited)
+            for group, its_edited in zip(rule.groups, edited, strict=True)
+        ]
+
+
+def _zones_before(member: GroupMember, result: PlanResult) -> Zones | None:
+    """The zones that a member's pool has in state; () for all. None where the pool is new."""
+    vms = result.objects[member.vm[0]]
+    pool = next((pool for pool in vms.prior_pools if pool.pool == member.pool.pool), None)
+    return None if pool is None else tuple(sorted(pool.zones or ()))
+
+
+def _is_edited(member: GroupMember, result: PlanResult) -> bool:
+    return _zones_before(member, result) != tuple(sorted(member.pool.zones or ()))
+
+
+def _as_before(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[WayOut]:
+    """The pools whose zones this plan changes keep those that they have."""
+    adjustments: dict[tuple[Address, str], Adjustment] = {}
+    names: dict[Zones, dict[str, None]] = {}
+    for member in chain.from_iterable(rule.groups):
+        before = _zones_before(member, result)
+        if before is None or not _changeable(member) or not _is_edited(member, result):
+            continue
+        path = (*member.pool.path, "availability_zones")
+        address = member.vm[0]
+        adjustments[address, member.pool.pool] = Adjustment(address, path, list(before) or None)
+        names.setdefault(before, {})[f"{_name(member)}/{member.pool.pool}"] = None
+    outcome = trial(tuple(adjustments.values())) if adjustments else None
+    if outcome is None:
+        return
+    parts = [
+        f"{first_of(list(pools), _MOST_POOLS)} in {_listed(zones) if zones else 'all zones'}"
+        for zones, pools in names.items()
+    ]
+    moved = moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    text = f"{'; '.join(parts)}, as now.{_cost(moved, outcome.plan)}{drawn_note(outcome)}"
+    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in names.items()]
+    yield WayOut("zones", text, {"as_before": data, "replaced_vms": moved}, tuple(adjustments.values()))
 
 
 def _mixed(rule: OpenRule) -> bool:
@@ -139,7 +193,7 @@ def _mixed(rule: OpenRule) -> bool:
 # --- what each group may take ------------------------------------------------------------------
 
 
-def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool) -> _Side:
+def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool, rewritten: bool = False) -> _Side:
     """A group of a rule with the zones that it keeps, those that are free to it, and how many it needs."""
     order = site.zones()
     changed: list[GroupMember] = []
@@ -149,7 +203,7 @@ def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool) -> _Sid
             fixed.add(member.place.availability_zone)
         else:
             changed.append(member)
-            fixed |= member.pool.zones or frozenset()
+            fixed |= frozenset() if rewritten else member.pool.zones or frozenset()
     # Zones in which members stand already come first: fewer of them move then.
     standing_in = Counter(member.place.availability_zone for member in group if member.rank < 0)
     free = [zone for zone in order if zone not in fixed]
@@ -157,7 +211,7 @@ def _side(group: Sequence[GroupMember], site: SitePlan, *, moving: bool) -> _Sid
     names = dict.fromkeys(_name(member) for member in group)
     fixed_in_order = [zone for zone in order if zone in fixed]
     least_zones = _least([member.pool.sku for member in group], site)
-    return _Side(tuple(names), tuple(fixed_in_order), tuple(free), least_zones, tuple(changed))
+    return _Side(tuple(names), tuple(fixed_in_order), tuple(free), least_zones, tuple(changed), rewritten)
 
 
 def _stays(member: GroupMember, *, moving: bool) -> bool:
@@ -235,7 +289,8 @@ def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustm
     for side, chosen in zip(sides, zones, strict=True):
         for member in side.members:
             address = member.vm[0]
-            allowed = [zone for zone in chosen if not member.pool.zones or zone in member.pool.zones]
+            named = None if side.rewritten else member.pool.zones
+            allowed = [zone for zone in chosen if not named or zone in named]
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
     return list(adjustments.values())
@@ -245,8 +300,7 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
     """What a choice of zones means, in words and as data."""
     parts, data = [], []
     for side, chosen in zip(sides, zones, strict=True):
-        listed = ", ".join(f'"{zone}"' for zone in chosen)
-        parts.append(f"{', '.join(side.names)} in [{listed}]")
+        parts.append(f"{', '.join(side.names)} in {_listed(chosen)}")
         data.append(
             {
                 "clusters": list(side.names),
@@ -255,8 +309,21 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
             }
         )
     moved = moved_vms(plan, "zones_changed", "cluster_replaced")
-    cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
+    return f"{'; '.join(parts)}.{_cost(moved, plan)}", {"groups": data, "replaced_vms": moved}
+
+
+def _listed(zones: Sequence[str]) -> str:
+    quoted = ", ".join(f'"{zone}"' for zone in sorted(zones, key=natural))
+    return f"[{quoted}]"
+
+
+def _cost(moved: int, plan: Plan) -> str:
+    """How many VMs a way out re-places, and which rules it leaves open."""
+    cost = (
+        f" {counted(moved, 'VM')} that {form(moved, 'stands is', 'stand are')} re-placed by it."
+        if moved
+        else ""
+    )
     denying = [rule for rule in plan.separation_rules if rule.enforcement == "deny"]
     open_rules = [str(rule.address) for rule in denying if rule.holds != "always"]
-    cost += f" {', '.join(open_rules)} still would not hold." if open_rules else ""
-    return f"{'; '.join(parts)}.{cost}", {"groups": data, "replaced_vms": moved}
+    return cost + (f" {', '.join(open_rules)} still would not hold." if open_rules else "")

@@ -247,3 +247,35 @@ def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
     (shown,) = separation_documents(result.plan)
     assert shown["address"] == "nexus_separation_rule.apart"
     assert {"enforcement", "holds", "violations"} <= shown.keys()
+
+
+def two_tenants(a: str, b: str, *, plane: str = zones("1")) -> str:
+    first = cluster("a", pools=pool("p", 12, EXTRA_LARGE, a)).replace(
+        "count       = 1\n", f"count = 1\n{plane}\n", 1
+    )
+    second = cluster("b", pools=pool("p", 40, EXTRA_LARGE, b))
+    second = second.replace("count       = 1\n", f"count = 1\n{zones('8')}\n", 1)
+    return EIGHT_RACKS + first + second + rule(of("a"), of("b"))
+
+
+def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_way() -> None:
+    text = two_tenants(zones("1", "4"), zones("5", "6", "7", "8"))
+    edited = two_tenants(zones("1", "5"), zones("5", "6", "7", "8"))
+    state = state_of(text)
+    (problem,) = errors(plan(edited, state, tie_breaks=10, ways_out=True))
+    before, others = problem.extra["fit"]["ways_out"]
+    assert before["replaced_vms"] == 0
+    assert before["as_before"] == [{"pools": ["a/p"], "availability_zones": ["1", "4"]}]
+    assert 'a/p in ["1", "4"], as now.' in problem.detail
+    assert others["groups"][0]["availability_zones"] == ["1", "5"]
+    chosen = others["groups"][1]["availability_zones"]
+    assert "5" not in chosen
+    good(plan(two_tenants(zones("1", "5"), zones(*chosen)), state, tie_breaks=10))
+
+
+def test_zones_that_are_dropped_may_be_kept() -> None:
+    text = two_tenants(zones("1", "2"), zones("5", "6", "7", "8"))
+    (problem,) = errors(plan(two_tenants("", ""), state_of(text), tie_breaks=10, ways_out=True))
+    before = problem.extra["fit"]["ways_out"][0]
+    assert before["replaced_vms"] == 0
+    assert {pools for each in before["as_before"] for pools in each["pools"]} == {"a/p", "b/p"}
