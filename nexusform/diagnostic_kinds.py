@@ -238,6 +238,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "no-history-is-kept": "No history is kept",
     "no-instance-found-for-the-given-address": "No instance found for the given address!",
     "no-matching-objects-found": "No matching objects found",
+    "no-member-cluster": "No member cluster is declared",
     "no-nodes-in-the-files": "No nodes in the files",
     "no-outputs-found": "No outputs found",
     "no-ready-copy-for-a-moment": "No ready copy for a moment",

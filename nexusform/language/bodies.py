@@ -17,6 +17,7 @@ from nexusform.language import syntax
 from nexusform.language.json_syntax import COMMENT_NAME, expression_of
 from nexusform.language.positions import describe
 from nexusform.source import Position, Span
+from nexusform.words import counted, form
 
 
 class BodySchema(Struct, frozen=True):
@@ -311,7 +312,7 @@ def _missing_label(block_type: str, labels: tuple[str, ...], count: int, place: 
     missing = labels[count]
     return error(
         "missing-block-label",
-        f"All {block_type} blocks must have {len(labels)} labels ({', '.join(labels)}).",
+        f"All {block_type} blocks must have {counted(len(labels), 'label')} ({', '.join(labels)}).",
         place,
         headline=f"Missing {missing} for {block_type}",
     )
@@ -320,7 +321,9 @@ def _missing_label(block_type: str, labels: tuple[str, ...], count: int, place: 
 def _extraneous_label(block_type: str, labels: tuple[str, ...], place: Span) -> Diagnostic:
     """The complaint about a block with too many labels."""
     if labels:
-        detail = f"Only {len(labels)} labels ({', '.join(labels)}) are expected for {block_type} blocks."
+        verb = form(len(labels), "is", "are")
+        names = ", ".join(labels)
+        detail = f"Only {counted(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
         return error("extraneous-block-label", detail, place, headline=f"Extraneous label for {block_type}")
     return error(
         "extraneous-block-label",

@@ -109,7 +109,7 @@ NATIVE_MISTAKES = {
     GOOD + "agent_pool {\n}": (
         "3:12-3:13",
         "Missing name for agent_pool",
-        "All agent_pool blocks must have 1 labels (name).",
+        "All agent_pool blocks must have 1 label (name).",
     ),
     GOOD + 'vdu "a" {\n}': (
         "3:9-3:10",
@@ -124,7 +124,7 @@ NATIVE_MISTAKES = {
     GOOD + 'agent_pool "a" b {\n}': (
         "3:16-3:17",
         "Extraneous label for agent_pool",
-        "Only 1 labels (name) are expected for agent_pool blocks.",
+        "Only 1 label (name) is expected for agent_pool blocks.",
     ),
     "name = 1\n": (
         "2:1-2:1",

@@ -248,7 +248,7 @@ def placement_warnings(
     for placement in placements:
         yield from _selecting_nothing(placement)
         yield from _without_namespace(placement, brought)
-        yield from _unfulfilled(placement)
+        yield from _unfulfilled(placement, rounds)
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
         yield from _left_to_runs(placement)
@@ -280,8 +280,8 @@ def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
             f"{_why_invalid(placement.refused)}. {placement.refused.advice} The hub accepts the placement "
             "and leaves it as it is: nothing is selected or scheduled."
         )
-        kind, place = "invalid-resource-selectors", at(placement.refused.selector)
-        yield _warned(placement, kind, text, place, brief=placement.refused.message)
+        place, brief = at(placement.refused.selector), placement.refused.message
+        yield _warned(placement, "invalid-resource-selectors", text, place, brief=brief)
         return
     for number in placement.idle:
         text = (
@@ -326,8 +326,16 @@ def _without_namespace(placement: PlacementPlan, brought: Mapping[str, set[str]]
         yield _warned(placement, "namespace-is-not-on-the-cluster", text)
 
 
-def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """A warning where the scheduler stops, or finds too few clusters."""
+def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    """A warning where the fleet has no cluster, where the scheduler stops, or finds too few clusters."""
+    if not rounds.roster.members:
+        text = (
+            f"No fleet_member_cluster is declared, so {placement.written.key} is placed on no cluster. "
+            "Declare one for each cluster of the fleet; its kubernetes_cluster_id names the cluster."
+        )
+        brief = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
+        yield _warned(placement, "no-member-cluster", text, brief=brief)
+        return
     if placement.abort is not None:
         at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
         text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."

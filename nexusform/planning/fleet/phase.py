@@ -267,5 +267,6 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
             f"{written.key}: the rollout stops before {', '.join(outcome.stalled)}; raise max_unavailable "
             f"({written.rolling.max_unavailable}) or max_surge ({written.rolling.max_surge})"
         )
-        kind = "rollout-does-not-complete"
-        yield placement.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=brief))
+        yield placement.instance.problem(
+            Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
+        )

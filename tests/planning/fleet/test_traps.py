@@ -152,3 +152,14 @@ def test_rejected_clusters_are_told_on_request() -> None:
     result = good(plan(text, want_rejected=True))
     row = binding_rows(result)["a"]
     assert [(r.candidate, r.rule) for r in row.rejected] == [("b", "taint_toleration")]
+
+
+def test_a_fleet_without_members_says_so_instead_of_counting_clusters() -> None:
+    result = good(plan(hub() + placement(pick_n(2))))
+    (told,) = [
+        each for each in result.diagnostics if each.id in ("no-member-cluster", "placement-is-not-fulfilled")
+    ]
+    assert told.id == "no-member-cluster"
+    assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")
+    with_one = good(plan(hub() + member("a") + placement(pick_n(2))))
+    assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}
