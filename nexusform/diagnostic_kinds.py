@@ -344,6 +344,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "rollout-hangs": "Rollout hangs",
     "rollout-will-hang": "Rollout will hang",
     "room-of-forgotten-vms-counts-as-free": "Room of forgotten VMs counts as free",
+    "saved-plan-breaks-a-guard-rail": "Saved plan breaks a guard rail",
     "saved-plan-does-not-match-the-state": "Saved plan does not match the state",
     "saved-plan-does-not-mean-what-it-shows": "Saved plan does not mean what it shows",
     "saved-plan-has-errors": "Saved plan has errors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,7 +15,7 @@ from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.report_flag import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.guard_rails import Limit, breaches, limits_of
+from nexusform.planning.guard_rails import Limit, guarded, limits_of
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.resuming import remarks_on_rest
@@ -65,7 +66,7 @@ class Showing(Struct, frozen=True):
         if not to_stdout(self.reports):
             view = PlanView(project.registries, self.shown, saved_to, next_step)
             self.voice.plan(plan, project.sources, view)
-        elif plan.errored:
+        elif plan.denied:
             self.voice.diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
@@ -91,7 +92,8 @@ def plan(arguments: PlanArguments) -> int:
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
     -fail-on=moved:0,room:5,certainty:0.9 makes a plan an error that moves more than
     so many placements, leaves room for fewer VMs on a site (of its largest SKU), or
-    is sure of a smaller part of its VMs per rack.
+    is sure of a smaller part of its VMs per rack. Every report says so, and apply
+    refuses the saved plan.
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"
@@ -124,12 +126,9 @@ def plan(arguments: PlanArguments) -> int:
         already_told = len(run.diagnostics)
         rest = remarks_on_rest(run.stored, opened.project.place)
         voice.diagnostics([*run.diagnostics, *rest], opened.sources)
-        made = _plan_and_tell(run, options, showing, arguments, signer) if run.ready else None
+        made = _plan_and_tell(run, options, limits, showing, arguments, signer) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
-    if made is None or made.errored or has_errors(run.diagnostics):
-        return 1
-    if limits and (broken := breaches(made, limits)):
-        voice.diagnostics(broken, opened.sources)
+    if made is None or made.denied or has_errors(run.diagnostics):
         return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
 
@@ -152,11 +151,16 @@ def limits_in(flag: str) -> tuple[Limit, ...]:
 
 
 def _plan_and_tell(
-    run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments, signer: Signer | None
+    run: Run,
+    options: PlanOptions,
+    limits: Iterable[Limit],
+    showing: Showing,
+    arguments: PlanArguments,
+    signer: Signer | None,
 ) -> Plan:
     """Make the plan, save it where asked, and show it."""
     with showing.voice.planning():
-        made = run.plan(options).plan
+        made = guarded(run.plan(options).plan, limits)
     saved_to = ""
     if arguments.out and not made.errored:
         from nexusform.workflow.saved_plans import save_plan

@@ -16,7 +16,7 @@ from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import plan_reports, to_stdout
 from nexusform.cli.voice import Voice
 from nexusform.diagnostics import has_errors
-from nexusform.planning.guard_rails import Limit, breaches
+from nexusform.planning.guard_rails import Limit, guarded
 from nexusform.workflow.predicting import (
     Prediction,
     Read,
@@ -105,11 +105,8 @@ def _foretell(
         if not run.ready:
             return 1
         with voice.planning():
-            made = foretell(run, options, prediction)
+            made = guarded(foretell(run, options, prediction), limits)
         showing.tell(made, run, next_step=False)
-    if made.errored or has_errors(run.diagnostics):
-        return 1
-    if limits and (broken := breaches(made, limits)):
-        voice.diagnostics(broken, sources)
+    if made.denied or has_errors(run.diagnostics):
         return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0

@@ -155,13 +155,13 @@ class TextVoice:
             hints=not self.screen.in_automation,
             next_step=view.next_step,
             saved_to=view.saved_to,
-            diagnostics=not (plan.errored and details),
+            diagnostics=not (plan.denied and details),
             errors=False,
             compact_warnings=self.screen.compact_warnings,
             registries=view.registries,
         )
         self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
-        if plan.errored:
+        if plan.denied:
             boxed = [each for each in plan.diagnostics if details or each.severity is Severity.ERROR]
             self.screen.diagnostics(boxed, sources)
 

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.planning.plan import PlacementAction, Plan, all_decided
-from nexusform.words import counted, form
+from nexusform.planning.effects import DISTURBING, effect_clauses, effect_counts, number_of
+from nexusform.planning.plan import Plan, all_decided
+from nexusform.words import form, listed
+
+GUARD_RAIL: Final = "guard-rail"
+_LIMIT: Final = "guard_rail"  # among what the error carries
 
 
 class GuardRail(Struct, frozen=True):
@@ -70,37 +75,50 @@ def _limit(part: str) -> Limit:
     return Limit(name, value)
 
 
-def breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
-    """An error for every limit that the plan breaks; a plan in error has other troubles."""
-    if plan.errored:
-        return []
+def guarded(plan: Plan, limits: Iterable[Limit]) -> Plan:
+    """The plan with an error for every limit that it breaks, so that whatever tells of it denies it.
+
+    A plan in error has other troubles.
+    """
+    broken = [] if plan.errored else _breaches(plan, limits)
+    return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
+
+
+def broken_limits(plan: Plan) -> tuple[str, ...]:
+    """The limits that a guarded plan breaks, each as it was given: `moved:0`."""
+    limits = [limit_of(each) for each in plan.diagnostics if each.id == GUARD_RAIL]
+    return tuple(dict.fromkeys(limits))
+
+
+def limit_of(breach: Diagnostic) -> str:
+    """The limit that such an error speaks of."""
+    return str(breach.extra[_LIMIT])
+
+
+def _breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
     diagnostics = []
     for limit in limits:
         rail = GUARD_RAILS[limit.name]
         value = f"{limit.value:g}" if rail.fraction else f"{limit.value:.0f}"
         for measured in rail.measure(plan, limit.value):
             allowed = rail.allowed.format(value)
-            detail = f"{measured}; -fail-on={limit.name}:{value} allows {allowed}."
-            diagnostics.append(error("guard-rail", detail))
+            given = f"{limit.name}:{value}"
+            detail = f"{measured}; -fail-on={given} allows {allowed}."
+            diagnostics.append(error(GUARD_RAIL, detail, extra={_LIMIT: given}))
     return diagnostics
 
 
 # --- the limits ----------------------------------------------------------------------------------
 
-_KINDS: Final = {"vm": ("VM", "VMs"), "binding": ("binding", "bindings"), "pod": ("pod", "pods")}
-
 
 def _moved(plan: Plan, most: float) -> Iterable[str]:
-    """VMs, bindings and pods that leave the place they have."""
-    moved = [row for row in plan.placements if row.action is PlacementAction.MOVE]
-    if len(moved) <= most:
+    """VMs, bindings and pods that do not go on running where they run: also what is made anew in its place,
+    and pods that lose their node. What is removed was taken out of the configuration, and does not count.
+    """
+    counts = effect_counts(plan.placements)
+    if number_of(counts, *DISTURBING) <= most:
         return []
-    counts = []
-    for kind, (one, many) in _KINDS.items():
-        count = sum(row.kind == kind for row in moved)
-        if count:
-            counts.append(counted(count, one, many))
-    return [f"{' and '.join(counts)} {form(len(moved), 'moves', 'move')}"]
+    return [listed(effect_clauses(counts, DISTURBING))]
 
 
 def _room(plan: Plan, least: float) -> Iterable[str]:

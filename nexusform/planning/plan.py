@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
@@ -446,6 +446,11 @@ class Plan(Struct, frozen=True):
     def to_destroy(self) -> int:
         """The D of the `Plan:` line."""
         return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+    @property
+    def denied(self) -> bool:
+        """Whether it may not be applied: it is in error, or whole and beyond a guard rail."""
+        return self.errored or has_errors(self.diagnostics)
 
     @property
     def has_changes(self) -> bool:

@@ -20,6 +20,7 @@ from nexusform.encryption.envelope import is_sealed
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
+from nexusform.planning.guard_rails import broken_limits
 from nexusform.planning.modules.outputs import read_all_data
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Action, Mode, Plan, VariableValue
@@ -34,7 +35,7 @@ from nexusform.source import SourceFile
 from nexusform.state import codec, json_text
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import Value
-from nexusform.words import first_of
+from nexusform.words import first_of, listed
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, open_backend, project_with
@@ -342,6 +343,13 @@ def _refusal(run: Run, saved: SavedPlan) -> Diagnostic | None:
     if plan.errored:
         return error(
             "saved-plan-has-errors", "A plan with errors cannot be applied. Mend them and plan again."
+        )
+    limits = broken_limits(plan)
+    if limits:
+        return error(
+            "saved-plan-breaks-a-guard-rail",
+            f"When it was made, it broke {listed(limits)}. Nothing was done. If that is meant, plan again "
+            "with a limit that allows it.",
         )
     if plan.workspace != run.project.workspace:
         return error(

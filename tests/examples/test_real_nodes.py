@@ -22,7 +22,8 @@ def nexusform(where: Path, *words: str) -> str:
 def test_what_runs_leaves_room_for_one_replica_on_the_only_node_with_vfs(tmp_path: Path) -> None:
     here = tmp_path / "real-nodes"
     shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))
-    assert "upf-0..1              -> rack1-bm02: 1, 1 Pending (new)" in nexusform(here, "plan", "-no-color")
+    planned = nexusform(here, "plan", "-no-color")
+    assert "upf-0                 -> rack1-bm02 (new)\n  + upf-1                 stays Pending (new)" in planned
     nexusform(here, "apply", "-auto-approve")
     shown = json.loads(nexusform(here, "output", "-json"))["node_of_each_replica"]["value"]
     assert shown["upf-0"] == "core-workers-1"

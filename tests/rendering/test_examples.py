@@ -19,7 +19,7 @@ EXAMPLES = ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", 
 PLACES = {
     "vm": {"machine", "rack", "availability_zone", "numa_cells"},
     "binding": {"cluster", "state"},
-    "pod": {"cluster", "node", "machine", "availability_zone"},
+    "pod": {"cluster", "node", "machine", "availability_zone", "state"},
 }
 
 

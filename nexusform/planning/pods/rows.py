@@ -195,7 +195,7 @@ def _former_place(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, note: PodNote | None
 ) -> PodPlace:
     """Where a pod was: by state, as its node may stand on another machine by now, or not at all."""
-    place = _place(cluster, name, outcome.previous)
+    place = _place(cluster, name, outcome.previous, note.state if note is not None else "")
     if outcome.action == forecast.KEEP or note is None or note.node != outcome.previous:
         return place
     return replace(

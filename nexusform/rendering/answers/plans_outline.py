@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 
+from nexusform.planning.effects import LEAVING, effect_clauses, effect_counts
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -47,12 +49,12 @@ def _verdict(plans: Sequence[tuple[str, Plan]], denied: Sequence[str]) -> str:
     """One sentence on all the plans."""
     if denied:
         return f"{listed(denied)} cannot be applied."
-    moved = sum(_count(plan, PlacementAction.MOVE) for _, plan in plans)
+    rows = chain.from_iterable(plan.placements for _, plan in plans)
+    moves = effect_clauses(effect_counts(rows), LEAVING) or ["nothing moves"]
     changed = sum(plan.has_changes for _, plan in plans)
     if not changed:
         return "No changes in any of them."
-    moves = f"{counted(moved, 'placement')} {form(moved, 'moves', 'move')}" if moved else "nothing moves"
-    return f"{changed} of {len(plans)} {form(changed, 'has', 'have')} changes; {moves}."
+    return f"{changed} of {len(plans)} {form(changed, 'has', 'have')} changes; {', '.join(moves)}."
 
 
 def _remark(overview: Overview) -> str:

@@ -89,7 +89,7 @@ def plan_document(
         relevant_attributes=[],
         checks=_checks(plan.checks),
         timestamp=plan.timestamp,
-        applyable=plan.has_changes and not plan.errored,
+        applyable=plan.has_changes and not plan.denied,
         complete=not (plan.errored or plan.targets or plan.excludes),
         errored=plan.errored,
         placement_changes=Rows(lambda: placement_changes(plan, placements)),

@@ -153,7 +153,7 @@ def placement_summary_event(plan: Plan, time: str) -> Event:
     total = by_kind[0]
     message = (
         f"Placements: {total.place} to place, {total.move} to move, {total.remove} to remove, "
-        f"{total.keep} kept."
+        f"{total.keep} kept{f', {total.update} to update' if total.update else ''}."
     )
     counts = {summary.kind or "all": _summary_counts(summary) for summary in by_kind}
     return event("placement_summary", message, time, placements=counts)

@@ -32,12 +32,14 @@ from nexusform.rendering.page.legend import (
     paints,
 )
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
+from nexusform.rendering.report.overview import denied_by
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
 
 LARGE: Final = 1000
 _MARGIN: Final = 16
 _HEADING: Final = 26
+_LETTER_OF_HEADING: Final = 9  # pixels
 
 
 class _Scale(Struct, frozen=True):
@@ -59,13 +61,15 @@ def render_svg(plan: Plan) -> str:
     """The rack map of a plan as an SVG document, a newline at its end."""
     maps = build_rack_maps(plan)
     matrix = fleet_matrix(plan)
+    denied = denied_by(plan)
+    verdict = f"Denied by {denied}" if denied else ""
     if maps or not matrix.clusters:
-        return svg_of(maps)
-    return _fleet_svg(matrix)
+        return svg_of(maps, verdict)
+    return _fleet_svg(matrix, verdict)
 
 
-def svg_of(maps: Sequence[SiteMap]) -> str:
-    """An SVG document of maps, one below the other."""
+def svg_of(maps: Sequence[SiteMap], verdict: str = "") -> str:
+    """An SVG document of maps, one below the other, under a verdict."""
     parts: list[Markup] = []
     width, top = 480, _MARGIN
     for site in maps:
@@ -77,11 +81,18 @@ def svg_of(maps: Sequence[SiteMap]) -> str:
         parts.append(_text(_MARGIN, top + 14, "The plan knows no site.", "heading"))
         top += 40
     patterns = definitions(maps)
-    return _document(_title(maps), _description(maps), [patterns, *parts], width, top)
+    return _document(_title(maps), _description(maps), [patterns, *parts], width, top, verdict)
 
 
-def _document(title: str, description: str, parts: Sequence[Markup], width: int, height: int) -> str:
+def _document(
+    title: str, description: str, parts: Sequence[Markup], width: int, height: int, verdict: str
+) -> str:
     """A whole file: parts of this width, with margins beside them, on a white page."""
+    if verdict:
+        width = max(width, round(len(verdict) * _LETTER_OF_HEADING))
+        description = f"{verdict}. {description}"
+        parts = [_text(_MARGIN, _MARGIN + 14, verdict, "heading"), _moved(parts, 0, _HEADING)]
+        height += _HEADING
     wide = width + 2 * _MARGIN
     whole = shape(
         "svg",
@@ -360,7 +371,7 @@ _SQUARE_HEIGHT: Final = 40
 _LETTER: Final = 7.4  # pixels, about
 
 
-def _fleet_svg(matrix: FleetMatrix) -> str:
+def _fleet_svg(matrix: FleetMatrix, verdict: str) -> str:
     """Placements down, clusters across, what becomes of each binding where they meet."""
     label = round(max(len(placement) for placement in matrix.placements) * _LETTER) + 16
     columns = {name: _MARGIN + label + at * _SQUARE_WIDTH for at, name in enumerate(matrix.clusters)}
@@ -379,7 +390,7 @@ def _fleet_svg(matrix: FleetMatrix) -> str:
         counted(picked, "binding"),
     )
     width = label + len(columns) * _SQUARE_WIDTH
-    return _document("Fleet", f"{', '.join(counts)}.", parts, width, top + _MARGIN)
+    return _document("Fleet", f"{', '.join(counts)}.", parts, width, top + _MARGIN, verdict)
 
 
 def _fleet_square(square: Square) -> list[Markup]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.guard_rails import GUARD_RAIL, limit_of
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
 from nexusform.rendering.report.entries import ADVICE
@@ -37,6 +38,7 @@ def render_junit(plan: Plan) -> str:
     """The XML document of a plan."""
     suites = {
         "plan": _planning(plan.diagnostics),
+        "guard rails": _guard_rails(plan.diagnostics),
         "checks": [_check(check) for check in plan.checks],
         "lint": [_lint(rule, plan.diagnostics) for rule in RULE_IDS],
         "warnings": _warnings(plan.diagnostics),
@@ -88,11 +90,21 @@ def _case(case: Case) -> Markup:
 
 
 def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:
-    """Planning itself: one case that passed, or one per error."""
-    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
+    """Planning itself: one case that passed, or one per error. What breaks a guard rail was planned."""
+    errors = [
+        diagnostic
+        for diagnostic in diagnostics
+        if diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
+    ]
     if not errors:
         return [Case("plan", "planning")]
     return [Case("plan", _name(error), "error", error.summary, error.detail) for error in errors]
+
+
+def _guard_rails(diagnostics: Iterable[Diagnostic]) -> list[Case]:
+    """The guard rails that the plan breaks."""
+    broken = [diagnostic for diagnostic in diagnostics if diagnostic.id == GUARD_RAIL]
+    return [Case("guard rail", limit_of(each), "failure", each.summary, each.detail) for each in broken]
 
 
 def _name(diagnostic: Diagnostic) -> str:

@@ -76,7 +76,7 @@ def render_markdown(
     report = build_report(plan, registries, placements)
     overview = build_overview(plan, report)
     entries = plan_entries(plan)
-    title = title_line(plan, overview)
+    title = title_line(overview)
     verdict = ReportPart("The verdict", 100, (title, *alert(plan, report, overview, entries)), whole=True)
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from nexusform.planning.effects import Effect
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, place_of, plain, table
@@ -17,6 +18,7 @@ from nexusform.rendering.report.placement_rows import (
     PlacementLine,
     VmJourney,
     either_text,
+    line_verb,
     vm_journeys,
 )
 from nexusform.rendering.report.report import Report
@@ -40,7 +42,7 @@ def vm_rows(plan: Plan) -> list[str]:
     journeys = [*moves, *(new if len(new) <= _FEW else ())]
     if not journeys:
         return []
-    heads = ["VM", "leaves → goes to" if moves else "goes to"]
+    heads = ["VM", "leaves → goes to" if any(each.origin for each in moves) else "goes to"]
     certain = any(journey.machine_share is not None for journey in journeys)
     if certain:
         heads.append("this machine")
@@ -58,6 +60,8 @@ def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
 
 def _from_to(journey: VmJourney) -> str:
     target = f"**{plain(journey.target)}**"
+    if journey.in_place:
+        return f"{target}, in place"
     if journey.origin:
         return f"{plain(journey.origin)} → {target}"
     return target if journey.trigger in ("", _NEW) else f"{target} ({plain(journey.trigger)})"
@@ -185,13 +189,15 @@ def _other_line(line: PlacementLine) -> str:
     who = code(line.label)
     target, origin = plain(line.target), plain(line.origin)
     why = f" ({plain(line.trigger)})" if line.trigger else ""
-    match line.action:
-        case PlacementAction.REMOVE:
+    match line.effect:
+        case Effect.REMOVED:
             return f"{who} {form(line.count, 'leaves', 'leave')} {origin}{why}"
-        case PlacementAction.PLACE:
+        case Effect.PLACED:
             return f"{who} → **{target}**{why}"
+        case _ if origin:
+            return f"{who} {origin} → **{target}**{why}"
         case _:
-            where = f"{origin} → **{target}**" if origin else f"stays: {target}"
+            where = f"{line_verb(line)} {target}".lstrip()
             return f"{who} {where}{why}"
 
 
@@ -209,14 +215,7 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
         if not summary.anything:
             continue
         kind = summary.kind or kind_of_all
-        counts = (
-            (summary.place, "placed"),
-            (summary.move, "moved"),
-            (summary.update, "updated"),
-            (summary.remove, "removed"),
-            (summary.keep, "kept"),
-        )
-        counts_text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+        counts_text = ", ".join(f"{count:,} {word}" for count, word in summary.outcomes)
         certainty = _certainty(report, kind) if summary.place + summary.move else ""
         lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {counts_text}.{certainty}")
     return lines

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.planning.effects import (
+    LEAVING,
+    Effect,
+    effect_clauses,
+    effect_counts,
+    effect_of,
+    number_of,
+    verb_of,
+)
+from nexusform.planning.plan import PlacementChange, Plan
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
@@ -17,21 +26,19 @@ _LONGEST_LINE: Final = 700
 _NAMED: Final = 4
 
 
-def title_line(plan: Plan, overview: Overview) -> str:
+def title_line(overview: Overview) -> str:
     """The heading of the comment."""
-    moved = len(_moved_vms(plan))
-    if overview.denied or not moved:
-        return f"### nexusform: {overview.headline}"
-    machines = form(moved, "another machine", "other machines")
-    return f"### nexusform: {counted(moved, 'VM')} {form(moved, 'is', 'are')} re-created on {machines}"
+    return f"### nexusform: {overview.headline}"
 
 
 def alert(plan: Plan, report: Report, overview: Overview, entries: Entries) -> list[str]:
     """GitHub's box with the verdict: CAUTION when refused, WARNING where a look is needed, else NOTE."""
     if overview.denied:
-        lines = [f"**Denied** by {plain(overview.denied)}."]
+        lines = [f"**Denied** by {plain(overview.denied)}.", *map(plain, overview.breaches)]
+        if not report.errored:
+            lines.append(_sentences(plan, report))
         return _boxed("CAUTION", [*lines, *_age_line(overview)])
-    lines = [_sentences(plan, report)]
+    lines = [f"**Allowed.** {_sentences(plan, report)}".replace("** **", " ", 1)]
     if overview.reasons:
         reasons = "; ".join(overview.reasons)
         lines.append(f"{plain(reasons[0].upper() + reasons[1:])}.")
@@ -49,9 +56,8 @@ def _clipped(line: str) -> str:
 
 def _needs_a_look(plan: Plan, overview: Overview, entries: Entries) -> bool:
     """Whether somebody should read on although the plan is allowed."""
-    leaving = {PlacementAction.MOVE, PlacementAction.REMOVE}
     return (
-        any(row.action in leaving for row in plan.placements)
+        number_of(effect_counts(plan.placements), *LEAVING, Effect.WAITING) > 0
         or plan.to_destroy > 0
         or overview.inventory_is_old
         or any(entry.fails for entry in entries.caused)
@@ -69,33 +75,49 @@ def _age_line(overview: Overview) -> list[str]:
 
 
 def _sentences(plan: Plan, report: Report) -> str:
-    """What moves, comes, goes and stays, a sentence each."""
+    """What moves, goes, comes and stays, a sentence each; what leaves its place stands out."""
+    counts = report.summaries[0].effects
     destroyed = plan.to_destroy
-    sentences = [_moves_sentence(plan), *_placed_sentences(plan), _others_sentence(report)]
+    leaving = [*_elsewhere(plan), *_in_place(plan)]
+    others = [each for each in counts if each.kind != "vm" or each.effect is Effect.REMOVED]
+    leaving += [f"**{clause}.**" for clause in effect_clauses(others, LEAVING)]
     if destroyed:
         verb = form(destroyed, "is", "are")
-        sentences.append(f"**{counted(destroyed, 'object')} {verb} destroyed or replaced.**")
-    return " ".join(sentence for sentence in sentences if sentence)
+        leaving.append(f"**{counted(destroyed, 'object')} {verb} destroyed or replaced.**")
+    waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]
+    coming = [f"{clause}." for clause in effect_clauses(counts, [Effect.PLACED])]
+    kept = _others_sentence(report)
+    sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, kept]
+    return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
 
 
-def _moved_vms(plan: Plan) -> list[PlacementChange]:
-    return [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
+def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
+    return [row for row in plan.placements if row.kind == "vm" and effect_of(row) is effect]
 
 
-def _moves_sentence(plan: Plan) -> str:
-    """The sentence of an allowed plan: which VMs leave what, why, and where they come to."""
-    moves = _moved_vms(plan)
-    others = sum(row.action is PlacementAction.MOVE for row in plan.placements) - len(moves)
+def _elsewhere(plan: Plan) -> list[str]:
+    """Which VMs leave what, why, and where they come to."""
+    moves = _moved_vms(plan, Effect.MOVED)
     if not moves:
-        if others:
-            return f"**Allowed. {counted(others, 'placement')} {form(others, 'moves', 'move')}.**"
-        return "**Allowed. Nothing moves.**"
+        return []
     machines = {row.source.machine for row in moves if isinstance(row.source, Placement)}
     leave = f"{counted(len(moves), 'VM')} {form(len(moves), 'leaves', 'leave')}"
     names = listed([plain(machine) for machine in sorted(machines, key=natural)], _NAMED)
-    why = ", ".join(dict.fromkeys(plain(row.trigger) for row in moves if row.trigger))
     again = f"{form(len(moves), 'is', 'are')} re-created {_where_to(moves)}"
-    return f"**Allowed. {leave} {names}**{f' ({why})' if why else ''} and {again}."
+    return [f"**{leave} {names}**{_why(moves)} and {again}."]
+
+
+def _in_place(plan: Plan) -> list[str]:
+    """Which VMs are made anew and come back to their machine."""
+    moves = _moved_vms(plan, Effect.AGAIN)
+    if not moves:
+        return []
+    return [f"**{counted(len(moves), 'VM')} {verb_of(Effect.AGAIN, '', len(moves))}**{_why(moves)}."]
+
+
+def _why(moves: Sequence[PlacementChange]) -> str:
+    triggers = ", ".join(dict.fromkeys(plain(row.trigger) for row in moves if row.trigger))
+    return f" ({triggers})" if triggers else ""
 
 
 def _where_to(moves: Sequence[PlacementChange]) -> str:
@@ -112,31 +134,9 @@ def _where_to(moves: Sequence[PlacementChange]) -> str:
     return f"inside {plain(racks.pop())}" if len(racks) == 1 else "inside the same racks"
 
 
-_NOUNS: Final = {"vm": ("VM", "VMs"), "binding": ("fleet binding", "fleet bindings"), "pod": ("pod", "pods")}
-_VERBS: Final = (
-    (PlacementAction.PLACE, "is placed", "are placed"),
-    (PlacementAction.REMOVE, "is removed", "are removed"),
-)
-
-
-def _placed_sentences(plan: Plan) -> list[str]:
-    """What comes and what goes, by kind: `53 VMs and 4 pods are placed`."""
-    sentences: list[str] = []
-    for action, is_done, are_done in _VERBS:
-        counts = []
-        total = 0
-        for kind, nouns in _NOUNS.items():
-            number = sum(row.kind == kind and row.action is action for row in plan.placements)
-            total += number
-            if number:
-                counts.append(counted(number, *nouns))
-        if counts:
-            sentences.append(f"{listed(counts)} {form(total, is_done, are_done)}.")
-    return sentences
-
-
 def _others_sentence(report: Report) -> str:
-    kept = report.summaries[0].keep
+    summary = report.summaries[0]
+    kept = summary.keep - number_of(summary.effects, Effect.STILL_WAITING)
     if not kept:
         return ""
     only_vms = len(report.summaries) == 1

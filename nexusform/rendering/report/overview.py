@@ -14,6 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.effects import LEAVING, Effect, effect_clauses
+from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     Action,
@@ -24,7 +26,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.wording import plan_counts
-from nexusform.words import counted, first_of, form
+from nexusform.words import counted, first_of, form, listed
 
 _MOST_NAMES: Final = 3
 
@@ -165,13 +167,15 @@ class TriggerCount(Struct, frozen=True):
 class Overview(Struct, frozen=True):
     """The first lines.
 
-    `denied` is "" when the plan may be applied, else by which rules it may not; `reasons` are what
-    it was held against, `risks` the summaries of its `warnings` warnings. `certainty` and
+    `denied` is "" when the plan may be applied, else by which rules it may not; `breaches` say how far it
+    goes beyond its guard rails; `reasons` are what it was held against, `risks` the summaries of its
+    `warnings` warnings. `certainty` and
     `inventory` are "" when unknown; `inventory_is_old` says that it should be read anew.
     """
 
     headline: str
     denied: str
+    breaches: tuple[str, ...]
     reasons: tuple[str, ...]
     placements: str
     certainty: str
@@ -189,7 +193,8 @@ def build_overview(plan: Plan, report: Report) -> Overview:
     """The overview of a plan."""
     return Overview(
         headline=headline_text(plan, report),
-        denied=_denied(plan),
+        denied=denied_by(plan),
+        breaches=tuple(each.detail for each in plan.diagnostics if each.id == GUARD_RAIL),
         reasons=_reasons(plan),
         placements=_placements(report),
         certainty=_certainty(report),
@@ -208,25 +213,36 @@ def build_overview(plan: Plan, report: Report) -> Overview:
 
 
 def headline_text(plan: Plan, report: Report) -> str:
-    """`1 to add, nothing moves`."""
+    """`1 to add, nothing moves`; where something leaves its place, that alone and what is destroyed:
+    `3 VMs are re-created on other machines`.
+    """
     if report.errored:
         return "planning failed"
     if not report.has_changes:
         return "no changes"
+    counts = report.summaries[0].effects
+    waiting = effect_clauses(counts, [Effect.WAITING])
+    leaving = effect_clauses(counts, LEAVING)
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
-    counts = zip(plan_counts(plan), verbs, strict=True)
-    clauses = [f"{count:,} {verb}" for count, verb in counts if count] or ["outputs only"]
-    moves = f"{counted(report.moves, 'placement')} {form(report.moves, 'moves', 'move')}"
-    return ", ".join([*clauses, moves if report.moves else "nothing moves"])
+    objects = [f"{count:,} {verb}" for count, verb in zip(plan_counts(plan), verbs, strict=True) if count]
+    if leaving:
+        objects = [f"{plan.to_destroy:,} to destroy"] if plan.to_destroy else []
+        clauses = [*leaving, *waiting, *objects]
+    else:
+        clauses = [*(objects or ["outputs only"]), "nothing moves", *waiting]
+    return ", ".join(["denied" if plan.denied else "", *clauses]).removeprefix(", ")
 
 
 _MOST: Final = 3
 
 
-def _denied(plan: Plan) -> str:
-    """The rules and errors that keep a plan from being applied."""
-    if not plan.errored:
+def denied_by(plan: Plan) -> str:
+    """The rules, guard rails and errors that keep a plan from being applied; "" when nothing does."""
+    if not plan.denied:
         return ""
+    limits = broken_limits(plan)
+    if limits:
+        return f"{form(len(limits), 'guard rail')} {listed(limits)}"
     broken = [str(verdict.address) for verdict in plan.separation_rules if _denies(verdict)]
     reasons = [f"separation rule {address}" for address in broken]
     errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
@@ -264,14 +280,10 @@ def violation_text(violation: SeparationViolation) -> str:
 
 
 def _reasons(plan: Plan) -> tuple[str, ...]:
-    """What the plan was held against: draws of cells that nobody told, separation rules and checks."""
+    """What the plan was held against: draws of cells that nobody told, separation rules and conditions."""
     reasons = list(_draws_reason(plan))
     reasons += [_separation_reason(verdict) for verdict in plan.separation_rules]
-    statuses = Counter(check.status for check in plan.checks)
-    for status, (singular, plural) in _CHECK_VERBS.items():
-        count = statuses[status]
-        if count:
-            reasons.append(f"{counted(count, 'check')} {form(count, singular, plural)}")
+    reasons += [f"{counted(count, 'condition')} {verb}" for count, verb in condition_counts(plan)]
     return tuple(reasons)
 
 
@@ -282,10 +294,17 @@ def _draws_reason(plan: Plan) -> Iterator[str]:
         yield f"everything fits in {fitting} draws of unknown NUMA cells, not in all"
 
 
-_CHECK_VERBS: Final = {
-    "pass": ("passes", "pass"),
+def condition_counts(plan: Plan) -> list[tuple[int, str]]:
+    """How many conditions do what, as far as the plan predicts: (2, "hold"), (1, "fails")."""
+    statuses = Counter(check.status for check in plan.checks)
+    counts = [(statuses[status], verbs) for status, verbs in _CONDITION_VERBS.items()]
+    return [(count, form(count, *verbs)) for count, verbs in counts if count]
+
+
+_CONDITION_VERBS: Final = {
+    "pass": ("holds", "hold"),
     "fail": ("fails", "fail"),
-    "error": ("is in error", "are in error"),
+    "error": ("cannot be evaluated", "cannot be evaluated"),
     "unknown": ("is not known yet", "are not known yet"),
 }
 
@@ -296,10 +315,8 @@ def _separation_reason(verdict: SeparationVerdict) -> str:
 
 
 def _placements(report: Report) -> str:
-    total = report.summaries[0]
-    if not total.anything:
-        return ""
-    return f"{total.place:,} placed, {total.move:,} moved, {total.remove:,} removed, {total.keep:,} kept"
+    outcomes = report.summaries[0].outcomes
+    return ", ".join(f"{count:,} {words}" for count, words in outcomes)
 
 
 def _certainty(report: Report) -> str:

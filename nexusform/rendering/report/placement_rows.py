@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from nexusform.address import Address
+from nexusform.planning.effects import (
+    Effect,
+    EffectCount,
+    effect_counts,
+    effect_of,
+    number_of,
+    state_of,
+    verb_of,
+)
 from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
 from nexusform.rendering.notation.places import place_text
 from nexusform.scheduling.fleet.bindings import Binding
@@ -45,11 +54,13 @@ _SYMBOLS = {
 class PlacementLine(Struct, frozen=True):
     """One line: symbol, which objects (`cluster-d-pool1-0..23`), from where, to where, why.
 
-    `count` is how many objects it stands for; `origin` and `target` are "" when there is none.
+    `count` is how many objects it stands for; `origin` and `target` are "" when there is none. Objects with
+    another effect have a line of their own.
     """
 
     symbol: str
     action: PlacementAction
+    effect: Effect
     label: str
     origin: str
     target: str
@@ -73,7 +84,9 @@ class PlacementGroup(Struct, frozen=True):
 
 
 class PlacementSummary(Struct, frozen=True):
-    """How many objects of a kind ("vm", "binding", "pod"; "" = all) do what."""
+    """How many objects of a kind ("vm", "binding", "pod"; "" = all) are asked to do what, and what becomes of
+    them.
+    """
 
     kind: str
     place: int = 0
@@ -81,14 +94,46 @@ class PlacementSummary(Struct, frozen=True):
     remove: int = 0
     keep: int = 0
     update: int = 0
+    effects: tuple[EffectCount, ...] = ()
 
     @property
     def anything(self) -> bool:
         """Whether there is any object at all."""
         return bool(self.place or self.move or self.remove or self.keep or self.update)
 
+    @property
+    def outcomes(self) -> list[tuple[int, str]]:
+        """What becomes of them, in numbers and words: (3, "placed"), (2, "re-created in place")."""
+        outcomes: Counter[str] = Counter()
+        for each in self.effects:
+            outcomes[OUTCOMES.get(each.effect) or each.state] += each.count
+        kept = self.keep - number_of(self.effects, Effect.KEPT, Effect.STILL_WAITING)
+        outcomes[OUTCOMES[Effect.KEPT]] += kept  # what no row tells
+        return [(count, words) for words, count in outcomes.items() if count]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the counts of actions do not say: `2 are re-created in place`, `3 stay Pending`."""
+        remarks: Counter[tuple[Effect, str]] = Counter()
+        for each in self.effects:
+            if each.effect in _REMARKED:
+                effect = Effect.WAITING if each.effect is Effect.STILL_WAITING else each.effect
+                state = each.state if effect is Effect.WAITING else ""
+                remarks[effect, state] += each.count
+        return [f"{count:,} {verb_of(*key, count)}" for key, count in remarks.items()]
+
 
 KINDS = ("vm", "binding", "pod")
+OUTCOMES: Mapping[Effect, str] = {
+    Effect.PLACED: "placed",
+    Effect.MOVED: "moved",
+    Effect.AGAIN: "re-created in place",
+    Effect.UNPLACED: "without a node",
+    Effect.REMOVED: "removed",
+    Effect.UPDATED: "updated",
+    Effect.KEPT: "kept",
+}
+_REMARKED = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
 
 
 def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
@@ -99,12 +144,19 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     counts["vm"][PlacementAction.KEEP] += max(0, plan.kept - rows_kept)
-    total = _summary("", sum((counts[kind] for kind in KINDS), Counter()))
-    by_kind = [_summary(kind, counts[kind]) for kind in KINDS if counts[kind].total()]
+    effects = effect_counts(plan.placements)
+    total = _summary("", sum((counts[kind] for kind in KINDS), Counter()), effects)
+    by_kind = []
+    for kind in KINDS:
+        if counts[kind].total():
+            of_kind = tuple(each for each in effects if each.kind == kind)
+            by_kind.append(_summary(kind, counts[kind], of_kind))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
-def _summary(kind: str, actions: Counter[PlacementAction]) -> PlacementSummary:
+def _summary(
+    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]
+) -> PlacementSummary:
     return PlacementSummary(
         kind,
         place=actions[PlacementAction.PLACE],
@@ -112,6 +164,7 @@ def _summary(kind: str, actions: Counter[PlacementAction]) -> PlacementSummary:
         remove=actions[PlacementAction.REMOVE],
         keep=actions[PlacementAction.KEEP],
         update=actions[PlacementAction.UPDATE],
+        effects=effects,
     )
 
 
@@ -134,7 +187,10 @@ def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> 
     if detail is not Detail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
-    return tuple(_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools)
+    groups = [_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools]
+    # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
+    # may follow one.
+    return tuple(sorted(groups, key=lambda group: group.kind != "vm"))
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
@@ -163,9 +219,10 @@ def _group(
     say: SayPlace,
 ) -> PlacementGroup:
     """The lines of one pool: rows that do the same for the same reason are one run."""
-    runs: dict[tuple[str, str, _States], list[PlacementChange]] = {}
+    runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
     for row in rows:
-        runs.setdefault((row.action.value, row.trigger, _states(row)), []).append(row)
+        alike = (row.action.value, row.trigger, _states(row), effect_of(row), state_of(row))
+        runs.setdefault(alike, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
         lines += _lines(run, detail, say)
@@ -190,8 +247,8 @@ def certainty_text(table: PlacementTable) -> str:
 
 
 def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
-    """The lines of rows with one action, one trigger and the same states: one each, or one for all."""
-    moves = run[0].action is PlacementAction.MOVE or _is_elsewhere(run[0])
+    """The lines of rows with one action, trigger, effect and the same states: one each, or one for all."""
+    moves = effect_of(run[0]) is Effect.MOVED or _is_elsewhere(run[0])
     few_moves = moves and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
         return [_single(row, say) for row in run]
@@ -199,18 +256,20 @@ def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> lis
 
 
 def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
-    """One line for a run of rows with one action, one trigger and the same states."""
+    """One line for a run of rows with one action, trigger, effect and the same states."""
     first = run[0]
     state_before, state_after = _states(first)
-    leaves = first.target is None or first.action is PlacementAction.MOVE or _is_elsewhere(first)
+    effect, waits = effect_of(first), state_of(first)
+    leaves = effect in _WITH_ORIGIN or _is_elsewhere(first)
     origin = _many_places([row.source for row in run]) if leaves else ""
     target = _many_places([row.target for row in run]) if first.target is not None else ""
     return PlacementLine(
         symbol=_SYMBOLS[first.action],
         action=first.action,
         label=_run_label(run),
+        effect=effect,
         origin=state_before or origin,
-        target=f"{state_after}: {target}" if state_after else target,
+        target=waits or (f"{state_after}: {target}" if state_after else target),
         trigger=first.trigger,
         count=len(run),
     )
@@ -245,24 +304,39 @@ def _number(row: PlacementChange) -> int | str:
     return key
 
 
-_WITHOUT_ORIGIN = (PlacementAction.PLACE, PlacementAction.KEEP)
+_WITH_ORIGIN = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 
 def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     """The line of one row."""
     origin = _place_in_row(row, row.source, say) if row.source else ""
     target = _place_in_row(row, row.target, say) if row.target else ""
-    stays = row.action is PlacementAction.UPDATE and origin == target
-    if stays or (row.action in _WITHOUT_ORIGIN and not _is_elsewhere(row)):
+    effect = effect_of(row)
+    changes = effect is Effect.UPDATED and origin != target
+    if not (changes or effect in _WITH_ORIGIN or _is_elsewhere(row)):
         origin = ""
     return PlacementLine(
         symbol=_SYMBOLS[row.action],
         action=row.action,
+        effect=effect,
         label=_called(row),
         origin=origin,
         target=target,
         trigger=row.trigger,
     )
+
+
+def line_verb(line: PlacementLine) -> str:
+    """What is said before the target of objects that have no way to it: `re-created in place:`, `stays`."""
+    match line.effect:
+        case Effect.AGAIN:
+            return "re-created in place:"
+        case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
+            return ""
+        case Effect.WAITING | Effect.STILL_WAITING:
+            return form(line.count, "stays", "stay")
+        case _:
+            return "stays:"
 
 
 def _called(row: PlacementChange) -> str:
@@ -298,6 +372,7 @@ class VmJourney(Struct, frozen=True):
     """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
 
     `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
+    One that is re-created `in_place` leaves none.
     """
 
     vm: str
@@ -305,6 +380,7 @@ class VmJourney(Struct, frozen=True):
     target: str
     trigger: str
     machine_share: float | None
+    in_place: bool = False
 
 
 def vm_journeys(plan: Plan, action: PlacementAction) -> list[VmJourney]:
@@ -316,12 +392,14 @@ def vm_journeys(plan: Plan, action: PlacementAction) -> list[VmJourney]:
 def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
     """From where to where one VM goes, in words."""
     certainty = row.certainty if tie_breaks else None
+    effect = effect_of(row)
     return VmJourney(
         vm=row.object,
-        origin=_left(row) if row.action is PlacementAction.MOVE else "",
+        origin=_left(row) if effect is Effect.MOVED else "",
         target=brief_place(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,
+        in_place=effect is Effect.AGAIN,
     )
 
 

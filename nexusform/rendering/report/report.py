@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
+from nexusform.planning.effects import effect_of, state_of
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -37,6 +38,7 @@ from nexusform.rendering.report.difference_tree import (
     value_difference,
 )
 from nexusform.rendering.report.placement_rows import (
+    OUTCOMES,
     Detail,
     PlacementGroup,
     PlacementSummary,
@@ -79,12 +81,13 @@ class Report(Struct, frozen=True):
     """Everything a renderer shows of a plan.
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
-    `moves` counts moved placements. `summaries` starts with the total. `tables` are those of
-    pools that change (all of them with the detail `all`). `decided`: no VM that it places is predicted.
+    `denied`: it may not be applied, be it in error or not. `summaries` starts with the total. `tables` are
+    those of pools that change (all of them with the detail `all`). `decided`: no VM that it places is predicted.
     """
 
     mode: Mode
     errored: bool
+    denied: bool
     has_changes: bool
     verdict: str
     actions: frozenset[Action]
@@ -104,11 +107,6 @@ class Report(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
-
-    @property
-    def moves(self) -> int:
-        """How many placements move."""
-        return self.summaries[0].move
 
 
 def schema_lookup(registries: Registries) -> SchemaOf:
@@ -136,6 +134,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
     return Report(
         mode=plan.mode,
         errored=plan.errored,
+        denied=plan.denied,
         has_changes=plan.has_changes,
         verdict=wording.plan_line(plan) if plan.has_changes else wording.NO_CHANGES[plan.mode][0],
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
@@ -246,7 +245,7 @@ class _PlacementCounts:
     __slots__ = ("counts", "objects")
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, PlacementAction]] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.objects: set[tuple[str, str]] = set()
 
     def words(self, kind: str) -> list[str]:
@@ -255,18 +254,14 @@ class _PlacementCounts:
 
     def numbers(self, kind: str) -> list[tuple[int, str]]:
         """How many objects of a kind have each thing happen to them; none that is nought."""
-        counts = [(self.counts[kind, action], word) for action, word in _WORDS]
+        words = dict.fromkeys([*_WORDS, *(word for _, word in self.counts)])
+        counts = [(self.counts[kind, word], word) for word in words]
         return [(count, word) for count, word in counts if count]
 
 
 _NO_PLACEMENTS: Final = _PlacementCounts()
 
-_WORDS: Final = (
-    (PlacementAction.PLACE, "placed"),
-    (PlacementAction.MOVE, "moved"),
-    (PlacementAction.REMOVE, "removed"),
-    (PlacementAction.UPDATE, "updated"),
-)
+_WORDS: Final = tuple(OUTCOMES.values())  # in this order, then what runs nowhere
 
 
 def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
@@ -275,7 +270,7 @@ def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
             counts = by_address.setdefault(row.address, _PlacementCounts())
-            counts.counts[row.kind, row.action] += 1
+            counts.counts[row.kind, OUTCOMES.get(effect_of(row)) or state_of(row)] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
 

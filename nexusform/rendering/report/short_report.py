@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +15,13 @@ from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
 from nexusform.rendering.report.folding import SitePools, names_text, site_pools
 from nexusform.rendering.report.object_rows import ObjectFold, drift_folds, object_folds
-from nexusform.rendering.report.overview import SiteSummary, inventory_text, site_rooms
+from nexusform.rendering.report.overview import (
+    SiteSummary,
+    condition_counts,
+    denied_by,
+    inventory_text,
+    site_rooms,
+)
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
@@ -52,6 +57,7 @@ class ShortReport(Struct, frozen=True):
     entries: Entries
     verdict: tuple[tuple[str, str], ...]
     plan_line: str
+    denied: bool
     tie_breaks: int
     machines_sure: int
     placed: int
@@ -76,6 +82,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         entries=plan_entries(plan),
         verdict=() if plan.errored else tuple(verdict_sentences(plan)),
         plan_line=wording.plan_line(plan) if plan.has_changes else "",
+        denied=plan.denied,
         tie_breaks=plan.tie_breaks,
         machines_sure=sum(table.machines_certain for table in plan.placement_tables),
         placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
@@ -111,6 +118,8 @@ def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)
     sentences += [("Conditions", _conditions(plan)), (INVENTORY, _inventory(plan))]
+    denied = denied_by(plan)
+    sentences.append(("Denied", f"by {denied}." if denied else ""))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -220,14 +229,6 @@ def _separations(plan: Plan) -> list[tuple[str, str]]:
     return [("Separation", sentence) for sentence in sentences]
 
 
-_CONDITIONS: Final = {
-    "pass": ("holds", "hold"),
-    "fail": ("fails", "fail"),
-    "error": ("cannot be evaluated", "cannot be evaluated"),
-    "unknown": ("is not known yet", "are not known yet"),
-}
-
-
 def _inventory(plan: Plan) -> str:
     age = inventory_text(plan)
     return f"{age}." if age else ""
@@ -235,10 +236,5 @@ def _inventory(plan: Plan) -> str:
 
 def _conditions(plan: Plan) -> str:
     """Conditions of a plan are held against what it predicts."""
-    statuses = Counter(check.status for check in plan.checks)
-    texts = []
-    for status, (singular, plural) in _CONDITIONS.items():
-        count = statuses[status]
-        if count:
-            texts.append(f"{count:,} {form(count, singular, plural)}")
+    texts = [f"{count:,} {verb}" for count, verb in condition_counts(plan)]
     return f"{', '.join(texts)}, as far as the plan predicts." if texts else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import (
     PLAIN,
@@ -23,9 +24,11 @@ from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
     PlacementSummary,
+    line_verb,
     table_row,
 )
 from nexusform.rendering.report.report import Report
+from nexusform.words import listed
 
 _LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
 _WIDEST_LABEL = 44
@@ -133,15 +136,15 @@ def _trigger(line: PlacementLine) -> str:
 def _where(line: PlacementLine) -> str:
     """Where the objects of a line come from and go to."""
     origin, target = harmless(line.origin), harmless(line.target)
-    match line.action:
-        case PlacementAction.PLACE:
+    match line.effect:
+        case Effect.PLACED:
             return f"-> {target}"
-        case PlacementAction.REMOVE:
+        case Effect.REMOVED:
             return f"from {origin}"
-        case PlacementAction.KEEP if not origin:
-            return f"stays: {target}"
+        case _ if origin:
+            return f"{origin} -> {target}"
         case _:
-            return f"{origin} -> {target}" if origin else f"stays: {target}"
+            return f"{line_verb(line)} {target}".lstrip()
 
 
 def _certainty_lines(report: Report, width: int) -> list[str]:
@@ -187,19 +190,24 @@ _KIND_WORDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
 def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
-    """`Placements: 215 to place, ...`, then a line per kind; moves stand out."""
+    """`Placements: 215 to place, ...`, then a line per kind; moves stand out. What these counts do not say
+    stands below them.
+    """
     total = summaries[0]
     lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
     for kind in summaries[1:]:
-        more = f", {kind.update} to update" if kind.update else ""
-        lines.append(f"  {_KIND_WORDS[kind.kind]}: {_counts(kind, paint)}{more}.")
-    if len(summaries) == 1 and total.update:
-        lines.append(f"  {total.update} to update without moving.")
-    return lines
+        lines += [f"  {_KIND_WORDS[kind.kind]}: {_counts(kind, paint)}.", *_remarks(kind, "    ")]
+    return lines if len(summaries) > 1 else [*lines, *_remarks(total, "  ")]
+
+
+def _remarks(summary: PlacementSummary, margin: str) -> list[str]:
+    remarks = summary.remarks
+    return [f"{margin}Of these, {listed(remarks)}."] if remarks else []
 
 
 def _counts(summary: PlacementSummary, paint: Painter) -> str:
     moves = f"{summary.move} to move"
     if summary.move:
         moves = paint(moves, "bold", "yellow")
-    return f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept"
+    updates = f", {summary.update} to update" if summary.update else ""
+    return f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept{updates}"

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
-from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb
 from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
@@ -120,8 +121,8 @@ def _sure_note(report: ShortReport) -> str:
 
 def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
     """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
-    moving = [group for group in groups if _moves(group)]
-    ordered = [*moving, *(group for group in groups if not _moves(group))]
+    # No VM follows a name that is not its own.
+    ordered = sorted(groups, key=lambda group: (group.kind != "vm", not _moves(group)))
     all_lines = chain.from_iterable(group.lines for group in ordered)
     widest = max((columns(harmless(line.label)) for line in all_lines), default=0)
     indent = min(widest, _WIDEST_LABEL) + 6
@@ -157,15 +158,15 @@ def _line(line: PlacementLine, indent: int, width: int, paint: Painter) -> list[
 
 def _where(line: PlacementLine) -> str:
     """From where to where, or where it stays."""
-    match line.action:
-        case PlacementAction.PLACE:
+    match line.effect:
+        case Effect.PLACED:
             return f"-> {line.target}"
-        case PlacementAction.REMOVE:
+        case Effect.REMOVED:
             return f"leaves {line.origin}"
-        case PlacementAction.KEEP if not line.origin:
-            return f"stays: {line.target}"
+        case _ if line.origin:
+            return f"{line.origin} -> {line.target}"
         case _:
-            return f"{line.origin} -> {line.target}" if line.origin else f"stays: {line.target}"
+            return f"{line_verb(line)} {line.target}".lstrip()
 
 
 _NARROWEST = 20  # columns for a sentence beside its label; with fewer it stands below

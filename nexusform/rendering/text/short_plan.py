@@ -229,9 +229,11 @@ def next_step(report: ShortReport, options: PlanTextOptions) -> str:
     """Where the plan is, and how to apply it; "" in automation where nothing was saved."""
     if options.saved_to:
         name = harmless(options.saved_to)
+        if report.denied:
+            return f"Saved the plan to: {name}   (apply refuses it)"
         hint = f'   (nexusform apply "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    if not options.hints or not options.next_step or not report.plan_line:
+    if not options.hints or not options.next_step or not report.plan_line or report.denied:
         return ""
     return "\n".join(
         wrap("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)

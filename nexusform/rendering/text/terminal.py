@@ -41,7 +41,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
             report.diagnostics, sources, options.colour, width, options.compact_warnings
         )
         parts.append(boxes.rstrip("\n"))
-    if options.hints and options.next_step and report.has_changes and not report.errored:
+    if options.hints and options.next_step and report.has_changes and not report.denied:
         parts.append(next_step(options.saved_to, paint, width))
     return "\n\n".join(part for part in parts if part) + "\n"
 

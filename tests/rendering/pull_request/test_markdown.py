@@ -43,7 +43,9 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     assert added[2].startswith("> **Allowed. Nothing moves.** 53 VMs are placed.")
     assert "\n`Plan: 1 to add, 0 to change, 0 to destroy.`" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
-    assert moved.startswith("### nexusform: 1 VM is re-created on another machine\n> [!WARNING]\n")
+    assert moved.startswith(
+        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!WARNING]\n"
+    )
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
@@ -146,7 +148,7 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     )
     head = render_markdown(plan, {}).split("\n\n")[0]
     assert "\n> [!WARNING]\n" in head
-    assert "\n> 1 check passes; 1 check fails.\n" in head
+    assert "\n> 1 condition holds; 1 condition fails.\n" in head
     assert "\n> **The inventory is of unknown age (the oldest of 2).**" in head
     young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
     assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]

@@ -1,0 +1,82 @@
+"""A plan beyond a guard rail is denied by whatever tells of it, and apply refuses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+SITE = """\
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  site_id       = nexus_site.lab.id
+  name          = "rack1"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+}
+"""
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in an empty directory: its exit code, and what it printed on both streams."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        printed = capfd.readouterr()
+        return code, printed.out, printed.err
+
+    return command
+
+
+def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    formats = ("text", "markdown", "html", "svg", "junit", "sarif", "json")
+    reports = [f"-report={name}:p.{name}" for name in formats]
+    code, text, _ = nf("plan", "-fail-on=room:5000000", "-out=p.nfplan", *reports)
+    assert code == 1
+    assert "Denied:      by guard rail room:5000000." in text
+    assert "(apply refuses it)" in text
+    assert "nexusform apply" not in text
+    reads = {name: Path(f"p.{name}").read_text() for name in formats}
+    for name in formats:
+        assert "guard rail" in reads[name], name
+        assert "room:5000000" in reads[name], name
+    assert "> [!CAUTION]\n> **Denied** by guard rail room:5000000.\n" in reads["markdown"]
+    assert "Allowed" not in reads["markdown"]
+    assert 'class="verdict denied"' in reads["html"]
+    assert 'name="room:5000000"><failure' in reads["junit"]
+    results = json.loads(reads["sarif"])["runs"][0]["results"]
+    assert [each["level"] for each in results if each["ruleId"] == "guard-rail"] == ["error"]
+    document = json.loads(reads["json"])
+    assert document["applyable"] is False
+    assert document["diagnostics"][-1]["guard_rail"] == "room:5000000"
+    for command in (("apply", "p.nfplan"), ("apply", "-verify=replan", "p.nfplan")):
+        code, _, text = nf(*command)
+        assert (code, "Saved plan breaks a guard rail" in text) == (1, True)
+    assert not Path("state").exists()
+    assert nf("show", "-report=markdown:-", "p.nfplan")[1] == reads["markdown"]
+
+
+def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    code, text, _ = nf("plan", "-json", "-fail-on=room:5000000")
+    events = [json.loads(line) for line in text.splitlines()]
+    told = [each["diagnostic"] for each in events if each["type"] == "diagnostic"]
+    assert code == 1
+    assert [each["guard_rail"] for each in told] == ["room:5000000"]

@@ -1,0 +1,103 @@
+"""What comes of a plan, whatever its actions are called: reports and guard rails say the same."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.address import parse_address
+from nexusform.planning.effects import (
+    LEAVING,
+    Effect,
+    effect_clauses,
+    effect_counts,
+    effect_of,
+)
+from nexusform.planning.guard_rails import broken_limits, guarded, limits_of
+from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Plan, PodPlace
+from nexusform.scheduling.racks.vms import Placement
+
+HERE = Placement("rack1-bm01", "rack1", "1", (0,))
+OTHER_CELL = Placement("rack1-bm01", "rack1", "1", (1,))
+THERE = Placement("rack2-bm01", "rack2", "2", (0,))
+ON_NODE = PodPlace("east", "east-np1-0", "rack1-bm01", "1")
+ON_OTHER = PodPlace("east", "east-np1-1", "rack2-bm01", "2")
+PENDING = PodPlace("east", state="Pending")
+FAILED = PodPlace("east", state="Failed")
+
+
+def _row(kind: str, action: str, source: Place | None, target: Place | None) -> PlacementChange:
+    address = parse_address("nexus_kubernetes_cluster.east")
+    return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new")
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "source", "target", "effect"),
+    [
+        ("vm", "place", None, HERE, Effect.PLACED),
+        ("vm", "move", HERE, THERE, Effect.MOVED),
+        ("vm", "move", HERE, HERE, Effect.AGAIN),
+        ("vm", "move", HERE, OTHER_CELL, Effect.AGAIN),
+        ("vm", "remove", HERE, None, Effect.REMOVED),
+        ("vm", "keep", HERE, HERE, Effect.KEPT),
+        ("pod", "place", None, ON_NODE, Effect.PLACED),
+        ("pod", "place", None, PENDING, Effect.WAITING),
+        ("pod", "place", None, FAILED, Effect.WAITING),
+        ("pod", "move", ON_NODE, ON_OTHER, Effect.MOVED),
+        ("pod", "move", ON_NODE, ON_NODE, Effect.AGAIN),
+        ("pod", "move", ON_NODE, PENDING, Effect.UNPLACED),
+        ("pod", "move", PENDING, ON_NODE, Effect.PLACED),
+        ("pod", "keep", PENDING, PENDING, Effect.STILL_WAITING),
+        ("pod", "keep", ON_NODE, ON_NODE, Effect.KEPT),
+    ],
+)
+def test_what_becomes_of_an_object(
+    kind: str, action: str, source: Place | None, target: Place | None, effect: Effect
+) -> None:
+    assert effect_of(_row(kind, action, source, target)) is effect
+
+
+ROWS = (
+    _row("vm", "move", HERE, THERE),
+    _row("vm", "move", HERE, HERE),
+    _row("vm", "move", HERE, HERE),
+    _row("vm", "remove", HERE, None),
+    _row("pod", "move", ON_NODE, PENDING),
+    _row("pod", "remove", ON_NODE, None),
+    _row("pod", "place", None, PENDING),
+    _row("pod", "place", None, FAILED),
+)
+
+
+def test_effects_in_words() -> None:
+    assert effect_clauses(effect_counts(ROWS), [*LEAVING, Effect.WAITING]) == [
+        "1 VM is re-created on another machine",
+        "2 VMs are re-created in place",
+        "1 pod loses its node",
+        "1 VM and 1 pod are removed",
+        "1 pod fails",
+        "1 pod stays Pending",
+    ]
+
+
+def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
+    plan = Plan(placements=ROWS)
+    assert not guarded(plan, limits_of("moved:4")).denied
+    broken = guarded(plan, limits_of("moved:3"))
+    assert broken.denied
+    assert not broken.errored
+    assert broken_limits(broken) == ("moved:3",)
+    assert broken.diagnostics[0].detail == (
+        "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its node; "
+        "-fail-on=moved:3 allows 3 at most."
+    )
+
+
+def test_what_comes_or_goes_moves_nothing() -> None:
+    plan = Plan(placements=(ROWS[3], ROWS[5], ROWS[6]))
+    assert not guarded(plan, limits_of("moved:0")).denied
+
+
+def test_a_plan_in_error_has_other_troubles() -> None:
+    plan = replace(Plan(placements=ROWS), errored=True)
+    assert guarded(plan, limits_of("moved:0")) == plan
