@@ -21,6 +21,7 @@ from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.colours import Painter, hang, indented
+from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
@@ -303,7 +304,8 @@ class JsonVoice:
         if not plan.errored:
             for event in json_stream.plan_events(plan, _now(), view.shown.detail):
                 self._write(event)
-        self.diagnostics(plan.diagnostics, sources)
+        for finding in plan_findings(plan):
+            self._write(json_stream.finding_event(finding, sources, _now()))
 
     def planning(self) -> AbstractContextManager[None]:
         """Nothing of its own."""

@@ -18,7 +18,7 @@ from nexusform.rendering.json.json_parts import (
     ACTIONS,
     TERRAFORM_VERSION,
     address_keys,
-    diagnostic_documents,
+    finding_document,
     provider_name,
 )
 from nexusform.rendering.json.json_placements import (
@@ -44,6 +44,7 @@ from nexusform.rendering.notation.json_values import (
     write_json,
 )
 from nexusform.rendering.notation.places import draws_document
+from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
@@ -99,7 +100,7 @@ def plan_document(
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
-        diagnostics=diagnostic_documents(plan.diagnostics, known_files),
+        diagnostics=[finding_document(each, known_files) for each in plan_findings(plan)],
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from nexusform.address import Address, module_text
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action
+from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.source import Position, SourceFile, Span
 
@@ -76,6 +77,12 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     for name, data in diagnostic.extra.items():
         document.setdefault(name, data)
     return document
+
+
+def finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
+    """A diagnostic of a plan, with how much it weighs (`level`) and whether it held before."""
+    document = diagnostic_document(finding.diagnostic, files) | {"level": finding.level.value}
+    return document | {"held_before": True} if finding.held_before else document
 
 
 def diagnostic_documents(

@@ -13,10 +13,16 @@ from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
-from nexusform.rendering.json.json_parts import TERRAFORM_VERSION, diagnostic_document, resource_keys
+from nexusform.rendering.json.json_parts import (
+    TERRAFORM_VERSION,
+    diagnostic_document,
+    finding_document,
+    resource_keys,
+)
 from nexusform.rendering.json.json_placements import placement_changes
 from nexusform.rendering.notation.json_values import shown, shown_type
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.entries import Finding, Level
 from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
@@ -62,6 +68,15 @@ def diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], ti
         level="error" if is_error else "warn",
         diagnostic=diagnostic_document(diagnostic, files),
     )
+
+
+def finding_event(finding: Finding, files: Mapping[str, SourceFile], time: str) -> Event:
+    """A diagnostic of a plan; a note is told as information."""
+    whole = diagnostic_event(finding.diagnostic, files, time)
+    whole["diagnostic"] = finding_document(finding, files)
+    if finding.level is Level.NOTE:
+        whole |= {"@level": "info", "@message": f"Note: {finding.diagnostic.summary}"}
+    return whole
 
 
 # --- plan --------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from nexusform.rendering.page.page_parts import (
     verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
+from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.report.object_rows import ObjectFold, object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
@@ -177,7 +178,7 @@ def _parts(
     folds: Sequence[ObjectFold],
 ) -> list[Part]:
     """Verdict and map first, then why, then tables; of a plan in error only what tells why."""
-    findings = diagnostics_part(report.diagnostics, sources)
+    findings = diagnostics_part(plan_findings(plan), sources)
     sentences = [] if report.errored else verdict_sentences(plan)
     # The age of an inventory stands out when it is old.
     shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]

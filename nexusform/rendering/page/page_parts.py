@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import (
     CheckResult,
     PlacementTable,
@@ -14,9 +14,17 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
+from nexusform.rendering.report.entries import Finding, Level
 from nexusform.rendering.report.folding import MOST_ROWS, names_text
 from nexusform.rendering.report.object_rows import ObjectFold
-from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
+from nexusform.rendering.report.overview import (
+    Overview,
+    ResourceCount,
+    RoomRow,
+    TriggerCount,
+    finding_counts,
+    violation_text,
+)
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
@@ -163,9 +171,10 @@ def verdict_part(report: Report, overview: Overview, sentences: Iterable[tuple[s
     if overview.inventory:
         kind = "old" if overview.inventory_is_old else None
         lines.append(element("li", f"Inventory: {overview.inventory}", class_=kind))
-    if overview.risks:
-        risks = f"{counted(overview.warnings, 'warning')}: {'; '.join(overview.risks)}"
-        lines.append(element("li", element("a", risks, href="#diagnostics")))
+    if overview.findings:
+        risks = f": {'; '.join(overview.risks)}" if overview.risks else ""
+        words = f"{', '.join(overview.findings)}{risks}"
+        lines.append(element("li", element("a", words, href="#diagnostics")))
     return element("div", _verdict(overview), element("ul", lines, class_="figures"), id="verdict")
 
 
@@ -180,8 +189,10 @@ def _verdict(overview: Overview) -> Markup:
     """Whether it may be applied; a plan that is refused says where that is explained."""
     if overview.denied:
         return element("p", element("strong", "Denied"), f" by {overview.denied}", class_="verdict denied")
-    because = f" ({'; '.join(overview.reasons)})" if overview.reasons else ""
-    return element("p", element("strong", "Allowed"), because, class_="verdict allowed")
+    reasons = [*overview.reasons, *([overview.warned] if overview.warned else [])]
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    kind = "look" if overview.needs_a_look else "allowed"
+    return element("p", element("strong", "Allowed"), because, class_=f"verdict {kind}")
 
 
 def _room(overview: Overview) -> list[Markup]:
@@ -228,31 +239,33 @@ def _trigger_row(trigger: TriggerCount) -> tuple[str, str, str, str]:
 # --- diagnostics -------------------------------------------------------------------------------
 
 
-def diagnostics_part(diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile]) -> Part:
+def diagnostics_part(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> Part:
     """Every finding with the source lines it speaks of."""
-    if not diagnostics:
+    if not findings:
         return None
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
-    counts = ((errors, "error"), (len(diagnostics) - errors, "warning"))
-    title = ", ".join(counted(count, noun) for count, noun in counts if count)
-    articles = [_diagnostic(diagnostic, sources) for diagnostic in diagnostics]
+    title = ", ".join(finding_counts(findings))
+    articles = [_diagnostic(finding, sources) for finding in findings]
     return section("diagnostics", f"Findings: {title}", articles, data_short="Findings")
 
 
-def _diagnostic(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Markup:
+_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.NOTE: "Advice"}
+
+
+def _diagnostic(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
     """One finding: title, place, source lines, detail."""
-    is_error = diagnostic.severity is Severity.ERROR
+    diagnostic = finding.diagnostic
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
     place = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
-    tag = element("span", "Error" if is_error else "Warning", class_="tag")
+    word = "Not caused by this plan" if finding.held_before else _TAGS[finding.level]
+    tag = element("span", word, class_="tag")
     return element(
         "article",
         element("h3", tag, " ", diagnostic.summary),
         element("p", element("code", place), class_="quiet") if place else None,
         _source_lines(diagnostic, sources),
         [element("p", text) for text in diagnostic.detail.split("\n") if text.strip()],
-        class_=f"finding {'error' if is_error else 'warning'}",
+        class_=f"finding {finding.level.value}",
     )
 
 

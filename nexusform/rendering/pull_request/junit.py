@@ -12,7 +12,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.guard_rails import GUARD_RAIL, limit_of
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.report.entries import ADVICE
+from nexusform.rendering.report.entries import HELD_BEFORE, Finding, Level, plan_findings
 from nexusform.rendering.report.overview import violation_text
 from nexusform.words import form
 
@@ -36,12 +36,13 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 
 def render_junit(plan: Plan) -> str:
     """The XML document of a plan."""
+    findings = plan_findings(plan)
     suites = {
         "plan": _planning(plan.diagnostics),
         "guard rails": _guard_rails(plan.diagnostics),
         "checks": [_check(check) for check in plan.checks],
-        "lint": [_lint(rule, plan.diagnostics) for rule in RULE_IDS],
-        "warnings": _warnings(plan.diagnostics),
+        "lint": [_lint(rule, findings) for rule in RULE_IDS],
+        "warnings": _warnings(findings),
         "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
     }
     return junit_document(suites.items())
@@ -115,27 +116,40 @@ def _name(diagnostic: Diagnostic) -> str:
     return f"{diagnostic.summary} {what}".strip()
 
 
-def _lint(rule: str, diagnostics: Iterable[Diagnostic]) -> Case:
-    """One lint rule: passed, failed, or passed with advice by which nothing fails."""
-    findings = [diagnostic for diagnostic in diagnostics if diagnostic.id == rule]
-    if not findings:
-        return Case("lint", rule)
-    message = f"{len(findings)} {form(len(findings), 'finding')}"
-    lines = [f"{_name(finding)}: {finding.detail}" for finding in findings]
-    if rule in ADVICE:
-        return Case("lint", rule, note="\n".join([f"{message}:", *lines]))
-    return Case("lint", rule, "failure", message, "\n".join(lines))
+def _lint(rule: str, findings: Iterable[Finding]) -> Case:
+    """One lint rule: passed, failed, or passed with what nothing fails by."""
+    of_rule = [finding for finding in findings if finding.diagnostic.id == rule]
+    failing = [finding for finding in of_rule if finding.level is not Level.NOTE]
+    notes = [finding for finding in of_rule if finding.level is Level.NOTE]
+    note = "\n".join([f"{_counted(notes)}:", *map(_line, notes)]) if notes else ""
+    if not failing:
+        return Case("lint", rule, note=note)
+    return Case("lint", rule, "failure", _counted(failing), "\n".join(map(_line, failing)), note=note)
 
 
-def _warnings(diagnostics: Iterable[Diagnostic]) -> list[Case]:
+def _counted(findings: Sequence[Finding]) -> str:
+    return f"{len(findings)} {form(len(findings), 'finding')}"
+
+
+def _line(finding: Finding) -> str:
+    return f"{_name(finding.diagnostic)}: {_said(finding)}"
+
+
+def _said(finding: Finding) -> str:
+    text = finding.diagnostic.detail or finding.diagnostic.summary
+    return f"{text}\n{HELD_BEFORE}" if finding.held_before else text
+
+
+def _warnings(findings: Iterable[Finding]) -> list[Case]:
     """Every other warning: what does not work fails, the rest is said of a case that passes."""
     cases = []
-    for diagnostic in diagnostics:
-        if diagnostic.severity is not Severity.WARNING or diagnostic.id in RULE_IDS:
+    for finding in findings:
+        diagnostic = finding.diagnostic
+        if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
             continue
         name = _name(diagnostic)
-        if diagnostic.id in ADVICE:
-            cases.append(Case(diagnostic.id, name, note=diagnostic.detail or diagnostic.summary))
+        if finding.level is Level.NOTE:
+            cases.append(Case(diagnostic.id, name, note=_said(finding)))
         else:
             cases.append(Case(diagnostic.id, name, "failure", diagnostic.summary, diagnostic.detail))
     return cases

@@ -77,7 +77,7 @@ def render_markdown(
     overview = build_overview(plan, report)
     entries = plan_entries(plan)
     title = title_line(overview)
-    verdict = ReportPart("The verdict", 100, (title, *alert(plan, report, overview, entries)), whole=True)
+    verdict = ReportPart("The verdict", 100, (title, *alert(plan, report, overview)), whole=True)
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.
         return fit([verdict, *_refusal(plan, entries, sources, origin)], max_bytes)

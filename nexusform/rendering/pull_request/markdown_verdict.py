@@ -9,14 +9,12 @@ from nexusform.planning.effects import (
     LEAVING,
     Effect,
     effect_clauses,
-    effect_counts,
     effect_of,
     number_of,
     verb_of,
 )
 from nexusform.planning.plan import PlacementChange, Plan
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
-from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
 from nexusform.scheduling.racks.vms import Placement
@@ -31,7 +29,7 @@ def title_line(overview: Overview) -> str:
     return f"### nexusform: {overview.headline}"
 
 
-def alert(plan: Plan, report: Report, overview: Overview, entries: Entries) -> list[str]:
+def alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
     """GitHub's box with the verdict: CAUTION when refused, WARNING where a look is needed, else NOTE."""
     if overview.denied:
         lines = [f"**Denied** by {plain(overview.denied)}.", *map(plain, overview.breaches)]
@@ -42,8 +40,10 @@ def alert(plan: Plan, report: Report, overview: Overview, entries: Entries) -> l
     if overview.reasons:
         reasons = "; ".join(overview.reasons)
         lines.append(f"{plain(reasons[0].upper() + reasons[1:])}.")
+    if overview.warned:
+        lines.append(f"**Mind:** {plain(overview.warned)}.")
     lines += _age_line(overview)
-    return _boxed("WARNING" if _needs_a_look(plan, overview, entries) else "NOTE", lines)
+    return _boxed("WARNING" if overview.needs_a_look else "NOTE", lines)
 
 
 def _boxed(kind: str, lines: Iterable[str]) -> list[str]:
@@ -52,18 +52,6 @@ def _boxed(kind: str, lines: Iterable[str]) -> list[str]:
 
 def _clipped(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
-
-
-def _needs_a_look(plan: Plan, overview: Overview, entries: Entries) -> bool:
-    """Whether somebody should read on although the plan is allowed."""
-    return (
-        number_of(effect_counts(plan.placements), *LEAVING, Effect.WAITING) > 0
-        or plan.to_destroy > 0
-        or overview.inventory_is_old
-        or any(entry.fails for entry in entries.caused)
-        or any(verdict.holds != "always" for verdict in plan.separation_rules)
-        or any(check.status in ("fail", "error") for check in plan.checks)
-    )
 
 
 def _age_line(overview: Overview) -> list[str]:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from nexusform.advice.registry import RULES
 from nexusform.diagnostic_kinds import SUMMARIES
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.report.entries import ADVICE
+from nexusform.rendering.report.entries import HELD_BEFORE, Finding, level_of, plan_findings
 from nexusform.source import Span
 
 VERSION: Final = "2.1.0"
@@ -24,14 +24,17 @@ _SILENCE: Final = "Silenced by `# nexusform:ignore {}` on the line before the bl
 def sarif_document(plan: Plan) -> dict[str, Any]:
     """The findings of a plan. One without a line of its own points at the block of its resource."""
     blocks = {str(change.address): change.source for change in plan.changes if change.source is not None}
-    return findings_document(plan.diagnostics, plan.nexusform_version, blocks)
+    return _document(plan_findings(plan), plan.nexusform_version, blocks)
 
 
-def findings_document(
-    diagnostics: Sequence[Diagnostic], version: str = "", blocks: Mapping[str, Span] | None = None
-) -> dict[str, Any]:
-    """Any diagnostics; `blocks` gives the lines of resources by address."""
-    rules = _rules(diagnostics)
+def findings_document(diagnostics: Iterable[Diagnostic], version: str = "") -> dict[str, Any]:
+    """Any diagnostics."""
+    return _document([Finding(each, level_of(each)) for each in diagnostics], version, {})
+
+
+def _document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    """Findings as one run; `blocks` gives the lines of resources by address."""
+    rules = _rules(finding.diagnostic for finding in findings)
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     driver: dict[str, Any] = {"name": "nexusform", "rules": rules}
     if version:
@@ -40,7 +43,7 @@ def findings_document(
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Where nexusform was run."}}},
-        "results": [_result(each, numbers[each.id], blocks or {}) for each in diagnostics],
+        "results": [_result(each, numbers[each.diagnostic.id], blocks) for each in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
@@ -62,20 +65,13 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
         "shortDescription": {"text": harmless(text)},
         "help": _help(diagnostic.id, text),
         "helpUri": f"{_PAGES}/{_page(diagnostic.id)}",
-        "defaultConfiguration": {"level": _level(diagnostic)},
+        "defaultConfiguration": {"level": level_of(diagnostic).value},
     }
 
 
 def _page(rule: str) -> str:
     """Where a rule is explained: a lint rule has a section of its own, any other id a row."""
     return f"{'lint' if rule in _HELP else 'diagnostics'}.md#{rule}"
-
-
-def _level(diagnostic: Diagnostic) -> str:
-    """Advice by which nothing fails is a note."""
-    if diagnostic.severity is Severity.ERROR:
-        return "error"
-    return "note" if diagnostic.id in ADVICE else "warning"
 
 
 def _help(rule: str, summary: str) -> dict[str, str]:
@@ -90,13 +86,15 @@ def _help(rule: str, summary: str) -> dict[str, str]:
     }
 
 
-def _result(diagnostic: Diagnostic, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+def _result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
     """One finding; `number` is that of its rule."""
+    diagnostic = finding.diagnostic
     detail = f"\n\n{diagnostic.detail}" if diagnostic.detail else ""
+    detail += f"\n\n{HELD_BEFORE}" if finding.held_before else ""
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,
         "ruleIndex": number,
-        "level": _level(diagnostic),
+        "level": finding.level.value,
         "message": {"text": harmless(f"{diagnostic.summary}{detail}")},
     }
     location = _location(diagnostic, blocks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -60,6 +61,48 @@ ADVICE: Final = frozenset(
 )
 
 
+HELD_BEFORE: Final = "Not caused by this plan: it held before."
+
+
+class Level(StrEnum):
+    """How much a finding weighs, the same in every report: SARIF's words. A note fails nothing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Finding(Struct, frozen=True):
+    """A diagnostic and how much it weighs; what held before the plan as it does after it is a note."""
+
+    diagnostic: Diagnostic
+    level: Level
+    held_before: bool = False
+
+
+def level_of(diagnostic: Diagnostic) -> Level:
+    """How much a diagnostic weighs by itself."""
+    if diagnostic.severity is Severity.ERROR:
+        return Level.ERROR
+    return Level.NOTE if diagnostic.id in ADVICE else Level.WARNING
+
+
+def plan_findings(plan: Plan) -> tuple[Finding, ...]:
+    """The diagnostics of a plan, in its order."""
+    as_before = {
+        "no-surge-room": _without_surge_room(plan),
+        "shared-machine": sharing_as_before(plan.sites),
+    }
+    findings = []
+    for diagnostic in plan.diagnostics:
+        held_before = diagnostic.severity is not Severity.ERROR and diagnostic.address in as_before.get(
+            diagnostic.id, ()
+        )
+        level = Level.NOTE if held_before else level_of(diagnostic)
+        findings.append(Finding(diagnostic, level, held_before))
+    return tuple(findings)
+
+
 class Entry(Struct, frozen=True):
     """Diagnostics that say the same: of whom (`subjects`, "" where it is said of nobody), what, and where.
 
@@ -82,16 +125,9 @@ class Entries(Struct, frozen=True):
 
 def plan_entries(plan: Plan) -> Entries:
     """The warnings of a plan; its errors have boxes of their own."""
-    as_before = {
-        "no-surge-room": _without_surge_room(plan),
-        "shared-machine": sharing_as_before(plan.sites),
-    }
-    caused: list[Diagnostic] = []
-    standing: list[Diagnostic] = []
-    for diagnostic in plan.diagnostics:
-        if diagnostic.severity is Severity.WARNING:
-            held_before = diagnostic.address in as_before.get(diagnostic.id, ())
-            (standing if held_before else caused).append(diagnostic)
+    findings = [each for each in plan_findings(plan) if each.level is not Level.ERROR]
+    caused = [each.diagnostic for each in findings if not each.held_before]
+    standing = [each.diagnostic for each in findings if each.held_before]
     return Entries(_entries(caused), _entries(standing))
 
 

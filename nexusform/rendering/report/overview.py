@@ -6,6 +6,7 @@ The Markdown report and the page start with the same overview.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.effects import LEAVING, Effect, effect_clauses
+from nexusform.planning.effects import LEAVING, Effect, effect_clauses, effect_counts, number_of
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
@@ -24,6 +25,7 @@ from nexusform.planning.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
+from nexusform.rendering.report.entries import Entries, Finding, Level, plan_entries, plan_findings
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.words import counted, first_of, form, listed
@@ -169,7 +171,8 @@ class Overview(Struct, frozen=True):
 
     `denied` is "" when the plan may be applied, else by which rules it may not; `breaches` say how far it
     goes beyond its guard rails; `reasons` are what it was held against, `risks` the summaries of its
-    `warnings` warnings. `certainty` and
+    `warnings` warnings, `findings` how many there are of each weight. `needs_a_look`: somebody should read on
+    although it is allowed; `warned` is why, where it makes something fail. `certainty` and
     `inventory` are "" when unknown; `inventory_is_old` says that it should be read anew.
     """
 
@@ -183,7 +186,10 @@ class Overview(Struct, frozen=True):
     room: tuple[RoomRow, ...]
     inventory: str
     inventory_is_old: bool
+    needs_a_look: bool
+    warned: str
     warnings: int
+    findings: tuple[str, ...]
     risks: tuple[str, ...]
     resources: tuple[ResourceCount, ...]
     triggers: tuple[TriggerCount, ...]
@@ -191,6 +197,7 @@ class Overview(Struct, frozen=True):
 
 def build_overview(plan: Plan, report: Report) -> Overview:
     """The overview of a plan."""
+    findings, entries = plan_findings(plan), plan_entries(plan)
     return Overview(
         headline=headline_text(plan, report),
         denied=denied_by(plan),
@@ -202,8 +209,11 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         room=room_rows(plan.room),
         inventory=inventory_text(plan),
         inventory_is_old=inventory_is_old(plan),
-        warnings=sum(diagnostic.severity is Severity.WARNING for diagnostic in plan.diagnostics),
-        risks=_risks(plan.diagnostics),
+        needs_a_look=_needs_a_look(plan, entries),
+        warned=_warned(entries),
+        warnings=sum(finding.level is Level.WARNING for finding in findings),
+        findings=tuple(finding_counts(findings)),
+        risks=_risks(findings),
         resources=_resources(plan),
         triggers=_triggers(plan),
     )
@@ -378,10 +388,53 @@ def age_text(seconds: float) -> str:
     return f"{hours} h" if hours < 48 else f"{days} days"
 
 
-def _risks(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
-    warnings = (diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.WARNING)
-    counts = Counter(warning.summary for warning in warnings)
+def _risks(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The summaries of what fails."""
+    counts = Counter(each.diagnostic.summary for each in findings if each.level is Level.WARNING)
     return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in counts.items())
+
+
+def finding_counts(findings: Sequence[Finding]) -> list[str]:
+    """`2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`."""
+    standing = sum(each.held_before for each in findings)
+    levels = Counter(each.level for each in findings if not each.held_before)
+    nouns = {
+        Level.ERROR: ("error", "errors"),
+        Level.WARNING: ("warning", "warnings"),
+        Level.NOTE: ("piece of advice", "pieces of advice"),
+    }
+    texts = [counted(levels[level], *noun) for level, noun in nouns.items() if levels[level]]
+    return [*texts, f"{standing:,} not caused by this plan"] if standing else texts
+
+
+_LONGEST: Final = 200  # characters
+
+
+def _warned(entries: Entries) -> str:
+    """The first of what the plan makes fail, in a clause, and how much more there is; "" for nothing."""
+    failing = [entry for entry in entries.caused if entry.fails]
+    if not failing:
+        return ""
+    first = failing[0]
+    who = first_of(first.subjects, _MOST_NAMES)
+    clause = re.split(r"[,;.] |\.$", first.text, maxsplit=1)[0]
+    text = ": ".join(part for part in (who, clause) if part)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST].rpartition(' ')[0]} ..."
+    more = len(failing) - 1
+    return f"{text} ({first.id})" + (f", and {counted(more, 'more warning')}" if more else "")
+
+
+def _needs_a_look(plan: Plan, entries: Entries) -> bool:
+    """Whether somebody should read on although the plan is allowed."""
+    return (
+        number_of(effect_counts(plan.placements), *LEAVING, Effect.WAITING) > 0
+        or plan.to_destroy > 0
+        or inventory_is_old(plan)
+        or any(entry.fails for entry in entries.caused)
+        or any(verdict.holds != "always" for verdict in plan.separation_rules)
+        or any(check.status in ("fail", "error") for check in plan.checks)
+    )
 
 
 # --- counts ------------------------------------------------------------------------------------

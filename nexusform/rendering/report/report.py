@@ -37,6 +37,7 @@ from nexusform.rendering.report.difference_tree import (
     Walk,
     value_difference,
 )
+from nexusform.rendering.report.entries import Finding, plan_findings
 from nexusform.rendering.report.placement_rows import (
     OUTCOMES,
     Detail,
@@ -105,6 +106,7 @@ class Report(Struct, frozen=True):
     decided: bool
     folded: bool
     diagnostics: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...] = ()
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
 
@@ -154,6 +156,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         decided=all_decided(plan.placement_tables),
         folded=any(_is_folded(group) for group in groups),
         diagnostics=plan.diagnostics,
+        findings=plan_findings(plan),
         separations=plan.separation_rules,
         rollouts=rollout_tables(plan) if placements_follow else (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -27,8 +27,10 @@ def render_diagnostics(
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
     compact_warnings: bool = False,
+    advice: Collection[str] = (),
 ) -> str:
-    """All diagnostics: warnings first, equal ones consolidated, then errors.
+    """All diagnostics: warnings first, equal ones consolidated, then errors. `advice` are ids of warnings
+    that are called so.
 
     `width` is in terminal columns; 0 turns wrapping off. `compact_warnings` gives one line per
     warning, only when there is no error. "" when there are none.
@@ -37,7 +39,10 @@ def render_diagnostics(
     if compact_warnings and consolidated and not has_errors(consolidated):
         return _compact(diagnostics, width)
     ordered = sorted(consolidated, key=lambda diagnostic: diagnostic.severity is Severity.ERROR)
-    return "".join(render_diagnostic(each, files, colour=colour, width=width) for each in ordered)
+    return "".join(
+        render_diagnostic(each, files, colour=colour, width=width, is_advice=each.id in advice)
+        for each in ordered
+    )
 
 
 def render_diagnostic(
@@ -46,10 +51,13 @@ def render_diagnostic(
     *,
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
+    is_advice: bool = False,
 ) -> str:
     """One diagnostic in its box, with a newline at the end."""
     paint = Painter(colour)
-    word, tone = ("Error: ", "red") if diagnostic.severity is Severity.ERROR else ("Warning: ", "yellow")
+    word, tone = ("Advice: ", "cyan") if is_advice else ("Warning: ", "yellow")
+    if diagnostic.severity is Severity.ERROR:
+        word, tone = "Error: ", "red"
     room = width - 2 if width else 0
     first, *more = wrap(f"{word}{harmless(diagnostic.summary)}", room)
     inner = [f"{paint(word, 'bold', tone)}{paint(first.removeprefix(word), 'bold')}"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Mode, Plan, SeparationVerdict
 from nexusform.rendering.notation.colours import Painter, harmless, indented, wrap
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.entries import ADVICE
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
@@ -36,14 +38,35 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
         parts.append(rollout_text(report.rollouts, width, paint))
     parts.append(_separation_part(report.separations, paint, width))
     parts += _output_parts(report, paint, width)
-    if options.diagnostics and report.diagnostics:
-        boxes = render_diagnostics(
-            report.diagnostics, sources, options.colour, width, options.compact_warnings
-        )
-        parts.append(boxes.rstrip("\n"))
+    if options.diagnostics:
+        parts += _finding_parts(report, sources, options)
     if options.hints and options.next_step and report.has_changes and not report.denied:
         parts.append(next_step(options.saved_to, paint, width))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _finding_parts(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
+    """The boxes of what is to be said; what held before the plan comes last, under a line of its own."""
+    # Readers of Terraform's text know errors and warnings alone.
+    advice = frozenset() if options.terraform else ADVICE
+
+    def boxes(diagnostics: Sequence[Diagnostic]) -> str:
+        return render_diagnostics(
+            diagnostics,
+            sources,
+            colour=options.colour,
+            width=options.width,
+            compact_warnings=options.compact_warnings,
+            advice=advice,
+        ).rstrip("\n")
+
+    if options.terraform:
+        return [boxes(report.diagnostics)]
+    standing = [each.diagnostic for each in report.findings if each.held_before]
+    parts = [boxes([each.diagnostic for each in report.findings if not each.held_before])]
+    if standing:
+        parts += [Painter(options.colour)("Not caused by this plan:", "bold"), boxes(standing)]
+    return parts
 
 
 def _paragraph(text: str, width: int) -> str:

@@ -149,7 +149,7 @@ def test_failed_plan_shows_what_was_wrong_and_nothing_else(plans: SimpleNamespac
     failed = replace(plan, errored=True, outputs=plans.outputs_only().outputs)
     text = render_plan(failed, plans.files, detailed())
     assert text.startswith("Planning failed.")
-    assert "Warning: zones-pinned" in text
+    assert "Advice: zones-pinned" in text
     for part in ("Plan:", "Placements:", "will be created", "Changes to Outputs", "nexusform apply"):
         assert part not in text
 

@@ -1,0 +1,99 @@
+"""What fails, what is advice, and what held before: every report says the same of the same finding."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.address import parse_address
+from nexusform.diagnostics import warning
+from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
+from nexusform.planning.plan import Plan
+from nexusform.ports import Registries
+from nexusform.rendering.json.json_document import json_bytes, plan_document
+from nexusform.rendering.json.json_stream import finding_event
+from nexusform.rendering.page.html_page import render_html
+from nexusform.rendering.pull_request.junit import render_junit
+from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.sarif import sarif_document
+from nexusform.rendering.report.entries import plan_findings
+from nexusform.rendering.text.short_plan import PlanTextOptions
+from nexusform.rendering.text.terminal import render_plan
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+
+OLD = parse_address("nexus_kubernetes_cluster.old")
+NEW = parse_address("nexus_kubernetes_cluster.new")
+LEVELS = {"old": "note", "new": "warning", "advice": "note"}
+
+
+@pytest.fixture
+def plan(plans: SimpleNamespace) -> Plan:
+    """A plan that leaves one cluster without surge room as it was, and takes it from another."""
+    sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
+    before = Room(4, 2, "rack1", ("old", "new"), ("old",))
+    after = Room(3, 1, "rack1", ("old", "new"), ("old", "new"))
+    pools = tuple(PoolVms(address, address.name, "p", sku) for address in (OLD, NEW))
+    return replace(
+        plans.added_cluster(),
+        diagnostics=(
+            warning("no-surge-room", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
+            warning("no-surge-room", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
+            warning("zones-pinned", "advice", brief="new/p: pinned"),
+        ),
+        sites=(SiteVms("lab", "lab", pools=pools),),
+        room=(SiteRoom("lab", "lab", sku.name, 1, before, after),),
+    )
+
+
+def test_documents_give_every_finding_its_level(plan: Plan) -> None:
+    document = json.loads(json_bytes(plan_document(plan, None)))
+    assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
+    assert [each["detail"] for each in document["diagnostics"] if each.get("held_before")] == ["old"]
+    results = sarif_document(plan)["runs"][0]["results"]
+    assert [each["level"] for each in results] == list(LEVELS.values())
+    assert "Not caused by this plan" in results[0]["message"]["text"]
+    events = [finding_event(finding, {}, "") for finding in plan_findings(plan)]
+    assert [each["@level"] for each in events] == ["info", "warn", "info"]
+    assert [each["diagnostic"]["level"] for each in events] == list(LEVELS.values())
+
+
+def test_only_what_the_plan_makes_fail_fails_a_test_report(plan: Plan) -> None:
+    text = render_junit(plan)
+    assert text.count("<failure") == 1
+    failure = re.search(r"<failure[^>]*>(.*?)</failure>", text, re.DOTALL)
+    assert failure is not None
+    assert "new" in failure[1]
+    assert "old" not in failure[1]
+    notes = re.findall(r"<system-out>(.*?)</system-out>", text, re.DOTALL)
+    assert any("old" in note and "Not caused by this plan" in note for note in notes)
+
+
+def test_people_are_told_which_is_which(plan: Plan) -> None:
+    page = render_html(plan, {}, Registries())
+    assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
+    tags = re.findall(r'<span class="tag">(.*?)</span>', page)
+    assert tags == ["Not caused by this plan", "Warning", "Advice"]
+    assert 'class="verdict look"' in page
+    details = render_plan(plan, {}, PlanTextOptions(details=True, hints=False))
+    boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
+    assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
+    comment = render_markdown(plan, {})
+    assert "> **Mind:** new/p: an upgrade would fail (no-surge-room).\n" in comment
+    assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!WARNING]\n")
+
+
+def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> None:
+    quiet = replace(plan, diagnostics=(plan.diagnostics[0], plan.diagnostics[2]))
+    assert "> [!NOTE]\n" in render_markdown(quiet, {})
+    assert "Mind:" not in render_markdown(quiet, {})
+    assert 'class="verdict allowed"' in render_html(quiet, {}, Registries())
+
+
+def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
+    page = render_html(plans.changed_placements(), {}, Registries())
+    assert 'class="verdict look"' in page
+    assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
