@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.effects import LEAVING, Effect, effect_clauses, effect_counts, number_of
+from nexusform.planning.effects import LEAVING, Effect, effect_clauses, number_of
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
@@ -209,7 +209,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         room=room_rows(plan.room),
         inventory=inventory_text(plan),
         inventory_is_old=inventory_is_old(plan),
-        needs_a_look=_needs_a_look(plan, entries),
+        needs_a_look=_needs_a_look(plan, report, entries),
         warned=_warned(entries),
         warnings=sum(finding.level is Level.WARNING for finding in findings),
         findings=tuple(finding_counts(findings)),
@@ -425,10 +425,10 @@ def _warned(entries: Entries) -> str:
     return f"{text} ({first.id})" + (f", and {counted(more, 'more warning')}" if more else "")
 
 
-def _needs_a_look(plan: Plan, entries: Entries) -> bool:
+def _needs_a_look(plan: Plan, report: Report, entries: Entries) -> bool:
     """Whether somebody should read on although the plan is allowed."""
     return (
-        number_of(effect_counts(plan.placements), *LEAVING, Effect.WAITING) > 0
+        number_of(report.summaries[0].effects, *LEAVING, Effect.WAITING) > 0
         or plan.to_destroy > 0
         or inventory_is_old(plan)
         or any(entry.fails for entry in entries.caused)
