@@ -83,7 +83,8 @@ class Report(Struct, frozen=True):
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
     `denied`: it may not be applied, be it in error or not. `summaries` starts with the total. `tables` are
-    those of pools that change (all of them with the detail `all`). `decided`: no VM that it places is predicted.
+    those of pools that change (all of them with the detail `all`). `decided`: no VM that it places is
+    predicted.
     """
 
     mode: Mode
