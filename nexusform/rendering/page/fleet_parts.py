@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.plain_data import has_unknown
+from nexusform.planning.effects import Effect, effect_of, state_of, verb_of
 from nexusform.planning.fleet.contents import read_status
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element
@@ -286,8 +287,14 @@ def pods_of(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     return section("pods", title, _cut(len(rows)), table("Pods and their nodes", heads, lines, firm=True))
 
 
+# What the action alone would call placed, moved or kept.
+_SAID: Final = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+
+
 def _pod_line(row: PlacementChange) -> tuple[str, ...]:
-    action = f"{_SIGNS[row.action]} {row.action.value}".strip()
+    effect = effect_of(row)
+    said = verb_of(effect, state_of(row), 1) if effect in _SAID else row.action.value
+    action = f"{_SIGNS[row.action]} {said}".strip()
     origin = place_text(row.source) if row.source else ""
     target = place_text(row.target) if row.target else ""
     return row.object, row.pool, action, origin, target, row.trigger

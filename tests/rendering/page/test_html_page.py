@@ -242,3 +242,10 @@ def test_an_empty_plan_has_a_page() -> None:
     _, outline, data = page_of(Plan())
     assert "No changes." in "".join(outline.words)
     assert data["sites"] == []
+
+
+def test_pods_without_a_node_are_not_called_placed(plans: SimpleNamespace) -> None:
+    page = render_html(plans.fleet_and_pods(), {}, REGISTRIES)
+    pods = page.partition('id="pods"')[2].partition("</table>")[0]
+    actions = re.findall(r'data-head="Action">(.*?)</td>', pods)
+    assert actions == ["+ place", "+ place", "+ place", "+ stays Pending"]
