@@ -40,12 +40,12 @@ def _rejections(pod: PodSpec, node: Node, usage: Usage) -> Iterator[str]:
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
     if usage.pods + 1 > node.pods:
         yield _out_of("pods", 1, usage.pods, node.pods)
-    asked = pod.requests
-    if asked.cpu > node.cpu - usage.cpu:
-        yield _out_of("cpu", asked.cpu, usage.cpu, node.cpu)
-    if asked.memory > node.memory - usage.memory:
-        yield _out_of("memory", asked.memory, usage.memory, node.memory)
-    for name, amount in asked.others:
+    requests = pod.requests
+    if requests.cpu > node.cpu - usage.cpu:
+        yield _out_of("cpu", requests.cpu, usage.cpu, node.cpu)
+    if requests.memory > node.memory - usage.memory:
+        yield _out_of("memory", requests.memory, usage.memory, node.memory)
+    for name, amount in requests.others:
         # kubelet leaves out what its node does not offer at all.
         used, offered = usage.others.get(name, 0), node.others.get(name)
         if offered is not None and amount > offered - used:
@@ -63,6 +63,7 @@ def _rejections(pod: PodSpec, node: Node, usage: Usage) -> Iterator[str]:
 
 
 def _out_of(resource: str, asked: int, used: int, offered: int) -> str:
+    """Kubelet's words for a resource that is short."""
     figures = f"requested: {asked}, used: {used}, capacity: {offered}"
     return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
 
@@ -77,15 +78,15 @@ class Cells:
 
     def admit(self, pod: PodSpec) -> str:
         """Give a pod what it wants of the cells; why kubelet refuses it, "" when it runs."""
-        taken: list[_Share] = []
+        shares: list[_Share] = []
         for container in pod.aligned:
             cells = self._chosen(container)
             if cells is None:
-                for share in taken:
+                for share in shares:
                     self._add(share, 1)
                 return self._refusal(container)
-            taken.append(self._take(container, cells))
-        self._held += [(pod, share) for share in taken]
+            shares.append(self._take(container, cells))
+        self._held += [(pod, share) for share in shares]
         return ""
 
     def occupy(self, pod: PodSpec) -> None:
@@ -108,21 +109,23 @@ class Cells:
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         for width in range(1, 2 if single else len(self._free) + 1):
             # restricted: every resource comes from as few cells as it could on an empty node.
-            if not single and any(self._narrowest(name, amount) != width for name, amount in container):
+            if not single and any(self._fewest_cells(name, amount) != width for name, amount in container):
                 continue
             for cells in combinations(numbers, width):
-                if all(self._there(name, cells) >= amount for name, amount in container):
+                if all(self._free_in(name, cells) >= amount for name, amount in container):
                     return cells
         return None
 
-    def _narrowest(self, name: str, amount: int) -> int:
+    def _fewest_cells(self, name: str, amount: int) -> int:
+        """How many cells a resource needs at least on the empty node."""
         offered = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
         for width in range(1, len(offered) + 1):
             if sum(offered[:width]) >= amount:
                 return width
         return len(offered)
 
-    def _there(self, name: str, cells: Sequence[int]) -> int:
+    def _free_in(self, name: str, cells: Sequence[int]) -> int:
+        """How much of a resource these cells have left together."""
         return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _take(self, container: Aligned, cells: Sequence[int]) -> _Share:
@@ -133,22 +136,23 @@ class Cells:
         for name, amount in container:
             missing = amount
             for cell in cells:
-                part = min(missing, max(0, self._free[cell].get(name, 0)))
-                share[cell][name] = part
-                missing -= part
+                amount_here = min(missing, max(0, self._free[cell].get(name, 0)))
+                share[cell][name] = amount_here
+                missing -= amount_here
         self._add(tuple(share), -1)
         return tuple(share)
 
     def _add(self, share: _Share, sign: int) -> None:
+        """Give a share back to the cells (sign 1), or take it (sign -1)."""
         for cell, amounts in zip(self._free, share, strict=True):
             for name, amount in amounts.items():
                 cell[name] = cell.get(name, 0) + sign * amount
 
     def _refusal(self, container: Aligned) -> str:
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        what = ", ".join(f"{amount} {name}" for name, amount in container)
+        amounts = ", ".join(f"{amount} {name}" for name, amount in container)
         where = "NUMA cell" if single else "narrowest set of NUMA cells"
-        return TOPOLOGY.format(what=what, where=where, node=self._node.name)
+        return TOPOLOGY.format(what=amounts, where=where, node=self._node.name)
 
 
 def cells_of(
@@ -161,8 +165,8 @@ def cells_of(
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):
-        first, last = cell * cpus // count, (cell + 1) * cpus // count
-        offered = {"cpu": len(set(range(first, last)) - reserved)}
+        first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
+        offered = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
         for name, amounts in resources.items():
             if name != STORAGE:
                 offered[name] = _in_cell(amounts, cell, count)
@@ -171,7 +175,8 @@ def cells_of(
 
 
 def _in_cell(amounts: Sequence[int], cell: int, count: int) -> int:
+    """What one cell has of a resource: one figure is spread evenly, several are of the cells in turn."""
     if len(amounts) == 1:
-        share, left = divmod(amounts[0], count)
-        return share + (cell < left)
+        share, remainder = divmod(amounts[0], count)
+        return share + (cell < remainder)
     return amounts[cell] if cell < len(amounts) else 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from nexusform.scheduling.matching import IN, LabelSelector, matches
@@ -155,19 +156,20 @@ class Board:
         ]
 
     def _candidates(self, selector: LabelSelector) -> Iterable[Group]:
+        """The groups that a selector might select: by one of its label pairs, else all."""
         pairs = asked_pairs(selector)
         if pairs is None:
             return self._groups.values()
         # A pod has one value per key, so no group stands under two of the pairs.
-        return [group for pair in pairs for group in self._by_pair.get(pair, ())]
+        return chain.from_iterable(self._by_pair.get(pair, ()) for pair in pairs)
 
     def looking_at(self, group: Group) -> list[Group]:
         """Groups with pods whose terms may look at pods of this group (to be checked term by term)."""
-        others = {id(other): other for other in self._terms_anywhere}
+        looking = {id(candidate): candidate for candidate in self._terms_anywhere}
         for pair in group.spec.labels:
-            for other in self._terms_by_pair.get(pair, ()):
-                others[id(other)] = other
-        return [other for other in others.values() if other.nodes]
+            for candidate in self._terms_by_pair.get(pair, ()):
+                looking[id(candidate)] = candidate
+        return [candidate for candidate in looking.values() if candidate.nodes]
 
     def chosen(self, term: PodTerm) -> list[Group]:
         """Groups with pods that a term of somebody else selects."""

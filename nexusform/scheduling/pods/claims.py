@@ -75,6 +75,7 @@ class Claims:
                 self._bind_on(pod.spec, pod.number, node)
 
     def _bind_made(self, spec: PodSpec, number: int) -> None:
+        """Bind what a standing pod claims, where its class makes volumes, to ones that were made."""
         for claim in spec.claims:
             name = claim.of(number)
             if claim.made != () and name not in self._bound and not self._bind_awaited(claim, name):
@@ -111,8 +112,9 @@ class Claims:
 
     def held(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """The claims of a pod that have one of the cluster's volumes, each with its name."""
-        pairs = ((name, self._bound.get(name, _MADE)) for name in (claim.of(number) for claim in spec.claims))
-        return tuple((name, volume) for name, volume in pairs if volume != _MADE)
+        names = [claim.of(number) for claim in spec.claims]
+        volumes = [self._bound.get(name, _MADE) for name in names]
+        return tuple((name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _MADE)
 
     # --- one claim ------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class Claims:
     def _bind_awaited(self, claim: Claim, name: str) -> bool:
         """Whether a volume waits for a claim, which then gets it."""
         awaited = self._awaited.get(name)
-        if awaited is None or not _is_large_enough(awaited, claim):
+        if awaited is None or not _is_like_asked(awaited, claim):
             return False
         self._bind(name, awaited.name)
         return True
@@ -172,10 +174,11 @@ class Claims:
         return True
 
     def _smallest(self, claim: Claim, at: int, chosen: AbstractSet[str]) -> Volume | None:
+        """The smallest free volume that a claim could take on a node (a position) beside the chosen ones."""
         fitting = self._fitting_on(claim)[at]
         while fitting and fitting[-1].name in self._held:
             fitting.pop()
-        return next((each for each in self._unheld(reversed(fitting)) if each.name not in chosen), None)
+        return next((volume for volume in self._unheld(reversed(fitting)) if volume.name not in chosen), None)
 
     def _fitting_on(self, claim: Claim) -> list[list[Volume]]:
         """By node the free volumes that a claim could take there, the smallest last."""
@@ -183,11 +186,14 @@ class Claims:
         by_node = self._reached.get(question)
         if by_node is None:
             largest_first = self._all_fitting(claim)[::-1]
-            by_node = [[each for each in largest_first if _reaches(each.terms, node)] for node in self._nodes]
+            by_node = []
+            for node in self._nodes:
+                by_node.append([volume for volume in largest_first if _reaches(volume.terms, node)])
             self._reached[question] = by_node
         return by_node
 
     def _all_fitting(self, claim: Claim) -> list[Volume]:
+        """The free volumes that a claim could take, wherever they are, the smallest first."""
         question = replace(claim, name="")
         fitting = self._fitting.get(question)
         if fitting is None:
@@ -201,16 +207,18 @@ class Claims:
 def fits(volume: Volume, claim: Claim) -> bool:
     """Whether a claim could take a free volume, wherever that is."""
     return (
-        _is_large_enough(volume, claim)
+        _is_like_asked(volume, claim)
         and volume.storage_class == claim.storage_class
         and set(claim.modes) <= set(volume.modes)
         and (claim.selector is None or matches(claim.selector, dict(volume.labels)))
     )
 
 
-def _is_large_enough(volume: Volume, claim: Claim) -> bool:
+def _is_like_asked(volume: Volume, claim: Claim) -> bool:
+    """Whether a volume has the size and the mode (block or file system) that a claim asks for."""
     return volume.size >= claim.size and volume.block == claim.block
 
 
 def _reaches(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
+    """Whether a node can reach what has these terms; without any (None) every node can."""
     return terms is None or any(term_holds(term, node) for term in terms)

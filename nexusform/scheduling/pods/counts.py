@@ -126,13 +126,15 @@ class Counts:
         return self._company > 0
 
     def _tally(self, term: PodTerm) -> Tally:
+        """A counter over the domains of a term, still at 0."""
         topology = self.board.topology(term.topology_key)
         return Tally(term.topology_key, topology.domain, len(topology.values))
 
     def _counted(self, term: PodTerm) -> Tally:
+        """A counter of the pods that a term chooses, kept up with further pods of the spec."""
         tally = self._tally(term)
-        for other in self.board.chosen(term):
-            _pour(other, tally, 1)
+        for group in self.board.chosen(term):
+            _pour(group, tally, 1)
         if self.board.chooses(term, self.group):
             self._own.append((tally, 1))
         return tally
@@ -142,10 +144,10 @@ class Counts:
         terms = self.group.spec.affinity
         if not terms:
             return
-        for other in self.board.chosen(terms[0]):
-            if all(self.board.chooses(term, other) for term in terms[1:]):
+        for group in self.board.chosen(terms[0]):
+            if all(self.board.chooses(term, group) for term in terms[1:]):
                 for tally in self.affinity:
-                    self._company += _pour(other, tally, 1)
+                    self._company += _pour(group, tally, 1)
         if self.matches_itself:
             self._own += [(tally, 1) for tally in self.affinity]
 
@@ -154,16 +156,16 @@ class Counts:
         board, group, spec = self.board, self.group, self.group.spec
         existing: dict[str, Tally] = {}
         points: dict[str, Tally] = {}
-        for other in board.looking_at(group):
-            for term in self._about_us(other.spec.anti_affinity):
-                _pour(other, self._keyed(existing, term), 1)
-            for term in self._about_us(_pulling(other.spec)):
-                _pour(other, self._keyed(points, term), term.weight)
+        for standing in board.looking_at(group):
+            for term in self._about_us(standing.spec.anti_affinity):
+                _pour(standing, self._keyed(existing, term), 1)
+            for term in self._about_us(_pulling(standing.spec)):
+                _pour(standing, self._keyed(points, term), term.weight)
         wishes = _wishes(spec)
         for term in wishes:
             tally = self._keyed(points, term)
-            for other in board.chosen(term):
-                _pour(other, tally, term.weight)
+            for standing in board.chosen(term):
+                _pour(standing, tally, term.weight)
         # The pods that follow have the same terms: what they say of each other.
         against = self._about_us(spec.anti_affinity)
         towards = self._about_us((*wishes, *_pulling(spec)))
@@ -173,9 +175,11 @@ class Counts:
         self.preferred = list(points.values())
 
     def _about_us(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Those of some terms that choose pods of this spec."""
         return [term for term in terms if self.board.chooses(term, self.group)]
 
     def _keyed(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
+        """The counter of a term's key, made when it is first asked for."""
         tally = tallies.get(term.topology_key)
         if tally is None:
             tally = tallies[term.topology_key] = self._tally(term)
@@ -198,26 +202,35 @@ class Counts:
                 candidate and _included(constraint, spec, node)
                 for candidate, node in zip(candidates, nodes, strict=True)
             ]
-            own = constraint.selector is not None and matches(constraint.selector, self.group.labels)
-            tally = self._spread_tally(constraint, topology.domain, len(topology.values), eligible, int(own))
+            matches_itself = constraint.selector is not None and matches(
+                constraint.selector, self.group.labels
+            )
+            tally = self._spread_tally(
+                constraint, topology.domain, len(topology.values), eligible, int(matches_itself)
+            )
             tallies.append(tally)
         return tallies
 
     def _spread_tally(
-        self, constraint: SpreadConstraint, domain: list[int], size: int, eligible: list[bool], own: int
+        self,
+        constraint: SpreadConstraint,
+        domain: list[int],
+        size: int,
+        eligible: list[bool],
+        matches_itself: int,
     ) -> SpreadTally:
         """The counter of one constraint, with the pods that stand counted in."""
         if not constraint.hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain = [-1 if d < 0 else node for node, d in enumerate(domain)]
             size, eligible = len(domain), [True] * len(domain)
-        tally = SpreadTally(constraint, domain, size, eligible, own)
+        tally = SpreadTally(constraint, domain, size, eligible, matches_itself)
         selector = constraint.selector
         if selector is not None and not _empty(selector):
-            for other in self.board.selected(selector, self.group.spec.namespace):
-                if other.spec.terminating:
+            for group in self.board.selected(selector, self.group.spec.namespace):
+                if group.spec.terminating:
                     continue
-                for node, pods in other.nodes.items():
+                for node, pods in group.nodes.items():
                     if eligible[node]:
                         tally.add(node, pods)
         tally.settle()
@@ -270,6 +283,7 @@ class Counts:
 
 
 def _included(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
+    """Whether a node counts for a constraint, by its policies about node affinity and taints."""
     if constraint.honor_affinity and not node_affinity.required(spec, node):
         return False
     if constraint.honor_taints:
@@ -279,6 +293,7 @@ def _included(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
 
 
 def _soft(spec: PodSpec) -> list[SpreadConstraint]:
+    """The constraints that give points: its own ones, else the defaults of a cluster."""
     if spec.spread:
         return [c for c in spec.spread if not c.hard]
     if spec.default_spread is None or _empty(spec.default_spread):
@@ -287,6 +302,7 @@ def _soft(spec: PodSpec) -> list[SpreadConstraint]:
 
 
 def _empty(selector: LabelSelector | None) -> bool:
+    """Whether a selector (not None) asks for nothing, so that it selects everything."""
     return selector is not None and not selector.match_labels and not selector.match_expressions
 
 

@@ -36,26 +36,26 @@ def explain(
 
     The prediction is replayed. Empty when it decided nothing about the pod (it stays, or is unknown).
     """
-    seen: list[tuple[NodeVerdict, ...]] = []
+    looks: list[tuple[NodeVerdict, ...]] = []
 
     def look(workload: str, number: int, run: Run) -> None:
         if (workload, number) == pod:
-            seen.append(_verdicts(run))
+            looks.append(_verdicts(run))
 
     Predictor(cluster, standing, workloads, seed, lost, removed, look).run()
-    return seen[-1] if seen else ()
+    return looks[-1] if looks else ()
 
 
 def consider(
     cluster: Cluster,
-    others: Iterable[StandingPod],
+    standing: Iterable[StandingPod],
     spec: PodSpec,
     number: int = 0,
     volumes: Pairs = (),
 ) -> tuple[NodeVerdict, ...]:
     """Every node for one more pod of a spec beside what stands, best total first. `volumes` are its own."""
     pod = StandingPod("", number, "", spec, volumes=volumes)
-    session = Session(cluster, others, DEFAULT_SEED, lost=(pod,))
+    session = Session(cluster, standing, DEFAULT_SEED, lost=(pod,))
     return _verdicts(session.run_for(spec, number))
 
 
@@ -64,7 +64,7 @@ def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
     points = run.scored()
     verdicts = []
     for at, node in enumerate(run.board.nodes):
-        parts = points.get(at)
-        total = None if parts is None else sum(parts.values())
-        verdicts.append(NodeVerdict(node.name, tuple(run.refusals(at)), parts or {}, total))
+        by_rule = points.get(at)
+        total = None if by_rule is None else sum(by_rule.values())
+        verdicts.append(NodeVerdict(node.name, tuple(run.refusals(at)), by_rule or {}, total))
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

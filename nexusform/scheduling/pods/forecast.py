@@ -125,12 +125,20 @@ class Prediction(Struct, frozen=True):
 
     def standing(self) -> tuple[StandingPod, ...]:
         """Every pod that exists afterwards, Pending ones too: what a next prediction starts from."""
-        mine = tuple(
-            StandingPod(o.workload, o.number, o.node, o.spec, o.age, _refused_for_good(o), o.volumes)
-            for o in (*self.outcomes, *self.displaced)
-            if o.action != REMOVE and o.spec is not None
+        decided = tuple(
+            StandingPod(
+                outcome.workload,
+                outcome.number,
+                outcome.node,
+                outcome.spec,
+                outcome.age,
+                _refused_for_good(outcome),
+                outcome.volumes,
+            )
+            for outcome in (*self.outcomes, *self.displaced)
+            if outcome.action != REMOVE and outcome.spec is not None
         )
-        return self.bystanders + mine
+        return self.bystanders + decided
 
     def of(self, workload: str) -> tuple[PodOutcome, ...]:
         """The outcomes of one workload (key), by number; removed pods too."""
@@ -138,6 +146,7 @@ class Prediction(Struct, frozen=True):
 
 
 def _refused_for_good(outcome: PodOutcome) -> str:
+    """Why kubelet refuses a pod in whose place no other one is made; "" for all others."""
     return outcome.reason if outcome.failed and not is_made_anew(outcome.workload) else ""
 
 
@@ -212,12 +221,12 @@ def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
     if spec.host_ports or not disks.share(spec):
         return 1
     most = min(further, node.pods - usage.pods)
-    asked = spec.requests
-    if asked.cpu:
-        most = min(most, (node.cpu - usage.cpu) // asked.cpu)
-    if asked.memory:
-        most = min(most, (node.memory - usage.memory) // asked.memory)
-    for name, amount in asked.others:
+    requests = spec.requests
+    if requests.cpu:
+        most = min(most, (node.cpu - usage.cpu) // requests.cpu)
+    if requests.memory:
+        most = min(most, (node.memory - usage.memory) // requests.memory)
+    for name, amount in requests.others:
         if amount and name in node.others:
             most = min(most, (node.others[name] - usage.others.get(name, 0)) // amount)
     return most
@@ -289,7 +298,7 @@ def _company(
         has_keys = all(key.domain[node] >= 0 for key in counts.affinity)
         if has_keys and not _rejected(run, node):
             by_domain.setdefault(tally.domain[node], {})[node] = pods
-    totals = [min(further, _total(part, anti, spread)) for part in by_domain.values()] or [0]
+    totals = [min(further, _total(room_there, anti, spread)) for room_there in by_domain.values()] or [0]
     most = max(totals)
     one_rule = len(counts.affinity) == 1 and not anti and not spread
     if one_rule:
@@ -298,6 +307,7 @@ def _company(
 
 
 def _rejected(run: Run, node: int) -> bool:
+    """Whether anti-affinity, of the pod or of those that stand, refuses a node."""
     tallies = (*run.counts.anti_affinity, *run.counts.existing)
     return any(tally.domain[node] >= 0 and tally.count[tally.domain[node]] for tally in tallies)
 
@@ -331,9 +341,9 @@ def _barred(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
     """How many nodes a pod there keeps the next one off at most: the node itself, and per key the other nodes
     of its domain. `sizes` are the nodes of every domain, by key.
     """
-    others = 0
+    neighbours = 0
     for tally, nodes_in in sizes:
         domain = tally.domain[node]
         if domain >= 0:
-            others += nodes_in[domain] - 1
-    return 1 + others
+            neighbours += nodes_in[domain] - 1
+    return 1 + neighbours

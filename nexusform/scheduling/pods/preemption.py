@@ -148,10 +148,10 @@ class _Trial:
         violations = 0
         fits = self._run.refusal(node) is None
         if fits:
-            violating, others = self._by_budget(lower)
+            violating, not_violating = self._by_budget(lower)
             victims = self._not_reprieved(violating, node)
             violations = len(victims)
-            victims += self._not_reprieved(others, node)
+            victims += self._not_reprieved(not_violating, node)
         for pod in victims:
             self._shift(pod, node, 1)
         board.version = version
@@ -161,12 +161,14 @@ class _Trial:
         return _Candidate(node, tuple(victims), violations, _by_chance(lower, victims))
 
     def _shift(self, pod: StandingPod, node: int, sign: int) -> None:
+        """Put a pod back on its node (sign 1) or take it off (sign -1); counters of the run follow."""
         group = self._run.board.group(pod.spec)
         self._run.board.place(group, node, sign)
         if self._follows:
             self._run.counts.shift(group, node, sign)
 
     def _not_reprieved(self, pods: Sequence[StandingPod], node: int) -> list[StandingPod]:
+        """Put pods back one by one, as long as the other one still fits; those for which it does not."""
         victims: list[StandingPod] = []
         for pod in pods:
             self._shift(pod, node, 1)
@@ -177,17 +179,17 @@ class _Trial:
 
     def _by_budget(self, pods: Sequence[StandingPod]) -> tuple[list[StandingPod], list[StandingPod]]:
         """Pods that a budget would not let go after those before them, and the others."""
-        left = [allowance.evictions for allowance in self._allowed]
+        evictions_left = [allowance.evictions for allowance in self._allowed]
         violating: list[StandingPod] = []
-        others: list[StandingPod] = []
+        not_violating: list[StandingPod] = []
         for pod in pods:
             violated = False
             for at, allowance in enumerate(self._allowed):
                 if covers(allowance.budget, pod.spec):
-                    left[at] -= 1
-                    violated = violated or left[at] < 0
-            (violating if violated else others).append(pod)
-        return violating, others
+                    evictions_left[at] -= 1
+                    violated = violated or evictions_left[at] < 0
+            (violating if violated else not_violating).append(pod)
+        return violating, not_violating
 
 
 def _importance(pod: StandingPod) -> tuple[int, int, str, int]:
@@ -218,6 +220,7 @@ def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
 
 
 def _amount(text: str, pods: int) -> int:
+    """A figure of a budget as pods: `2`, or `25%` of these pods, rounded up."""
     number = text.removesuffix("%")
     if not number.isdecimal():
         return 0

@@ -29,32 +29,33 @@ class Ledger:
 
     def book(self, pod: PodSpec) -> None:
         """A pod exists."""
-        for account in self._accounts:
-            if _speaks_of(account.quota, pod):
-                for name, amount in _charge(account.quota, pod).items():
-                    account.used[name] = account.used.get(name, 0) + amount
+        self._count(pod, 1)
 
     def release(self, pod: PodSpec) -> None:
         """A pod that was booked exists no more."""
+        self._count(pod, -1)
+
+    def _count(self, pod: PodSpec, sign: int) -> None:
+        """Add a pod (sign 1) to what its quotas have in use, or take it away (sign -1)."""
         for account in self._accounts:
             if _speaks_of(account.quota, pod):
                 for name, amount in _charge(account.quota, pod).items():
-                    account.used[name] = account.used.get(name, 0) - amount
+                    account.used[name] = account.used.get(name, 0) + sign * amount
 
     def admit(self, pod: PodSpec) -> str:
         """Book one more pod; why it is not made, "" when it is."""
-        refused = self.refusal(pod)
-        if not refused:
+        reason = self.refusal(pod)
+        if not reason:
             self.book(pod)
-        return refused
+        return reason
 
     def refusal(self, pod: PodSpec) -> str:
         """Why one more pod would not be made, "" when it would."""
         for account in self._accounts:
             if _speaks_of(account.quota, pod):
-                refused = _refusal(account, pod)
-                if refused:
-                    return refused
+                reason = _refusal(account, pod)
+                if reason:
+                    return reason
         return ""
 
 
@@ -66,15 +67,16 @@ class _Account(Struct, frozen=True):
 def _refusal(account: _Account, pod: PodSpec) -> str:
     """Why a quota refuses a pod, as Kubernetes says it; "" when it does not."""
     quota, used = account.quota, account.used
-    limited = dict(quota.hard)
-    lacks = [name for name in limited if _long_name(name) in pod.quota_figures.left_out]
-    if lacks:
-        return f"failed quota: {quota.name}: must specify {', '.join(lacks)} for every container"
+    limits = dict(quota.hard)
+    unstated = [name for name in limits if _long_name(name) in pod.quota_figures.left_out]
+    if unstated:
+        return f"failed quota: {quota.name}: must specify {', '.join(unstated)} for every container"
     charge = _charge(quota, pod)
-    over = [name for name, amount in charge.items() if amount and used.get(name, 0) + amount > limited[name]]
-    if not over:
+    after = {name: used.get(name, 0) + amount for name, amount in charge.items()}
+    exceeded = [name for name, amount in charge.items() if amount and after[name] > limits[name]]
+    if not exceeded:
         return ""
-    figures = [_listed(over, amounts) for amounts in (charge, used, limited)]
+    figures = [_listed(exceeded, amounts) for amounts in (charge, used, limits)]
     return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *figures)
 
 
@@ -83,6 +85,7 @@ def _listed(names: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 
 def _amount(name: str, amount: int) -> str:
+    """An amount as Kubernetes writes it: CPU, which is counted in milli, in whole units where it can."""
     if not name.endswith("cpu") or amount % 1000 == 0:
         return str(amount // 1000 if name.endswith("cpu") else amount)
     return f"{amount}m"
@@ -104,6 +107,7 @@ def _charge(quota: Quota, pod: PodSpec) -> dict[str, int]:
 
 
 def _speaks_of(quota: Quota, pod: PodSpec) -> bool:
+    """Whether a quota counts a pod: it is of its namespace and of all its scopes."""
     return quota.namespace == pod.namespace and all(_in_scope(scope, pod) for scope in quota.scopes)
 
 
@@ -125,12 +129,14 @@ def _in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
             return _of_class(scope, pod.quota_figures.priority_class)
 
 
-def _of_class(scope: QuotaScope, name: str) -> bool:
+def _of_class(scope: QuotaScope, priority_class: str) -> bool:
+    """Whether a scope over priority classes covers a pod of this class ("" = it has none)."""
     if scope.operator in (IN, NOT_IN):
-        return (name in scope.values) == (scope.operator == IN)
-    return bool(name) == (scope.operator == EXISTS)
+        return (priority_class in scope.values) == (scope.operator == IN)
+    return bool(priority_class) == (scope.operator == EXISTS)
 
 
 def _looks_elsewhere(pod: PodSpec) -> bool:
+    """Whether some term of a pod looks at pods of other namespaces."""
     terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
     return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)

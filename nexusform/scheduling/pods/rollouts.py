@@ -125,15 +125,15 @@ class _Replacement(Struct, frozen=True):
     def _make_ahead(self, ahead: list[int]) -> int:
         """Make the next new pods, as many as may be too many at once and are admitted; how many those are."""
         state, most = self.state, self.workload.replicas + self.workload.max_surge
-        made = 0
+        count = 0
         state.unmade = 0
         while ahead and state.pods < most:
             if not self._make(ahead[0]):
                 state.unmade = min(len(ahead), most - state.pods)
                 break
             ahead.pop(0)
-            made += 1
-        return made
+            count += 1
+        return count
 
     def _drop_spare(self) -> int:
         """Take away old pods, as many as may be too few at once; how many those are."""
@@ -155,12 +155,14 @@ class _Replacement(Struct, frozen=True):
         return True
 
     def _place(self, number: int) -> None:
+        """Place a new pod; old ones that are evicted for it are gone."""
         verdict = self.session.place(self.workload.pod, self.workload.key, number)
         for pod in self.state.lose(verdict.victims):
             self.ledger.release(pod.spec)
         self.state.made[number] = verdict
 
     def _drop(self, pod: StandingPod) -> None:
+        """Take an old pod away."""
         self.session.remove(pod)
         self.ledger.release(pod.spec)
         self.state.remaining.remove(pod)
@@ -205,20 +207,23 @@ _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
 
 
 def _beside_another(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
+    """Terms or constraints as another template has them."""
     return tuple(replace(rule, selector=_with_another(rule.selector)) for rule in rules)
 
 
 def _with_another(selector: LabelSelector | None) -> LabelSelector | None:
+    """A selector as it reads when a template asks for its own hash: for that of another template."""
     if selector is None:
         return None
     expressions = tuple(
-        replace(each, values=(_ANOTHER,)) if each.key == TEMPLATE_KEY else each
-        for each in selector.match_expressions
+        replace(requirement, values=(_ANOTHER,)) if requirement.key == TEMPLATE_KEY else requirement
+        for requirement in selector.match_expressions
     )
     return LabelSelector(_of_another(selector.match_labels), expressions)
 
 
 def _of_another(labels: Pairs) -> Pairs:
+    """Labels with the template hash of another template."""
     return tuple((key, _ANOTHER if key == TEMPLATE_KEY else value) for key, value in labels)
 
 

@@ -118,19 +118,19 @@ class Run:
 
     def refusals(self, node: int) -> Iterator[Refusal]:
         """Every reason why a node is refused."""
-        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
         for node_filter in profile.NODE_FILTERS:
-            reason = node_filter.refuse(self._own, seen)
+            reason = node_filter.refuse(self._own, node_record)
             if reason:
-                yield Refusal(seen.name, node_filter.name, reason)
+                yield Refusal(node_record.name, node_filter.name, reason)
         for rule, usage_filter in profile.USAGE_FILTERS:
-            reason = usage_filter(spec, seen, usage)
+            reason = usage_filter(spec, node_record, usage)
             if reason:
-                yield Refusal(seen.name, rule, reason)
+                yield Refusal(node_record.name, rule, reason)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
             reason = domain_filter(self.counts, node)
             if reason:
-                yield Refusal(seen.name, rule, reason)
+                yield Refusal(node_record.name, rule, reason)
 
     # --- all nodes ----------------------------------------------------------------------------
 
@@ -138,41 +138,44 @@ class Run:
         """The best nodes for the next pod; None when no node is feasible."""
         buckets = self._built()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
-        open_ones: list[tuple[_Bucket, int]] = []
+        open_buckets: list[tuple[_Bucket, int]] = []
         for bucket in buckets.values():
             node = bucket.any_node()
             if not any(refuse(counts, node) for _, refuse in rules):
-                open_ones.append((bucket, node))
-        if not open_ones:
+                open_buckets.append((bucket, node))
+        if not open_buckets:
             return None
-        totals = self._totals([node for _, node in open_ones], self._sizes(open_ones))
+        totals = self._totals([node for _, node in open_buckets], self._sizes(open_buckets))
         best, levels = -1, []
-        for (bucket, _), total in zip(open_ones, totals, strict=True):
+        for (bucket, _), total in zip(open_buckets, totals, strict=True):
             top = max(bucket.by_score)
             if total + top > best:
                 best, levels = total + top, [bucket.by_score[top]]
             elif total + top == best:
                 levels.append(bucket.by_score[top])
         tied = tuple([node for level in levels for node in level])
-        feasible = sum(bucket.size for bucket, _ in open_ones)
+        feasible = sum(bucket.size for bucket, _ in open_buckets)
         return Choice(tied, feasible)
 
     def scored(self) -> dict[int, dict[str, int]]:
         """Each feasible node's points per rule, weighted as they are summed."""
-        open_ones = [node for node in range(len(self.board.nodes)) if self.refusal(node) is None]
-        if not open_ones:
+        feasible = [node for node in range(len(self.board.nodes)) if self.refusal(node) is None]
+        if not feasible:
             return {}
-        singles = [(_Bucket.of_one(node), node) for node in open_ones]
-        parts = self._parts(open_ones, self._sizes(singles))
+        singles = [(_Bucket.of_one(node), node) for node in feasible]
+        columns = self._weighted_points(feasible, self._sizes(singles))
         points = {}
-        for at, node in enumerate(open_ones):
+        for at, node in enumerate(feasible):
             points[node] = self._usage_points(node)
-            points[node].update({rule: column[at] for rule, column in parts.items()})
+            points[node].update({rule: column[at] for rule, column in columns.items()})
         return points
 
     def _usage_points(self, node: int) -> dict[str, int]:
-        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
-        return {rule: weight * score(spec, seen, usage) for rule, weight, score in profile.USAGE_SCORES}
+        """Weighted points by rule for the usage of a node."""
+        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        return {
+            rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
+        }
 
     def add(self, node: int) -> None:
         """Put a pod of this spec on a node."""
@@ -220,9 +223,11 @@ class Run:
             axis.members.pop(-1, None)
 
     def _trait(self, node: int) -> tuple[Trait, ...]:
+        """The name of the bucket that a node belongs to."""
         return (*self.facts.points[node], *[axis.trait(node) for axis in self._axes])
 
     def _bucket(self, node: int) -> _Bucket:
+        """The bucket that a node belongs to, made when it is the first one there."""
         assert self._buckets is not None
         name = self._name[node]
         bucket = self._buckets.get(name)
@@ -231,6 +236,7 @@ class Run:
         return bucket
 
     def _enter(self, node: int, score: int) -> None:
+        """Put a node into its bucket, unless usage refuses it (score -1)."""
         if score >= 0:
             self._score[node] = score
             self._bucket(node).put(node, score)
@@ -246,51 +252,54 @@ class Run:
         return score
 
     def _move(self, node: int) -> None:
+        """Put a node into another bucket once counts of its domains have changed."""
         score = self._leave(node)
         self._name[node] = self._trait(node)
         self._enter(node, score)
 
     def _rescore(self, node: int) -> None:
+        """Rank a node anew within its bucket once its usage has changed."""
         if node in self.facts.points:
             self._leave(node)
             self._enter(node, self._usage_score(node))
 
     def _usage_score(self, node: int) -> int:
         """What the usage of the node gives it, -1 when it is refused."""
-        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
         if spec.host_ports or spec.disks or spec.requests.others:
-            return _usage_score(spec, seen, usage)
+            return _usage_score(spec, node_record, usage)
         key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
         score = self._scores.get(key)
         if score is None:
-            score = self._scores[key] = _usage_score(spec, seen, usage)
+            score = self._scores[key] = _usage_score(spec, node_record, usage)
         return score
 
     # --- points -------------------------------------------------------------------------------
 
-    def _sizes(self, open_ones: list[tuple[_Bucket, int]]) -> list[int]:
+    def _sizes(self, open_buckets: list[tuple[_Bucket, int]]) -> list[int]:
         """Per soft spread constraint, in how many domains the feasible nodes lie."""
         counts = self.counts
         if not counts.soft:
             return []
-        counted = [(bucket, node) for bucket, node in open_ones if counts.soft_counts(node)]
+        counted = [(bucket, node) for bucket, node in open_buckets if counts.soft_counts(node)]
         return [_domains_of(tally, counted) for tally in counts.soft]
 
-    def _parts(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
+    def _weighted_points(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
         """Weighted points of some nodes by rule; every node of the list is feasible."""
         counts, points = self.counts, self.facts.points
-        parts: dict[str, list[int]] = {}
+        columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(profile.NODE_SCORES):
             raws = [points[node][at] for node in nodes]
-            parts[node_score.name] = _weighted(node_score.weight, node_score.scale(raws))
+            columns[node_score.name] = _weighted(node_score.weight, node_score.scale(raws))
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.bears(counts):
                 figures = [domain_score.raw(counts, node, sizes) for node in nodes]
-                parts[domain_score.name] = _weighted(domain_score.weight, domain_score.scale(figures))
-        return parts
+                columns[domain_score.name] = _weighted(domain_score.weight, domain_score.scale(figures))
+        return columns
 
     def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
-        return [sum(column) for column in zip(*self._parts(nodes, sizes).values(), strict=True)]
+        """Weighted points of some nodes, over all rules but those of usage."""
+        return [sum(column) for column in zip(*self._weighted_points(nodes, sizes).values(), strict=True)]
 
 
 def _domains_of(tally: SpreadTally, counted: list[tuple[_Bucket, int]]) -> int:

@@ -80,16 +80,16 @@ class Predictor:
         keys = self.creation.keys()
         going = frozenset(removed)
         ours = [pod for pod in standing if pod.workload in keys]
-        others = [pod for pod in standing if pod.workload not in keys]
-        self.bystanders = tuple(pod for pod in others if pod.workload not in going)
-        self.departed = [pod for pod in others if pod.workload in going]
+        of_others = [pod for pod in standing if pod.workload not in keys]
+        self.bystanders = tuple(pod for pod in of_others if pod.workload not in going)
+        self.departed = [pod for pod in of_others if pod.workload in going]
         self.by_workload: dict[str, list[StandingPod]] = {}
         for pod in ours:
             self.by_workload.setdefault(pod.workload, []).append(pod)
-        here = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
+        on_nodes = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
         expected = [self._belonging(budget) for budget in cluster.budgets]
-        away = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
-        self.session = Session(cluster, here, seed, look, expected, away)
+        off_nodes = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
+        self.session = Session(cluster, on_nodes, seed, look, expected, off_nodes)
         self.ledger = Ledger(cluster.quotas)
         self.works: dict[str, Work] = {}
         # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
@@ -102,6 +102,7 @@ class Predictor:
         return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
 
     def _stands(self, pod: StandingPod) -> bool:
+        """Whether a pod stays on its node: the node is still there, and the pod is not lost with it."""
         return pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
 
     def run(self) -> Prediction:
@@ -114,11 +115,12 @@ class Predictor:
         self._retry(works)
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
         forecasts = {work.workload.key: self._forecast(work) for work in works}
-        displaced = self._of_all(self.strangers.values())
+        displaced = self._outcomes_of_all(self.strangers.values())
         stay = [pod for pod in self.bystanders if (pod.workload, pod.number) not in self.displaced]
-        return Prediction((*self._of_all(works), *departed), forecasts, tuple(stay), tuple(displaced))
+        outcomes = (*self._outcomes_of_all(works), *departed)
+        return Prediction(outcomes, forecasts, tuple(stay), tuple(displaced))
 
-    def _of_all(self, works: Iterable[Work]) -> list[PodOutcome]:
+    def _outcomes_of_all(self, works: Iterable[Work]) -> list[PodOutcome]:
         """What becomes of the pods of these workloads; those that go come last."""
         outcomes: list[PodOutcome] = []
         gone: list[PodOutcome] = []
@@ -153,11 +155,12 @@ class Predictor:
         return work
 
     def _shrink(self, work: Work, pods: list[StandingPod]) -> list[StandingPod]:
+        """Let go the pods that a workload has too many; those that are left."""
         # Lost pods count as Pending ones: they go first.
         workload = work.workload
         if workload.kind == "StatefulSet":
-            last = workload.first + workload.replicas
-            numbers = {pod.number for pod in pods if not workload.first <= pod.number < last}
+            end = workload.first + workload.replicas
+            numbers = {pod.number for pod in pods if not workload.first <= pod.number < end}
         else:
             present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
             numbers = {pod.number for pod in surplus_pods(workload, present)}
@@ -225,10 +228,10 @@ class Predictor:
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
         if work.to_place and not work.is_daemon and not workload.pod.gates:
-            more = forecast.reach(self.session.run_of(workload.pod), len(work.to_place))
+            further = forecast.reach(self.session.run_of(workload.pod), len(work.to_place))
             # How many find a volume depends on who comes first.
-            least = 0 if workload.pod.claims else more.least
-            work.reach = Reach(stays + least, stays + more.most, more.exact and least == more.least)
+            least = 0 if workload.pod.claims else further.least
+            work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
         verdicts = self._place(work)
         self._bring_back()
         if work.outdated:
@@ -273,25 +276,25 @@ class Predictor:
     def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
         """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
         workload = work.workload
-        before = {pod.number: pod.node for pod in work.outdated}
+        old_nodes = {pod.number: pod.node for pod in work.outdated}
         state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
         state.unmade = work.not_made
         replace_pods(self.session, workload, state, self.ledger)
         work.outdated, work.stuck = state.remaining, state.stuck
         if state.unmade:
             work.not_made, work.refused = state.unmade, state.refused or work.refused
-        kept = {pod.number for pod in state.remaining}
+        kept_numbers = {pod.number for pod in state.remaining}
         # In a rollout that hangs, old and new pods stand side by side: the new ones take other numbers.
-        taken = kept | {pod.number for pod in work.keeps} | set(state.made)
+        taken_numbers = kept_numbers | {pod.number for pod in work.keeps} | set(state.made)
         final: dict[int, Verdict] = {}
         for number, verdict in state.made.items():
             if number in verdicts:
                 final[number] = verdict
                 continue
-            final_number, previous = number, before[number]
-            if number in kept:
-                final_number, previous = free_numbers(taken, workload.first, 1)[0], ""
-                taken.add(final_number)
+            final_number, previous = number, old_nodes[number]
+            if number in kept_numbers:
+                final_number, previous = free_numbers(taken_numbers, workload.first, 1)[0], ""
+                taken_numbers.add(final_number)
             final[final_number] = verdict
             work.to_place.append(PodToPlace(final_number, "", previous, forecast.TEMPLATE_CHANGED))
         not_replaced = [pod for pod in state.gone if pod.number not in state.made]
@@ -311,11 +314,12 @@ class Predictor:
                 self._displace(eviction)
 
     def _lose(self, work: Work, eviction: Eviction) -> None:
+        """A pod of a workload of this prediction was evicted: it is asked for again."""
         pod = eviction.pod
-        made = work.made.get(pod.number)
-        if made is not None and made.node == pod.node:
+        outcome = work.made.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
             # It was placed by this very prediction, and is placed again.
-            work.made[pod.number] = replace(made, node="", feasible=0, victims=())
+            work.made[pod.number] = replace(outcome, node="", feasible=0, victims=())
             return
         standing = next((pods for pods in (work.keeps, work.outdated) if pod in pods), None)
         if standing is None:
@@ -324,15 +328,16 @@ class Predictor:
         self._ask_again(work, eviction)
 
     def _displace(self, eviction: Eviction) -> None:
+        """A bystander was evicted: its controller, if it has one, makes it again."""
         pod = eviction.pod
         namespace, kind, name = pod.workload.split("/", 2)
         work = self.strangers.get(pod.workload)
         if work is None:
             workload = Workload(kind, namespace, name, 0, pod.spec)
             work = self.strangers[pod.workload] = Work(workload, had_pods=True, begun=True)
-        made = work.made.get(pod.number)
-        if made is not None and made.node == pod.node:
-            work.made[pod.number] = replace(made, node="", feasible=0, victims=())
+        outcome = work.made.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
+            work.made[pod.number] = replace(outcome, node="", feasible=0, victims=())
             return
         self.displaced.add((pod.workload, pod.number))
         if is_made_anew(pod.workload):
@@ -341,6 +346,7 @@ class Predictor:
             work.gone.append((pod, forecast.PREEMPTED))
 
     def _ask_again(self, work: Work, eviction: Eviction) -> None:
+        """Ask for a pod anew in place of one that was evicted; it is Pending until it is placed."""
         victim = eviction.pod
         again = PodToPlace(
             number=victim.number,
@@ -397,11 +403,16 @@ class Predictor:
                 self._bring_back()
 
     def _retry_one(self, work: Work) -> bool:
+        """Try the pods of a workload that wait, or that failed and are made again; whether one got a node."""
         workload = work.workload
         changed = False
         by_number = {pod.number: pod for pod in work.to_place}
-        anew = is_made_anew(workload.key)
-        waiting = [n for n, outcome in work.made.items() if outcome.pending or (outcome.failed and anew)]
+        failed_come_again = is_made_anew(workload.key)
+        waiting = [
+            number
+            for number, outcome in work.made.items()
+            if outcome.pending or (outcome.failed and failed_come_again)
+        ]
         for number in sorted(waiting):
             pin = by_number[number].pin
             if pin:

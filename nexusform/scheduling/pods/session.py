@@ -70,10 +70,10 @@ class Session:
         expected: Sequence[int] = (),
         lost: Iterable[StandingPod] = (),
     ) -> None:
-        here = tuple(standing)
+        on_nodes = tuple(standing)
         self.cluster = cluster
         # Pods that are `lost` have left their nodes, and keep the volumes that they had.
-        self.claims = Claims(cluster, (*here, *lost))
+        self.claims = Claims(cluster, (*on_nodes, *lost))
         self._look = look
         self.board = Board(cluster)
         self.statics = Statics(cluster.nodes)
@@ -91,7 +91,7 @@ class Session:
         self._cells: dict[int, Cells] = {}
         self._residents: list[dict[Identity, StandingPod]] = [{} for _ in cluster.nodes]
         self._lowest = _ABOVE_ALL  # no pod here that may be evicted has a lower priority
-        for pod in here:
+        for pod in on_nodes:
             at = self.board.index.get(pod.node)
             if at is None:
                 continue
@@ -111,6 +111,7 @@ class Session:
                     cells.occupy(pod.spec)
 
     def _settle(self, pod: StandingPod, at: int) -> None:
+        """Note a pod as one that stands on a node (its position)."""
         self._residents[at][_identity(pod)] = pod
         if not pod.stays:
             self._lowest = min(self._lowest, pod.spec.priority)
@@ -169,16 +170,17 @@ class Session:
         first_reason = ""
         while tied:
             node = tie_break.lowest(self._lot(pod), self._names, tied)
-            refused = self._run_on(run, node, pod)
-            if not refused:
+            objection = self._run_on(run, node, pod)
+            if not objection:
                 return Verdict(self._names[node], certain, choice.feasible)
-            first_reason = first_reason or f"on {self._names[node]}: {refused}."
+            first_reason = first_reason or f"on {self._names[node]}: {objection}."
             tied.remove(node)
             if not is_made_anew(pod.workload):
                 break
         return Verdict("", certain, choice.feasible, first_reason, without=PodState.FAILED)
 
     def _lot(self, pod: StandingPod) -> str:
+        """What ties are broken with: the text that a pod's digests begin with."""
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
 
     def _bound(self, run: Run, pod: StandingPod) -> Verdict:
@@ -188,20 +190,20 @@ class Session:
         if at is None:
             return _failed(spec.node_name, "there is no such node", not self._blurred, 0)
         certain = not self._blurred & 1 << at
-        refused = rejection(spec, self.board.nodes[at], self.board.usage[at]) or self._run_on(run, at, pod)
-        return (
-            _failed(spec.node_name, refused, certain, 0) if refused else Verdict(spec.node_name, certain, 1)
-        )
+        objection = rejection(spec, self.board.nodes[at], self.board.usage[at]) or self._run_on(run, at, pod)
+        if objection:
+            return _failed(spec.node_name, objection, certain, 0)
+        return Verdict(spec.node_name, certain, 1)
 
     def _run_on(self, run: Run, node: int, pod: StandingPod) -> str:
         """Put a pod of the run on a node; why kubelet refuses it there, "" when it runs."""
         cells = self._cells.get(node)
-        refused = cells.admit(pod.spec) if cells is not None else ""
-        if not refused:
+        objection = cells.admit(pod.spec) if cells is not None else ""
+        if not objection:
             run.add(node)
             self._settle(replace(pod, node=self._names[node]), node)
             self.claims.take(pod.spec, pod.number, self._names[node])
-        return refused
+        return objection
 
     def pin(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod, which only this node may take."""
@@ -218,8 +220,8 @@ class Session:
             reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
             return instead or Verdict("", not self._blurred & 1 << at, 0, reason, (refusal,))
         certain = self._is_clear(run, 1 << at)
-        refused = self._run_on(run, at, pod)
-        return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
+        objection = self._run_on(run, at, pod)
+        return _failed(node, objection, certain, 1) if objection else Verdict(node, certain, 1)
 
     def _refused(self, run: Run, pod: StandingPod) -> Verdict:
         """The verdict where no node is feasible, remembered until something changes."""
@@ -229,9 +231,9 @@ class Session:
         if instead is not None:
             return instead
         certain = self._is_clear(run, run.facts.mask)
-        each = tuple(refusals.values())
-        reason = message(each, len(self._names)) + missing(pod.spec, self.cluster.nodes)
-        verdict = Verdict("", certain, 0, reason, each)
+        reasons = tuple(refusals.values())
+        reason = message(reasons, len(self._names)) + missing(pod.spec, self.cluster.nodes)
+        verdict = Verdict("", certain, 0, reason, reasons)
         if not pod.spec.claims:  # else others of the spec may have other volumes
             self._failures[id(run.group)] = (self.board.version, verdict)
         return verdict
@@ -245,7 +247,7 @@ class Session:
         if any(run.refusal(node) is None for node in run.facts.points):
             return ""
         answers = [run.refusal(node) for node in range(len(self._names))]
-        return message([each for each in answers if each is not None], len(self._names)).rstrip(".")
+        return message([refusal for refusal in answers if refusal is not None], len(self._names)).rstrip(".")
 
     def _preempt(self, run: Run, pod: StandingPod, refusals: Mapping[int, Refusal]) -> Verdict | None:
         """Evict less important pods for one that no node takes, where that helps."""
@@ -270,16 +272,16 @@ class Session:
         for victim in choice.victims:
             self.remove(victim)
         name = self._names[choice.node]
-        refused = self._run_on(self.run_of(pod.spec, run.needs), choice.node, pod)
-        if refused:
+        objection = self._run_on(self.run_of(pod.spec, run.needs), choice.node, pod)
+        if objection:
             # Victims and preemptors would drive each other out for ever: nobody is said to leave.
             for victim in choice.victims:
                 self.board.place(self.board.group(victim.spec), choice.node)
                 self._settle(victim, choice.node)
             self.seat()
-            return _failed(name, refused, certain, 0)
-        by = (pod.workload, pod.number)
-        self.evicted += [Eviction(victim, by) for victim in choice.victims]
+            return _failed(name, objection, certain, 0)
+        preemptor = (pod.workload, pod.number)
+        self.evicted += [Eviction(victim, preemptor) for victim in choice.victims]
         return Verdict(name, certain, 0, victims=choice.victims)
 
     def _certain(self, run: Run, choice: Choice) -> bool:
@@ -299,6 +301,7 @@ class Session:
         return not self._blurred & nodes and not _related(run)
 
     def _blur(self, run: Run, choice: Choice) -> None:
+        """Note the nodes on which it depends on a lot what runs there."""
         sampled = choice.feasible > profile.nodes_scored(len(self._names))
         if self._blurred or sampled:
             self._blurred |= run.facts.mask
@@ -319,6 +322,7 @@ def gated(spec: PodSpec) -> Verdict:
 
 
 def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:
+    """The verdict on a pod that kubelet refuses on its node."""
     return Verdict("", certain, feasible, f"on {node}: {reason}.", without=PodState.FAILED)
 
 
@@ -344,9 +348,9 @@ def missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
     lacks = [f"the label {text}" for text in dict.fromkeys(_labels_nobody_has(spec, nodes))]
     if nodes:
         offered = set(chain.from_iterable(node.others for node in nodes))
-        asked = [name for name, amount in spec.requests.others if amount and name != STORAGE]
-        lacks += [f"the resource {name}" for name in asked if name not in offered]
-    return "".join(f" No node has {what}." for what in lacks)
+        required = [name for name, amount in spec.requests.others if amount and name != STORAGE]
+        lacks += [f"the resource {name}" for name in required if name not in offered]
+    return "".join(f" No node has {lack}." for lack in lacks)
 
 
 def _labels_nobody_has(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
@@ -364,17 +368,20 @@ def _labels_nobody_has(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _values_of(key: str, nodes: Iterable[Node]) -> set[str]:
+    """The values of a label that nodes have."""
     return {node.labels[key] for node in nodes if key in node.labels}
 
 
 def _label(key: str, condition: str, values: set[str]) -> str:
+    """A condition on a label, with the values that there are: `zone=4 (there is 1, 2)`."""
     if not values:
         return f"{key}{condition}"
     shown = ", ".join(sorted(values)[:_MOST_VALUES])
-    more = ", ..." if len(values) > _MOST_VALUES else ""
-    return f"{key}{condition} (there is {shown}{more})"
+    ellipsis = ", ..." if len(values) > _MOST_VALUES else ""
+    return f"{key}{condition} (there is {shown}{ellipsis})"
 
 
 def _words(requirement: Requirement) -> str:
+    """The operator of a requirement with its values: `In (a, b)`."""
     values = f" ({', '.join(requirement.values)})" if requirement.values else ""
     return f"{requirement.operator}{values}"

@@ -94,6 +94,7 @@ class _Scene(Struct, frozen=True):
     running: tuple[PodOutcome, ...] = ()
 
     def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Those of the workload's terms that choose its own pods."""
         group = self.board.group(self.workload.pod)
         return [term for term in terms if self.board.chooses(term, group)]
 
@@ -129,6 +130,7 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
 
 
 def _shared_hardware(scene: _Scene) -> Iterator[PodWarning]:
+    """Pods that share machines; where none do, pods that all share one rack."""
     if scene.workload.kind == "DaemonSet" or len(scene.running) < 2:
         return
     shared = list(_shared_machines(scene))
@@ -138,6 +140,7 @@ def _shared_hardware(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
+    """One warning for each machine with two or more of the pods."""
     required, preferred = _keys(scene)
     proposed = proposed_key(scene.nodes, _machine, required + preferred)
     for machine, count in sorted(scene.forecast.per_machine.items()):
@@ -156,9 +159,10 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
+    """All pods in one rack, though workers of another one could take some."""
     racks = {node.rack for node in scene.nodes if node.rack}
-    known = all(scene.by_name[outcome.node].rack for outcome in scene.running)
-    if len(scene.forecast.per_rack) != 1 or len(racks) < 2 or not known:
+    racks_known = all(scene.by_name[outcome.node].rack for outcome in scene.running)
+    if len(scene.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
         return
     rack = next(iter(scene.forecast.per_rack))
     required, preferred = _keys(scene)
@@ -185,21 +189,22 @@ def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str], used: Sequ
 
     Of several, one that is `used` already comes first, then the well-known ones.
     """
-    known = [node for node in nodes if place(node)]
-    if not known:
+    located = [node for node in nodes if place(node)]
+    if not located:
         return ""
-    keys = [key for key in sorted(known[0].labels) if key != HOSTNAME and _tells_apart(key, known, place)]
+    keys = [key for key in sorted(located[0].labels) if key != HOSTNAME and _tells_apart(key, located, place)]
     preferred = [key for key in (*used, *_KNOWN_HARDWARE_KEYS) if key in keys]
     return next(iter(preferred + keys), "")
 
 
 def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) -> bool:
-    there: dict[str, str] = {}
+    """Whether all nodes have the key, each value stands for one place, and each place for one value."""
+    place_of: dict[str, str] = {}
     for node in nodes:
         value = node.labels.get(key)
-        if value is None or there.setdefault(value, place(node)) != place(node):
+        if value is None or place_of.setdefault(value, place(node)) != place(node):
             return False
-    return len(there) == len(set(there.values()))
+    return len(place_of) == len(set(place_of.values()))
 
 
 def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
@@ -226,10 +231,10 @@ def _why(scene: _Scene, proposed: str, places: str) -> str:
         return f"Its rule over {proposed} lets that happen; anti-affinity over it would keep them apart."
     if proposed and proposed in preferred:
         return f"Its rule over {proposed} is only preferred; make it required to forbid that."
-    used = required + preferred
-    if used:
-        fail = "does not" if len(used) == 1 else "do not"
-        cause = f"Its rules use {' and '.join(used)}, which {fail} tell {places} apart"
+    keys = required + preferred
+    if keys:
+        fail = "does not" if len(keys) == 1 else "do not"
+        cause = f"Its rules use {' and '.join(keys)}, which {fail} tell {places} apart"
     else:
         cause = "It has no rule that keeps its pods apart"
     if not proposed:
@@ -238,6 +243,7 @@ def _why(scene: _Scene, proposed: str, places: str) -> str:
 
 
 def _too_few(scene: _Scene, proposed: str, places: str, *, alone: bool) -> str:
+    """What to do where a key that tells places apart has fewer values than pods; `alone`: only one."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
     required, preferred = _keys(scene)
     if alone and proposed in preferred:
@@ -256,6 +262,7 @@ def _too_few(scene: _Scene, proposed: str, places: str, *, alone: bool) -> str:
 
 
 def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
+    """Topology keys that the rules use, and that no worker has, or that some lack."""
     proposed = proposed_key(scene.nodes, _machine)
     for key, use in _uses_of_keys(scene.workload.pod):
         lacking = tuple(node.name for node in scene.nodes if key not in node.labels)
@@ -315,6 +322,7 @@ def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...]) -> PodWarning
 
 
 def _too_many(scene: _Scene) -> Iterator[PodWarning]:
+    """More replicas than a required anti-affinity lets run."""
     replicas = scene.workload.replicas
     if scene.workload.kind == "DaemonSet":
         return
@@ -331,6 +339,7 @@ def _too_many(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
+    """A rolling update that cannot go on, as new pods may not join old ones, or find no room beside them."""
     workload = scene.workload
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return
@@ -357,6 +366,7 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _no_surge(scene: _Scene) -> Iterator[PodWarning]:
+    """A rolling update for which there is no room for one pod more."""
     workload = scene.workload
     if len(scene.running) < workload.replicas or scene.forecast.stuck:
         return
@@ -381,11 +391,13 @@ def _domains(scene: _Scene, key: str) -> int | None:
 
 
 def _meets_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
+    """Whether a term of a new pod would still choose pods of the template before it."""
     old = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     return selector is not None and matches(selector, old)
 
 
 def _stuck(scene: _Scene) -> Iterator[PodWarning]:
+    """A rolling update that hangs now."""
     if not scene.forecast.stuck:
         return
     waiting = [outcome for outcome in scene.outcomes if outcome.pending]
@@ -443,12 +455,13 @@ def _gated(scene: _Scene) -> Iterator[PodWarning]:
 def _not_made(scene: _Scene) -> Iterator[PodWarning]:
     count, replicas = scene.forecast.not_made, scene.forecast.replicas
     if count and not scene.forecast.stuck:
-        asked = count + replicas if scene.workload.kind == "DaemonSet" else replicas
-        detail = f"{count} of {asked} pods would not be made: {scene.forecast.refused}."
+        expected = count + replicas if scene.workload.kind == "DaemonSet" else replicas
+        detail = f"{count} of {expected} pods would not be made: {scene.forecast.refused}."
         yield scene.warn(NOT_MADE, detail)
 
 
 def _nowhere(scene: _Scene) -> Iterator[PodWarning]:
+    """A DaemonSet that no node permits."""
     if scene.workload.kind != "DaemonSet" or scene.forecast.replicas or scene.forecast.not_made:
         return
     nodes = scene.cluster.nodes
@@ -459,6 +472,7 @@ def _nowhere(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
+    """The first reason why a node does not permit a pod, whatever else runs there; None when it does."""
     for rule in profile.NODE_FILTERS:
         reason = rule.refuse(pod, node)
         if reason:
@@ -467,6 +481,7 @@ def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
 
 
 def _preempts(scene: _Scene) -> Iterator[PodWarning]:
+    """Pods that get their nodes only as others are evicted."""
     takers = [outcome for outcome in scene.outcomes if outcome.victims]
     if not takers:
         return
@@ -491,9 +506,10 @@ def _few_pods(pods: Sequence[StandingPod]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    unnamed = len(names) - _MOST_NAMES
+    return f"{shown} and {unnamed} more" if unnamed > 0 else shown
 
 
 _RULES: Final = (

@@ -64,14 +64,14 @@ class Work(Struct):
 
 def admit_new(work: Work, ledger: Ledger) -> None:
     """Leave out new pods once a quota refuses one."""
-    made: list[PodToPlace] = []
+    admitted: list[PodToPlace] = []
     for pod in work.to_place:
         if pod.is_new and not work.refused:
             work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
         if not pod.is_new or not work.refused:
-            made.append(pod)
-    work.not_made = len(work.to_place) - len(made)
-    work.to_place = made
+            admitted.append(pod)
+    work.not_made = len(work.to_place) - len(admitted)
+    work.to_place = admitted
 
 
 def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
@@ -79,9 +79,9 @@ def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[Standi
     going: list[StandingPod] = []
     staying = list(pods)
     while (count := len(staying) - _allowed(workload, staying)) > 0:
-        first = removal_order(workload.kind, staying)[:count]
-        going += first
-        staying = [pod for pod in staying if pod not in first]
+        first_to_go = removal_order(workload.kind, staying)[:count]
+        going += first_to_go
+        staying = [pod for pod in staying if pod not in first_to_go]
     return going
 
 

@@ -11,13 +11,13 @@ def score(pod: PodSpec, node: Node, usage: Usage) -> int:
 
     Containers that request nothing count as 100m and 200 MiB.
     """
-    total = parts = 0
+    total = resources = 0
     for asked, offered in (
         (usage.scored_cpu + pod.scored.cpu, node.cpu),
         (usage.scored_memory + pod.scored.memory, node.memory),
     ):
         if offered:
-            parts += 1
+            resources += 1
             if asked <= offered:
                 total += (offered - asked) * 100 // offered
-    return total // parts if parts else 0
+    return total // resources if resources else 0

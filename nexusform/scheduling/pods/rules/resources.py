@@ -12,12 +12,12 @@ def refuse(pod: PodSpec, node: Node, usage: Usage) -> str | None:
     Ephemeral storage is compared only where the node states it.
     """
     short = ["Too many pods"] if usage.pods + 1 > node.pods else []
-    asked = pod.requests
-    if asked.cpu and asked.cpu > node.cpu - usage.cpu:
+    requests = pod.requests
+    if requests.cpu and requests.cpu > node.cpu - usage.cpu:
         short.append("Insufficient cpu")
-    if asked.memory and asked.memory > node.memory - usage.memory:
+    if requests.memory and requests.memory > node.memory - usage.memory:
         short.append("Insufficient memory")
-    for name, amount in asked.others:
+    for name, amount in requests.others:
         offered = node.others.get(name)
         if offered is None and name == "ephemeral-storage":
             continue

@@ -26,7 +26,7 @@ def raw(pod: PodSpec, node: Node) -> int:
     """How many PreferNoSchedule taints of the node the pod does not tolerate."""
     if not node.taints:
         return 0
-    soft = [each for each in pod.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
+    soft = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
     return sum(taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft) for taint in node.taints)
 
 

@@ -19,10 +19,10 @@ def lowest(prefix: str, names: Sequence[str], tied: Sequence[int]) -> int:
     text = blake2b(f"{prefix}|".encode(), digest_size=DIGEST_BYTES)
     copy = text.copy
     best, best_digest = -1, b""
-    for item in tied:
+    for node in tied:
         candidate = copy()
-        candidate.update(names[item].encode())
+        candidate.update(names[node].encode())
         digest = candidate.digest()
         if best < 0 or digest < best_digest:
-            best, best_digest = item, digest
+            best, best_digest = node, digest
     return best
