@@ -13,6 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
+from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason
 from nexusform.words import counted
@@ -55,6 +56,7 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.pools:
         texts.append(_pools(address, answer.pools, arguments, screen))
     texts += [_object(reason, arguments, screen) for reason in answer.reasons]
+    texts += [_leaving(row, arguments, screen) for row in answer.leaving]
     if not texts:
         screen.diagnostics(answer.diagnostics, answer.sources)
         return 1
@@ -105,6 +107,15 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
     if arguments.format == "json":
         return _json_text(pools_document(address, pools))
     return _outlined(pools_outline(address, pools), arguments, screen)
+
+
+def _leaving(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
+    """Why a VM goes: no rule is asked for that."""
+    from nexusform.rendering.answers.explanation_text import leaving_document, leaving_outline
+
+    if arguments.format == "json":
+        return _json_text(leaving_document(row))
+    return _outlined(leaving_outline(row), arguments, screen)
 
 
 def _json_text(document: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from nexusform.address import Address, AddressPattern, AddressProblem, address_o
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
-from nexusform.planning.plan import PlacementChange
+from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
@@ -64,13 +64,14 @@ class Reason(Struct, frozen=True):
 
 class Explanations(Struct, frozen=True):
     """The answer, or what is wrong. Without the name of an object: the `pools` of what has some, else
-    `objects`, the names to choose from.
+    `objects`, the names to choose from. `leaving` are the rows of VMs of the name that the plan removes.
     """
 
     reasons: tuple[Reason, ...] = ()
     placements: tuple[PlacementReason, ...] = ()
     pods: tuple[PodReason, ...] = ()
     pools: tuple[PoolReason, ...] = ()
+    leaving: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -172,6 +173,9 @@ class _Question(Struct, frozen=True):
             )
         failed = any(name in vms.names_failed() for vms in planned.objects.values())
         reasons = self._reasons(self._explaining(self.request, planned.objects, name, ways_out=failed), name)
+        leaving = self._leaving(planned, name) if not reasons else ()
+        if leaving:
+            return Explanations(leaving=leaving, diagnostics=tuple(_errors(planned)))
         if not reasons:
             reasons = self._today(standing, name)
         silent = () if reasons else (_silent(name),)
@@ -254,6 +258,15 @@ class _Question(Struct, frozen=True):
             replace(reason, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came)
             for reason in reasons
         ]
+
+    def _leaving(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
+        """What the plan says of the VMs of a name that go."""
+        removed = (row for row in planned.plan.placements if row.action is PlacementAction.REMOVE)
+        return tuple(
+            row
+            for row in removed
+            if row.kind == "vm" and row.object == name and self.pattern.matches(row.address)
+        )
 
     def _nothing(self) -> Diagnostic:
         known = self._known()

@@ -18,6 +18,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.whatif.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
+from nexusform.words import first_of
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
@@ -43,7 +44,8 @@ def explain_placements(
         if placement.written.policy:
             named.update(placement.written.policy.cluster_names)
     if name and name not in known | named:
-        if any(row.kind == "pod" and row.object == name for row in planned.plan.placements):
+        pod = name.rpartition("/")[2]
+        if any(row.kind == "pod" and row.object == pod for row in planned.plan.placements):
             return None
         near = did_you_mean(name, sorted(known))
         unknown = nodes_unknown(planned, pattern)
@@ -101,7 +103,9 @@ _MOST_NAMES = 20
 def explain_pods(
     request: PlanRequest, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
-    """Explain the pods of this name at an address ("": its only one); None when it brings no pods."""
+    """Explain the pods of this name at an address ("": its only one), on every cluster or, as plans head
+    their lines (`east/web/Deployment/shop/shop-0`, `east/shop-0`), on one; None when it brings no pods.
+    """
     planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
     rows = [r for r in planned.plan.placements if r.kind == "pod" and r.target and pattern.matches(r.address)]
@@ -113,7 +117,7 @@ def explain_pods(
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         text = f"{pattern} has several pods; name one of them: {shown}{more}."
         return (), [*wrong, error("which-pod", text)]
-    pod = name or names[0]
+    front, _, pod = (name or names[0]).rpartition("/")
     if pod not in names:
         text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
         return (), [*wrong, error("no-such-object", text)]
@@ -121,7 +125,19 @@ def explain_pods(
     unknown = nodes_unknown(planned, pattern)
     if unknown:
         wrong.append(warning(NODES_UNKNOWN, unknown))
-    return pod_reasons(planned.pods, addresses, pod), wrong
+    reasons = pod_reasons(planned.pods, addresses, pod)
+    meant = [reason for reason in reasons if not front or front in _fronts(reason)]
+    if not meant:
+        known = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
+        text = f'{pattern} brings no pod "{name}". It brings {first_of(known, _MOST_NAMES)}.'
+        return (), [*wrong, error("no-such-object", text)]
+    return tuple(meant), wrong
+
+
+def _fronts(reason: PodReason) -> tuple[str, ...]:
+    """What may stand before the name of a pod: its cluster, its workload, or both."""
+    workload = reason.outcome.workload
+    return reason.cluster, workload, f"{reason.cluster}/{workload}"
 
 
 def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:

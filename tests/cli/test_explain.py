@@ -198,6 +198,10 @@ def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
     ask(manifest, code=1)
     ask(manifest, "redis-9", code=1)
+    # As plans head their lines.
+    for front in ("a/", "a/default/Deployment/redis/", "default/Deployment/redis/"):
+        assert ask(manifest, f"{front}redis-0") == text
+    ask(manifest, "b/redis-0", code=1)
 
 
 FLEET = """
@@ -228,8 +232,42 @@ def test_members_whose_nodes_are_unknown_are_named(
     )
     (tmp_path / "redis.nf.hcl").write_text(hub + FLEET)
     placement = "fleet_cluster_resource_placement.all"
-    assert run(["explain", placement, "redis-0"]) == 0
+    assert run(["explain", placement, "a/redis-0"]) == 0
     told = capsys.readouterr()
     assert "Nodes unknown: figures." in " ".join((told.out + told.err).replace("│", " ").split())
     assert run(["explain", placement, "redis-9"]) == 1
     assert "Nodes unknown: figures." in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def written(old: str, new: str) -> None:
+    Path("main.nf.hcl").write_text(MAIN.replace(old, new))
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
+    assert run(["apply", "-auto-approve"]) == 0
+    written("count              = 2", "count              = 1")
+    of_plan = ["-plan=p.nfplan"] if saved else []
+    assert not saved or run(["plan", "-out=p.nfplan"]) == 0
+    text = " ".join(ask(*of_plan, A, "a-p-1").split())
+    assert "a-p-1 (NC_P46_224_v1)" in text
+    assert "the pool's count was lowered; the highest numbers go (scale_in)" in text
+    assert "It stands on r0 / r0-bm0" in text
+    assert "the platform chooses which VMs" in text
+    document = json.loads(ask(*of_plan, "-format=json", A, "a-p-1"))
+    assert (document["action"], document["trigger"]) == ("remove", "scale_in")
+    assert document["stands"]["rack"] == "r0"
+
+
+def test_a_vm_of_a_cluster_that_goes_is_explained(ask: Any) -> None:
+    assert run(["apply", "-auto-approve"]) == 0
+    Path("main.nf.hcl").write_text(MAIN[: MAIN.index('resource "nexus_kubernetes_cluster"')])
+    assert "its cluster is gone (cluster_removed)" in " ".join(ask(A, "a-p-0").split())
+
+
+def test_every_vm_that_finds_no_place_is_explained(ask: Any) -> None:
+    written("count              = 2", "count              = 9")
+    for number in (4, 5, 8):
+        text = ask(A, f"a-p-{number}")
+        assert text.startswith(f"a-p-{number} (NC_P46_224_v1")
+        assert "Ways out, tried just now:" in text

@@ -209,7 +209,8 @@ def _place(
         _pin(vms, pool, number, name)
         return
     shortage = vms.short.get(pool.pool)
-    if shortage is not None and last_resort is None and not pool.groups:
+    asked = world.explain is not None and (str(vms.instance.address), name) in world.explain
+    if shortage is not None and last_resort is None and not pool.groups and not asked:
         # The next VM of a pool asks for the same: where one found no room, it finds none.
         vms.failed[key] = shortage
         vms.site.miss(demand_for(vms.demand, pool, number))
@@ -217,7 +218,7 @@ def _place(
     of_others = world.hints.of_others(vms)
     hints = [*group_hints(vms, pool), *(binding.hint for binding in of_others)]
     demand = demand_for(vms.demand, pool, number, last_resort, hints)
-    if world.explain is None or (str(vms.instance.address), name) in world.explain:
+    if world.explain is None or asked:
         vms.explained[key] = vms.site.explain(demand)
     answer = vms.site.place(demand, decided=vms.demand.provenance == "decided")
     if not isinstance(answer, Shortage):

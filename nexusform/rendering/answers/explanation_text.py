@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
@@ -265,6 +266,28 @@ def explanation_outline(
         sections.append(_refusal_section(explanation))
     title = f"{name} ({sku_text(explanation.demand.sku)})"
     return Outline(title, _goes(explanation), place is None, tuple(facts), tuple(sections))
+
+
+def leaving_outline(row: PlacementChange) -> Outline:
+    """Why a plan removes a VM."""
+    verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
+    facts = [f"It stands on {place_text(row.source)}."] if row.source is not None else []
+    if row.trigger == "scale_in" and row.provenance != "decided":
+        facts.append("On a real site the platform chooses which VMs of the pool go.")
+    return Outline(f"{row.object} ({row.sku})", verdict, bad=False, facts=tuple(facts))
+
+
+def leaving_document(row: PlacementChange) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "address": str(row.address),
+        "object": row.object,
+        "action": str(row.action),
+        "trigger": row.trigger,
+        "reason": row.reason,
+        "stands": place_document(row.source),
+        "provenance": row.provenance or None,
+    }
 
 
 def _filter_section(explanation: Explanation) -> Section:
