@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.held_before import warnings_held_before
 from nexusform.planning.occupancy import SiteRoom, sharing_as_before
 from nexusform.planning.plan import Plan
 from nexusform.source import Span
@@ -94,9 +95,10 @@ def plan_findings(plan: Plan) -> tuple[Finding, ...]:
         "shared-machine": sharing_as_before(plan.sites),
     }
     findings = []
-    for diagnostic in plan.diagnostics:
-        held_before = diagnostic.severity is not Severity.ERROR and diagnostic.address in as_before.get(
-            diagnostic.id, ()
+    for diagnostic, unmoved in zip(plan.diagnostics, warnings_held_before(plan), strict=True):
+        held_before = unmoved or (
+            diagnostic.severity is not Severity.ERROR
+            and diagnostic.address in as_before.get(diagnostic.id, ())
         )
         level = Level.NOTE if held_before else level_of(diagnostic)
         findings.append(Finding(diagnostic, level, held_before))

@@ -131,7 +131,9 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
     if len(advice) > _MOST_ADVICE:
         hidden = names_text(entry.id for entry in advice[_MOST_ADVICE:])
         lines += hanging("i", f"{len(advice) - _MOST_ADVICE} more: {hidden}", 2, width)
-    standing = [f"{entry.id} {names_text(entry.subjects)}".rstrip() for entry in report.entries.standing]
+    said = [f"{entry.id} {names_text(entry.subjects)}".rstrip() for entry in report.entries.standing]
+    # Once for all that are about nobody.
+    standing = list(dict.fromkeys(said))
     if standing:
         text = harmless(f"not caused by this plan: {'; '.join(standing)}")
         lines += cut(hanging("", text, 2, width), _MOST_LINES, width)

@@ -1,0 +1,141 @@
+"""Which warnings of a plan held before it: the same plan without its changes would say them as well.
+
+A kind of warning has one way to come about: its block changes, VMs or pods come to where they were not, pods
+lose their nodes. Where nothing of the sort is in the plan, the warning was there before. Kinds not in
+the table count as caused by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.effects import Effect, effect_of
+from nexusform.planning.plan import Action, PlacementAction, PlacementChange, Plan
+from nexusform.scheduling.pods import warnings as pods
+
+
+class _Deeds(Struct, frozen=True):
+    """What a plan does, by the addresses of resources: which change, to which bindings or pods come, of which
+    pods newly wait, and of which any is touched. `vms_come` and `vms_leave` are said of all sites.
+    """
+
+    follows_another: bool
+    changed: AbstractSet[str]
+    bound: AbstractSet[str]
+    pods_come: AbstractSet[str]
+    pods_wait: AbstractSet[str]
+    pods_touched: AbstractSet[str]
+    vms_come: bool
+    vms_leave: bool
+
+
+def warnings_held_before(plan: Plan) -> tuple[bool, ...]:
+    """For every diagnostic of a plan, in its order, whether it is a warning that held before."""
+    deeds = _deeds(plan)
+    return tuple(_held_before(diagnostic, deeds) for diagnostic in plan.diagnostics)
+
+
+def _held_before(diagnostic: Diagnostic, deeds: _Deeds) -> bool:
+    is_caused = _CAUSES.get(diagnostic.id)
+    if diagnostic.severity is Severity.ERROR or is_caused is None or not deeds.follows_another:
+        return False
+    return not is_caused(deeds, diagnostic.address)
+
+
+_COMING: Final = (Effect.PLACED, Effect.MOVED, Effect.AGAIN)
+_GOING: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
+
+
+def _deeds(plan: Plan) -> _Deeds:
+    effects = [(row, effect_of(row)) for row in plan.placements]
+    return _Deeds(
+        follows_another=plan.serial > 0,
+        changed=_changed(plan),
+        bound={str(row.address) for row, effect in effects if row.kind == "binding" and effect in _COMING},
+        pods_come={str(row.address) for row, effect in effects if row.kind == "pod" and effect in _COMING},
+        pods_wait={str(row.address) for row, effect in effects if _newly_waits(row, effect)},
+        pods_touched={
+            str(row.address)
+            for row, _ in effects
+            if row.kind == "pod" and row.action is not PlacementAction.KEEP
+        },
+        vms_come=any(row.kind == "vm" and effect in _COMING for row, effect in effects),
+        vms_leave=any(row.kind == "vm" and effect in _GOING for row, effect in effects),
+    )
+
+
+def _changed(plan: Plan) -> frozenset[str]:
+    """Resources that the plan changes or takes over."""
+    return frozenset(
+        str(change.address)
+        for change in plan.changes
+        if change.action is not Action.NO_OP or change.importing or change.previous_address
+    )
+
+
+def _newly_waits(row: PlacementChange, effect: Effect) -> bool:
+    """Whether a pod has no node that had one, or comes without one; pods that wait on are none of these."""
+    comes = row.action is PlacementAction.PLACE
+    return row.kind == "pod" and (effect is Effect.UNPLACED or (effect is Effect.WAITING and comes))
+
+
+# --- causes -------------------------------------------------------------------------------------
+
+
+def _block(deeds: _Deeds, address: str) -> bool:
+    return address in deeds.changed
+
+
+def _waiting(deeds: _Deeds, address: str) -> bool:
+    return address in deeds.pods_wait
+
+
+def _company(deeds: _Deeds, address: str) -> bool:
+    """Pods come together where one comes, or where the machine beneath their node is another."""
+    return deeds.vms_come or address in deeds.pods_come
+
+
+def _rollout(deeds: _Deeds, address: str) -> bool:
+    """What stands in the way of a rollout: the workload itself, or the nodes that there are for it."""
+    return deeds.vms_come or deeds.vms_leave or address in deeds.pods_touched or address in deeds.changed
+
+
+def _members(deeds: _Deeds, address: str) -> bool:
+    """Clusters of a placement come to share a machine where VMs come, or where a cluster is picked."""
+    return deeds.vms_come or address in deeds.bound
+
+
+def _reading(_deeds: _Deeds, address: str) -> bool:
+    """What an export lacks is the same before and after, unless a resource's own export is meant."""
+    return bool(address)
+
+
+# Kinds that are said of what a block or its documents say.
+_OF_BLOCKS: Final = (
+    "a-real-hub-treats-this-differently",
+    "deprecated-envelope",
+    "document-read-with-a-correction",
+    "invalid-resource-selectors",
+    "object-has-another-owner",
+    "older-property-name",
+    "read-with-a-correction",
+    "replicas-are-changed-by-an-autoscaler",
+    "selector-selects-nothing",
+    "staged-run-waits-for-an-approval",
+    "volumes-are-not-known",
+)
+_OF_EXPORTS: Final = ("creation-times-not-captured", "incomplete-list", "not-captured", "resources-not-read")
+
+_CAUSES: Final[Mapping[str, Callable[[_Deeds, str], bool]]] = {
+    **dict.fromkeys(_OF_BLOCKS, _block),
+    **dict.fromkeys(_OF_EXPORTS, _reading),
+    **dict.fromkeys((pods.PENDING, pods.FAILED, pods.GATED, pods.TOO_MANY), _waiting),
+    **dict.fromkeys((pods.SHARED_MACHINE, pods.SHARED_RACK), _company),
+    **dict.fromkeys((pods.DEADLOCK, pods.STUCK, pods.UNLABELLED, pods.UNKNOWN_KEY), _rollout),
+    "members-of-a-placement-share-machines": _members,
+}
