@@ -25,8 +25,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 TABLES = (PACKAGE / "diagnostic_kinds.py", PACKAGE / "language_kinds.py")
-ADVICE = PACKAGE / "rendering" / "report" / "entries.py"  # names ids, and says none
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (*TABLES, ADVICE)]
+# These name ids, and say none.
+ADVICE = PACKAGE / "rendering" / "report" / "entries.py"
+HELD_BEFORE = PACKAGE / "planning" / "held_before.py"
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (*TABLES, ADVICE, HELD_BEFORE)]
 NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 
 # What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
