@@ -6,6 +6,7 @@ The answers stand in the data blocks, read once VMs, members and placements are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -51,10 +52,10 @@ def answer_cluster_requests(
                 if item.attributes is None or item.attributes.get("sites") is not UNKNOWN:
                     continue  # in error, or a test stands in for it
                 address = Address(module.path, "data", block.type, block.name, key)
-                asked = _AskedCluster(block, address, item.attributes, evaluation)
-                attributes, wrong = _answered(asked, request, world, fleet)
+                request_block = _RequestBlock(block, address, item.attributes, evaluation)
+                attributes, diagnostics = _answered(request_block, request, world, fleet)
                 items[key] = replace(item, attributes=attributes)
-                problems += wrong
+                problems += diagnostics
             name = (module.path, block.mode, block.type, block.name)
             evaluation.resources[name] = ResourceView(view.shape, items)
     return problems
@@ -87,7 +88,7 @@ class _SiteRoom(Struct, frozen=True):
     reason: str | None
 
 
-class _AskedCluster(Struct, frozen=True):
+class _RequestBlock(Struct, frozen=True):
     # One data block: where it stands, and what it says.
     block: ResourceBlock
     address: Address
@@ -120,54 +121,59 @@ class _AskedCluster(Struct, frozen=True):
 
 
 def _answered(
-    asked: _AskedCluster, request: PlanRequest, world: VmWorld, fleet: list[Member]
+    request_block: _RequestBlock, request: PlanRequest, world: VmWorld, fleet: list[Member]
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
     """The block's attributes with its answers; None where the template is in error."""
-    template = asked.template()
+    template = request_block.template()
     sites, skus = world.sites, world.after.skus
     sku = skus.get(template.sku)
-    mistakes = list(_mistakes(asked, template, skus, sites))
+    mistakes = list(_mistakes(request_block, template, skus, sites))
     if mistakes or sku is None:
         return None, mistakes
-    source = request.registries.data_sources[asked.block.type]
+    source = request.registries.data_sources[request_block.block.type]
     assert source.fleet is not None
-    document = source.fleet(asked.attributes)
+    document = source.fleet(request_block.attributes)
     assert isinstance(document, ClusterRequest)
     cluster = _cluster(template, sku)
-    selectors = [_selector_answer(each, document.kind, fleet, cluster) for each in document.selectors]
-    lacking = [each for each in selectors if each.missing and each.asks]
-    unmet_terms = list(dict.fromkeys(reason for each in lacking for reason in each.unmet))
+    selectors = [_selector_answer(selector, document.kind, fleet, cluster) for selector in document.selectors]
+    lacking = [answer for answer in selectors if answer.missing and answer.asks]
+    unmet_terms = list(dict.fromkeys(chain.from_iterable(answer.unmet for answer in lacking)))
     rooms = {site.id: _room(site, sku, template) for site in sites.values()}
     answers = {
         "labels": dict(cluster.labels),
         "properties": _properties(cluster),
-        "selectors": [asdict(each) for each in selectors],
-        "meets_terms": all(each.meets_terms for each in lacking),
+        "selectors": [asdict(answer) for answer in selectors],
+        "meets_terms": all(answer.meets_terms for answer in lacking),
         "unmet": unmet_terms,
         "sites": {site: asdict(room) for site, room in rooms.items()},
     }
     subject = f"{document.kind} {document.name}"
     warnings: list[Diagnostic] = []
     if unmet_terms:
-        warnings.append(_not_met(asked, subject, unmet_terms))
+        warnings.append(_not_met(request_block, subject, unmet_terms))
     if lacking and not any(room.fits for room in rooms.values()):
-        warnings.append(_fits_nowhere(asked, subject, template, rooms))
-    return {**asked.attributes, **answers}, warnings
+        warnings.append(_fits_nowhere(request_block, subject, template, rooms))
+    return {**request_block.attributes, **answers}, warnings
 
 
 def _mistakes(
-    asked: _AskedCluster, template: _Template, skus: Mapping[str, VmSku], sites: Mapping[str, SitePlan]
+    request_block: _RequestBlock,
+    template: _Template,
+    skus: Mapping[str, VmSku],
+    sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
     """What the template names and nobody knows."""
     if template.sku not in skus:
         detail = f'There is no VM SKU "{template.sku}".{did_you_mean(template.sku, skus)}'
-        yield asked.error("unknown-vm-sku", detail, ("template", "sku"))
-    known = {rack.availability_zone for site in sites.values() for rack in site.racks}
-    known |= {machine.availability_zone for site in sites.values() for machine in site.machines.values()}
-    choice = f" Known: {listed(sorted(known), 20)}." if known else " There is no rack."
-    for zone in sorted((template.zones or frozenset()) - known):
+        yield request_block.error("unknown-vm-sku", detail, ("template", "sku"))
+    zones: set[str] = set()
+    for site in sites.values():
+        zones |= {rack.availability_zone for rack in site.racks}
+        zones |= {machine.availability_zone for machine in site.machines.values()}
+    choice = f" Known: {listed(sorted(zones), 20)}." if zones else " There is no rack."
+    for zone in sorted((template.zones or frozenset()) - zones):
         detail = f'No site has an availability zone "{zone}".{choice}'
-        yield asked.error("unknown-availability-zone", detail, ("template", "zones"))
+        yield request_block.error("unknown-availability-zone", detail, ("template", "zones"))
 
 
 def _cluster(template: _Template, sku: VmSku) -> Member:
@@ -176,19 +182,19 @@ def _cluster(template: _Template, sku: VmSku) -> Member:
     names = [f"node-{number}" for number in range(1, template.count + 1)]
     nodes = tuple(Node(name, {}, (), size.cpu, size.memory) for name in names)
     skus = (sku,) * template.count
-    cluster = NodeCluster("", "", "", nodes, skus, total_of(capacity(each) for each in skus))
+    cluster = NodeCluster("", "", "", nodes, skus, total_of([capacity(sku)] * template.count))
     return member_of(FleetMember("", template.labels), cluster, (0, 0))
 
 
 def _properties(member: Member) -> dict[str, str]:
+    """The properties of a member by name, its resources among them as a fleet names them."""
     usage = member.resources
-    parts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}
-    resources = {
-        f"{RESOURCE_PREFIX}{kind}-{name}": str(amount)
-        for kind, amounts in parts.items()
-        for name, amount in amounts.items()
-    }
-    return dict(sorted({**member.properties, **resources}.items()))
+    amounts_by_kind = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}
+    properties = dict(member.properties)
+    for kind, amounts in amounts_by_kind.items():
+        for name, amount in amounts.items():
+            properties[f"{RESOURCE_PREFIX}{kind}-{name}"] = str(amount)
+    return dict(sorted(properties.items()))
 
 
 def _selector_answer(
@@ -217,18 +223,18 @@ def _why_not(free: Interval, template: _Template) -> str:
     return f"{room} of {template.count:,} {template.sku} fit"
 
 
-def _not_met(asked: _AskedCluster, subject: str, unmet_terms: list[str]) -> Diagnostic:
+def _not_met(request_block: _RequestBlock, subject: str, unmet_terms: list[str]) -> Diagnostic:
     lines = "\n".join(f"  - {reason}" for reason in unmet_terms)
     text = f"A cluster as in template does not meet what {subject} asks for:\n{lines}"
-    return asked.warning("cluster-request-is-not-met", text, f"{subject}: {unmet_terms[0]}")
+    return request_block.warning("cluster-request-is-not-met", text, f"{subject}: {unmet_terms[0]}")
 
 
 def _fits_nowhere(
-    asked: _AskedCluster, subject: str, template: _Template, rooms: Mapping[str, _SiteRoom]
+    request_block: _RequestBlock, subject: str, template: _Template, rooms: Mapping[str, _SiteRoom]
 ) -> Diagnostic:
     lines = "\n".join(f"  - {site}: {room.reason}" for site, room in sorted(rooms.items()))
     size = f"{counted(template.count, 'VM')} of {template.sku}"
     text = (
         f"No site can hold the cluster that {subject} asks for ({size}):\n{lines or '  - there is no site'}"
     )
-    return asked.warning("cluster-request-fits-nowhere", text, f"{subject}: no site holds {size}")
+    return request_block.warning("cluster-request-fits-nowhere", text, f"{subject}: no site holds {size}")

@@ -25,20 +25,22 @@ _FIXED: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def fixed_problems(instance: Instance, now: FleetObject) -> Iterator[Diagnostic]:
-    """The fields that are others than in the object that stands; nothing of one that is made anew."""
-    fields = _FIXED.get(type(now), ())
+def fixed_problems(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
+    """Errors for fields of the planned object that are others than in the one that stands; none where it is
+    made anew.
+    """
+    fields = _FIXED.get(type(planned), ())
     if not fields or instance.before is None or instance.replaced or instance.type.fleet is None:
         return
-    before = instance.type.fleet(instance.before)
-    if type(before) is not type(now):
+    standing = instance.type.fleet(instance.before)
+    if type(standing) is not type(planned):
         return
     for field, name in fields:
-        old, new = getattr(before, field), getattr(now, field)
-        if old != new:
+        standing_value, planned_value = getattr(standing, field), getattr(planned, field)
+        if standing_value != planned_value:
             detail = (
-                f"{name} is immutable on a hub: it was {_shown(old)}, and the manifest says {_shown(new)}. "
-                f"To make the object anew, plan with -replace='{instance.address}'."
+                f"{name} is immutable on a hub: it was {_shown(standing_value)}, and the manifest says "
+                f"{_shown(planned_value)}. To make the object anew, plan with -replace='{instance.address}'."
             )
             yield instance.error("change-not-allowed", detail, ("manifest",))
 

@@ -88,35 +88,35 @@ class Hub(Struct, dict=True):
         overrides: list[FleetOverride] = []
         for instance in self.former:
             assert instance.type.fleet is not None
-            thing = instance.type.fleet(instance.before or {})
-            if isinstance(thing, HubObjects) and not thing.cluster_id:
-                manifests += thing.manifests
-            elif isinstance(thing, FleetOverride):
-                overrides.append(thing)
+            fleet_object = instance.type.fleet(instance.before or {})
+            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+                manifests += fleet_object.manifests
+            elif isinstance(fleet_object, FleetOverride):
+                overrides.append(fleet_object)
         return manifests, overrides
 
     def take(self, instance: Instance) -> None:
         """Add what an instance is."""
         assert instance.type.fleet is not None
         assert instance.planned is not None
-        thing = instance.type.fleet(instance.planned)
-        self.diagnostics += fixed_problems(instance, thing)
-        match thing:
+        fleet_object = instance.type.fleet(instance.planned)
+        self.diagnostics += fixed_problems(instance, fleet_object)
+        match fleet_object:
             case HubObjects():
-                self._take_objects(instance, thing)
+                self._take_objects(instance, fleet_object)
             case FleetOverride():
-                self.overrides.append(thing)
+                self.overrides.append(fleet_object)
                 self.overriding.append(instance)
             case FleetBudget():
-                self.budgets[thing.placement] = (instance, thing)
+                self.budgets[fleet_object.placement] = (instance, fleet_object)
             case FleetEviction() if instance.action in _ONCE:
-                self.evictions.append((instance, thing))
+                self.evictions.append((instance, fleet_object))
             case FleetStrategy():
-                self.strategies[thing.key] = thing
+                self.strategies[fleet_object.key] = fleet_object
             case FleetRun():
-                self._take_run(instance, thing)
-            case FleetApproval() if thing.approved:
-                self._take_approval(instance, thing)
+                self._take_run(instance, fleet_object)
+            case FleetApproval() if fleet_object.approved:
+                self._take_approval(instance, fleet_object)
             case _:
                 return
 
@@ -145,32 +145,35 @@ class Hub(Struct, dict=True):
             self.diagnostics.append(instance.problem(problem))
 
     def _take_approval(self, instance: Instance, approval: FleetApproval) -> None:
+        """Note what is approved of a run; an approval that comes with this plan wakes it."""
         self.approvals.setdefault(approval.run_key, set()).add(approval.name)
         if instance.action in _DOING:
             self.woken.add(approval.run_key)
 
     def approve(self) -> None:
         """Give runs what approval requests grant them; a run that waited for one goes on."""
-        woken = [each for each in self.waiting if each[1].key_of(each[1].name) in self.woken]
-        self.runs = [
-            (
-                instance,
-                replace(run, approvals=run.approvals | self.approvals.get(run.key_of(run.name), set())),
-            )
-            for instance, run in (*self.runs, *woken)
-        ]
+        going_on = list(self.runs)
+        for instance, run in self.waiting:
+            if run.key_of(run.name) in self.woken:
+                going_on.append((instance, run))
+        self.runs = []
+        for instance, run in going_on:
+            granted = self.approvals.get(run.key_of(run.name), set())
+            self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _take_run(self, instance: Instance, run: FleetRun) -> None:
         """Add a staged run, unless its state cannot follow from the one before."""
         if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
-            old = instance.type.fleet(instance.before)
-            wrong = transition_problem(old.state, run.state) if isinstance(old, FleetRun) else None
-            if wrong is not None:
-                text = f"{wrong[:1].upper()}{wrong[1:]}. Make another run, or replace it with -replace."
+            run_before = instance.type.fleet(instance.before)
+            refusal = None
+            if isinstance(run_before, FleetRun):
+                refusal = transition_problem(run_before.state, run.state)
+            if refusal is not None:
+                text = f"{refusal[:1].upper()}{refusal[1:]}. Make another run, or replace it with -replace."
                 self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
                 return
-        kept = self.runs if instance.action in _DOING else self.waiting
-        kept.append((instance, run))
+        runs = self.runs if instance.action in _DOING else self.waiting
+        runs.append((instance, run))
 
 
 def read_hub(instances: Iterable[Instance]) -> Hub:
@@ -382,15 +385,16 @@ def _once_overridden(
 ) -> dict[str, Rendered]:
     """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
     former = applicable(hub.before[1], placement.written.key)
-    choices = [Renders(objects, each, placement.labels) for each in (placement.overrides, former)]
+    # State noted no overrides: those of now may have stood before, or else those of state.
+    choices = [Renders(objects, overrides, placement.labels) for overrides in (placement.overrides, former)]
     on_cluster: dict[str, Rendered] = {}
     for binding in placement.prior:
         if not has_resources(binding):
             continue
         possible = [renders.get(binding.cluster) or Rendered(objects) for renders in choices]
-        made = possible[0].digest if digests is None else str(digests.get(binding.cluster, ""))
-        alike = (rendered for rendered in possible if rendered.digest == made)
-        on_cluster[binding.cluster] = next(alike, Rendered(objects, made))
+        digest = possible[0].digest if digests is None else str(digests.get(binding.cluster, ""))
+        alike = (rendered for rendered in possible if rendered.digest == digest)
+        on_cluster[binding.cluster] = next(alike, Rendered(objects, digest))
     return on_cluster
 
 
@@ -401,8 +405,8 @@ def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str,
     noted = noted_before(placement)
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
     present = [binding.cluster for binding in placement.held]
-    new = [cluster for cluster in present if cluster not in held_before]
-    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new]
+    new_clusters = [cluster for cluster in present if cluster not in held_before]
+    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]
     # Of the note only this is carried on; the contents are written anew.
     placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
     placed = note_placed(placed_before, came, present, serial) or {}

@@ -90,19 +90,16 @@ def picked(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(opened(manifests))
-    return tuple(
-        override
-        for override in overrides
-        if any(_for_cluster(rule, labels) for rule in override.rules) and _is_about(override, objects)
-    )
+
+    def is_picked(override: FleetOverride) -> bool:
+        has_rule = any(_for_cluster(rule, labels) for rule in override.rules)
+        return has_rule and any(_is_about(override, manifest) for manifest in objects)
+
+    return tuple(filter(is_picked, overrides))
 
 
-def _is_about(override: FleetOverride, objects: Iterable[Manifest]) -> bool:
-    return any(
-        _selects(selector, manifest, override.namespace)
-        for manifest in objects
-        for selector in override.selectors
-    )
+def _is_about(override: FleetOverride, manifest: Manifest) -> bool:
+    return any(_selects(selector, manifest, override.namespace) for selector in override.selectors)
 
 
 def refusals(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
@@ -144,17 +141,17 @@ def render(
     if not overrides:
         return Rendered(tuple(manifests))
     rendered: list[Manifest] = []
-    made: list[Any] = []
+    changes: list[Any] = []
     try:
         for manifest in opened(manifests):
-            changed = _changed(manifest, overrides, cluster, labels, made)
+            changed = _changed(manifest, overrides, cluster, labels, changes)
             if changed is not None:
                 rendered.append(changed)
     except _Failed as problem:
         return Rendered(tuple(manifests), failure=str(problem))
-    if not made:
+    if not changes:
         return Rendered(tuple(manifests))
-    text = json.dumps(made, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return Rendered(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
@@ -201,32 +198,35 @@ def _changed(
     overrides: Sequence[FleetOverride],
     cluster: str,
     labels: Mapping[str, str],
-    made: list[Any],
+    changes: list[Any],
 ) -> Manifest | None:
-    """An object as overrides leave it, None where they leave it out; what they do joins `made`."""
+    """An object as overrides leave it, None where they leave it out; what they do joins `changes`, each the
+    four names of the object and the operation, with its path and value.
+    """
     key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
     body: Any = None
     for override in overrides:
-        if not any(_selects(selector, manifest, override.namespace) for selector in override.selectors):
+        if not _is_about(override, manifest):
             continue
         for rule in override.rules:
             if not _for_cluster(rule, labels):
                 continue
             if rule.delete:
-                made.append([*key, "delete"])
+                changes.append([*key, "delete"])
                 return None
             body = copy.deepcopy(dict(manifest.body)) if body is None else body
             try:
-                made += [[*key, *each] for each in _patch(body, rule.patches, cluster, labels)]
-            except _Failed as why:
-                who = f'{override.kind} "{override.name}" failed to apply on {_target(manifest)}'
-                raise _Failed(f"{who}: {why}") from None
+                for operation, path, value in _patch(body, rule.patches, cluster, labels):
+                    changes.append([*key, operation, path, value])
+            except _Failed as reason:
+                failure = f'{override.kind} "{override.name}" failed to apply on {_target(manifest)}'
+                raise _Failed(f"{failure}: {reason}") from None
     if body is None:
         return manifest
-    result = manifest_from(body, manifest)
-    if result is None:
+    patched = manifest_from(body, manifest)
+    if patched is None:
         raise _Failed(f"{manifest.title}: the result is no object any more")
-    return result
+    return patched
 
 
 def _patch(
@@ -271,9 +271,9 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
                 raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
         return _LABEL.sub(lambda match: labels[match[1]], text)
     if isinstance(value, dict):
-        return {name: _filled(part, cluster, labels) for name, part in value.items()}
+        return {name: _filled(inner, cluster, labels) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(part, cluster, labels) for part in value]
+        return [_filled(item, cluster, labels) for item in value]
     return value
 
 
@@ -300,6 +300,7 @@ def _apply(body: Any, patch: JsonPatch, value: Any) -> None:
 
 
 def _below(target: Any, step: str, where: str) -> Any:
+    """What is one step of a path below a value; `where` says which patch asks. Raises _Failed."""
     if isinstance(target, dict) and step in target:
         return target[step]
     if isinstance(target, list) and step.isdecimal() and int(step) < len(target):

@@ -224,10 +224,13 @@ class PlacementPlan(Struct):
         """Whether a rollout of this plan changes what any cluster has."""
         if self.held != self.prior or self.rolled:
             return True
-        if not self.lost and not any(each.refused for each in self.contents.on_cluster.values()):
+        refused_before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
+        if not self.lost and not any(refused_before.values()):
             return False
-        before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
-        return any(before.get(c, ()) != content.refused for c, content in self.contents_after().items())
+        for cluster, content in self.contents_after().items():
+            if content.refused != refused_before.get(cluster, ()):
+                return True
+        return False
 
     def watched(self) -> Watched:
         """As the watcher sees it."""
@@ -274,9 +277,9 @@ class PlacementPlan(Struct):
         if content is None or not (lost or content.refused):
             return content
         claimed = self.claimed(binding, rolled)
-        own = tuple(manifest for manifest in claimed if identity(manifest) not in lost)
+        manifests = tuple(manifest for manifest in claimed if identity(manifest) not in lost)
         refused = tuple(identity(manifest) for manifest in claimed if identity(manifest) in lost)
-        return replace(content, manifests=own, refused=refused)
+        return replace(content, manifests=manifests, refused=refused)
 
     def claimed(self, binding: Binding, rolled: AbstractSet[str]) -> tuple[Manifest, ...]:
         """What the placement would have on the cluster if nobody else had any of it: what it has, and what
@@ -289,7 +292,9 @@ class PlacementPlan(Struct):
         rendered = self.rendered(binding.resource_snapshot, binding.cluster)
         if not content.refused or rendered is None:
             return manifests
-        return (*manifests, *(m for m in opened(rendered.manifests) if identity(m) in content.refused))
+        offered = opened(rendered.manifests)
+        refused = [manifest for manifest in offered if identity(manifest) in content.refused]
+        return (*manifests, *refused)
 
     def _brought(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
         """The content of a cluster as far as this placement alone decides. Where overriding fails, and where
@@ -328,7 +333,8 @@ class PlacementPlan(Struct):
 
     def reoverridden(self, binding: Binding) -> bool:
         """Whether the plan gives the cluster of a binding what other overrides make of its objects."""
-        before, after = self.contents.on_cluster.get(binding.cluster), self.content(binding, self.rolled)
+        before = self.contents.on_cluster.get(binding.cluster)
+        after = self.content(binding, self.rolled)
         if before is None or after is None:
             return False
         return (before.digest, before.failure) != (after.digest, after.failure)
@@ -337,7 +343,7 @@ class PlacementPlan(Struct):
         self, result: CycleResult, occasion: Occasion, start: tuple[Binding, ...], roster: Roster
     ) -> bool:
         """Note what a chain of cycles did that started from these bindings; whether any of them changed."""
-        before = self.held
+        held_before = self.held
         if any(change.cause is Cause.PICKED for change in result.changes):
             self.decided = (start, roster)
         self.held = result.bindings
@@ -353,7 +359,7 @@ class PlacementPlan(Struct):
                 self.picked.pop(change.cluster, None)
             else:
                 self.picked[change.cluster] = trigger
-        return before != self.held
+        return held_before != self.held
 
 
 def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:
@@ -361,8 +367,8 @@ def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] 
     stays = instance.prior is not None and not instance.replaced
     remembered = instance.before if stays and instance.before is not None else {}
     attributes = {**remembered, **shown}
-    read = instance.type.fleet
-    before = read(attributes) if attributes and read is not None else None
+    read_object = instance.type.fleet
+    before = read_object(attributes) if attributes and read_object is not None else None
     bindings = read_bindings(attributes)
     last_snapshot = read_snapshot(attributes)
     snapshot = next_snapshot(last_snapshot, written.policy)
@@ -422,13 +428,11 @@ def _property_names(term: ClusterTerm) -> list[str]:
 def _renamed(term: ClusterTerm) -> ClusterTerm:
     """The term with the property of the number of nodes by its name of today."""
     sorter, selector = term.property_sorter, term.property_selector
-    return replace(
-        term,
-        property_sorter=replace(sorter, name=_name(sorter.name)) if sorter else None,
-        property_selector=None
-        if selector is None
-        else tuple(replace(requirement, name=_name(requirement.name)) for requirement in selector),
-    )
+    if sorter is not None:
+        sorter = replace(sorter, name=_name(sorter.name))
+    if selector is not None:
+        selector = tuple(replace(requirement, name=_name(requirement.name)) for requirement in selector)
+    return replace(term, property_sorter=sorter, property_selector=selector)
 
 
 def _name(name: str) -> str:

@@ -48,8 +48,8 @@ def _selectable(hub: Sequence[Manifest]) -> list[Manifest]:
 
 def idle_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
     """The selectors of a placement, by number, that select none of the objects that it got."""
-    brought = {each.name for each in objects if (each.group, each.kind) == _NAMESPACE}
-    namespaces = {placement.namespace, *brought}
+    brought = [manifest for manifest in objects if (manifest.group, manifest.kind) == _NAMESPACE]
+    namespaces = {placement.namespace, *(namespace.name for namespace in brought)}
 
     def selects_something(selector: ObjectSelector) -> bool:
         pairs = product(objects, namespaces)
@@ -66,12 +66,13 @@ def selector_problem(placement: FleetPlacement, hub: Sequence[Manifest]) -> Sele
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     selectable = list({_key(manifest): manifest for manifest in _selectable(hub)}.values())
-    with_selected = (each.name for each in placement.selectors if each.scope == WITH_SELECTED)
+    with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
     inside = placement.namespace or next(with_selected, "")
-    seen: set[tuple[str, str, str, str]] = set()
+    chosen_so_far: set[tuple[str, str, str, str]] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = (selector.group, selector.kind) == _NAMESPACE and not placement.namespace
-        if is_namespace and selector.scope == WITH_RESOURCES and is_reserved(selector.name):
+        takes_all_inside = is_namespace and selector.scope == WITH_RESOURCES
+        if takes_all_inside and is_reserved(selector.name):
             # The double R is KubeFleet's.
             text = (
                 f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
@@ -83,14 +84,14 @@ def selector_problem(placement: FleetPlacement, hub: Sequence[Manifest]) -> Sele
             for manifest in selectable
             if _chosen(selector, manifest, placement.namespace) or _chosen(selector, manifest, inside)
         ]
-        if is_namespace and selector.scope == WITH_RESOURCES:
+        if takes_all_inside:
             names = {manifest.name for manifest in chosen}
             chosen += [manifest for manifest in selectable if manifest.namespace in names]
         for manifest in chosen:
-            if _key(manifest) in seen:
+            if _key(manifest) in chosen_so_far:
                 text = f"found duplicate resource {_as_printed(manifest)}"
                 return SelectorProblem(number, text, f"{manifest.title}: {_TWICE}")
-            seen.add(_key(manifest))
+            chosen_so_far.add(_key(manifest))
     return None
 
 
@@ -111,7 +112,7 @@ def _key(manifest: Manifest) -> tuple[str, str, str, str]:
 
 
 def _chosen(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Objects of the cluster for a cluster placement, those of its namespace for the other."""
+    """Whether a selector is for an object of this namespace; "" for the objects of the whole cluster."""
     if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
         return False
     if selector.name:
@@ -122,12 +123,12 @@ def _chosen(selector: ObjectSelector, manifest: Manifest, namespace: str) -> boo
 def _inside(
     selectable: Iterable[Manifest], namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
 ) -> Iterator[Manifest]:
-    """What is in the selected namespaces: everything, or what other selectors name."""
-    for namespace, everything in namespaces.items():
+    """What is in the selected namespaces, by name: everything (True), or what other selectors name."""
+    for namespace, with_everything in namespaces.items():
         for manifest in selectable:
             if manifest.namespace != namespace:
                 continue
-            if everything or any(_chosen(selector, manifest, namespace) for selector in selectors):
+            if with_everything or any(_chosen(selector, manifest, namespace) for selector in selectors):
                 yield manifest
 
 

@@ -50,30 +50,33 @@ def _binding_problems(change: Change, rows: list[PlacementChange]) -> Iterator[s
             yield f"It says of {where} that it was bound otherwise."
         if row.target is not None and row.target != after.get(row.object):
             yield f"It shows {where} bound otherwise than it is planned."
-        if (row.target is None) is not (row.action is PlacementAction.REMOVE):
+        has_target, is_removal = row.target is not None, row.action is PlacementAction.REMOVE
+        if has_target is is_removal:
             yield f"What happens to {where} is not what is shown of it."
-    shown = {row.object for row in rows if row.target is not None}
-    gone = {row.object for row in rows if row.target is None}
+    shown_bound = {row.object for row in rows if row.target is not None}
+    shown_leaving = {row.object for row in rows if row.target is None}
     for cluster, binding in after.items():
-        if before.get(cluster) != binding and cluster not in shown:
+        if before.get(cluster) != binding and cluster not in shown_bound:
             yield f'It does not show that {change.address} binds the cluster "{cluster}".'
     for cluster in before:
-        if cluster not in after and cluster not in gone:
+        if cluster not in after and cluster not in shown_leaving:
             yield f'It does not show that {change.address} leaves the cluster "{cluster}".'
 
 
 def _bindings(values: Mapping[str, Any] | None) -> dict[str, Binding]:
+    """The bindings among the values of a placement, by cluster."""
     return {binding.cluster: binding for binding in read_bindings(values or {})}
 
 
 def _pod_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
     """What is wrong with the rows of the pods that one object brings."""
-    after = dict(_pods((change.after or {}).get("workloads"), ()))
+    pods = dict(_pods((change.after or {}).get("workloads"), ()))
     for row in rows:
         if not isinstance(row.target, PodPlace):
             continue
         workload = row.pool.partition("/")[2]
-        pod = after.get((row.pool, row.object), after.get((workload, row.object)))
+        # Placements keep pods by cluster and workload; objects of one cluster by workload alone.
+        pod = pods.get((row.pool, row.object), pods.get((workload, row.object)))
         place = (row.target.node or "", row.target.machine)
         if pod is None or place != (pod.get("node") or "", pod.get("machine")):
             yield f'It shows the pod "{row.object}" of {row.address} elsewhere than it is planned.'
@@ -86,5 +89,5 @@ def _pods(values: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, str],
     if "node" in values and "machine" in values:
         yield ("/".join(path[:-1]), path[-1]), values
         return
-    for name, part in values.items():
-        yield from _pods(part, (*path, name))
+    for name, inner_values in values.items():
+        yield from _pods(inner_values, (*path, name))

@@ -63,8 +63,9 @@ class ChangedVms(Struct, frozen=True):
             if isinstance(row.target, Placement) and row.action in _COMES:
                 rack, machine = row.target.rack, row.target.machine
                 taken.add((self.site_after, machine))
-                of_rack = makers.get((self.site_after, rack, ""), "")
-                made_by.add(makers.get((self.site_after, rack, machine), of_rack))
+                # A machine without a resource of its own is made by its rack.
+                maker_of_rack = makers.get((self.site_after, rack, ""), "")
+                made_by.add(makers.get((self.site_after, rack, machine), maker_of_rack))
         create_first = self.change.action is Action.REPLACE_CREATE_FIRST
         return MachineUse(
             frozenset(held), frozenset(left_early), frozenset(taken), frozenset(made_by), create_first
@@ -72,10 +73,12 @@ class ChangedVms(Struct, frozen=True):
 
 
 def _leaves_early(row: PlacementChange) -> bool:
+    """Whether the VM of a row stands and leaves before the new ones come: a rolling one leaves later."""
     return row.action is not PlacementAction.KEEP and row.trigger not in (*_FRESH, ROLLING)
 
 
 def _site_of(values: Mapping[str, Any] | None) -> str:
+    """The site that the id of an object begins with, "" where it has none."""
     return str((values or {}).get("id", "")).partition("/")[0]
 
 
@@ -101,8 +104,8 @@ def makers_of_machines(plan: Plan, types: Mapping[str, ResourceType]) -> dict[tu
     makers = {}
     for change in plan.changes:
         if change.after is not None and types[change.address.type].kind in (Kind.RACK, Kind.MACHINE):
-            site, _, rest = str(change.after.get("id")).partition("/")
-            rack, _, machine = rest.partition("/")
+            site, _, inside_site = str(change.after.get("id")).partition("/")
+            rack, _, machine = inside_site.partition("/")
             makers[site, rack, machine] = str(change.address)
     return makers
 
@@ -124,6 +127,7 @@ def row_problems(plan: Plan, changed: Mapping[Address, ChangedVms]) -> Iterator[
 
 
 def _place(vm: PlacedVm) -> list[Any]:
+    """What a row says of where a VM is; any of it may be unknown."""
     place = vm.placement
     return [vm.pool, vm.number, place.machine, place.rack, place.availability_zone, list(place.cells)]
 
@@ -183,20 +187,23 @@ def _missing_rows(vms: ChangedVms) -> Iterator[str]:
             yield f'It does not show that the VM "{name}" of {vms.change.address} is placed.'
 
 
-def _not_among(vms: Mapping[str, PlacedVm], others: Mapping[str, PlacedVm]) -> list[str]:
+def _not_among(vms: Mapping[str, PlacedVm], vms_across: Mapping[str, PlacedVm]) -> list[str]:
     """The names of VMs that do not stand, or stand elsewhere, on the other side of the plan."""
-    return [name for name, vm in vms.items() if name not in others or _elsewhere(vm, others[name])]
+    return [name for name, vm in vms.items() if name not in vms_across or _elsewhere(vm, vms_across[name])]
 
 
 def _twice(vms: ChangedVms, names: Iterable[str]) -> Iterator[str]:
-    seen = set()
+    """Which of these names of VMs, one of each row, stand in more rows than one."""
+    shown = set()
     for name in names:
-        if name in seen:
+        if name in shown:
             yield f'It shows the VM "{name}" of {vms.change.address} twice.'
-        seen.add(name)
+        shown.add(name)
 
 
-def _elsewhere(one: PlacedVm, other: PlacedVm) -> bool:
-    """Whether two places differ by more than what stands around a machine."""
-    places = one.placement, other.placement
-    return (places[0].machine, places[0].cells) != (places[1].machine, places[1].cells)
+def _elsewhere(vm: PlacedVm, across: PlacedVm) -> bool:
+    """Whether a VM stands on another machine, or in other cells, than `across`: itself on the other side of
+    the plan. Rack and zone do not count: they may change around a machine.
+    """
+    place, place_across = vm.placement, across.placement
+    return (place.machine, place.cells) != (place_across.machine, place_across.cells)
