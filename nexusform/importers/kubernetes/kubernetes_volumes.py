@@ -119,12 +119,14 @@ def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
 class PodVolumes(Struct, frozen=True):
     """What a pod's volumes ask of its node: those that have their place (`needs`), and `claims` that get one.
     `exclusive` are claims that it has to itself (`namespace/name`), `disks` those that it names without one.
+    `claimed` counts the claims that it names, whatever they ask.
     """
 
     needs: tuple[VolumeNeed, ...] = ()
     claims: tuple[Claim, ...] = ()
     exclusive: tuple[str, ...] = ()
     disks: tuple[Disk, ...] = ()
+    claimed: int = 0
 
 
 def read_volumes(
@@ -138,7 +140,9 @@ def read_volumes(
     exclusive: list[str] = []
     disks: list[Disk] = []
     own: set[str] = set()
+    claimed = 0
     for template in templates:
+        claimed += 1
         name = template.at("metadata").text("name")
         own.add(name)
         claims.append(_own_claim(f"{namespace}/{name}-{pod}", template.at("spec"), storage))
@@ -146,16 +150,18 @@ def read_volumes(
         if volume.text("name") in own:
             continue  # the claim that each pod has for itself takes its place
         if "ephemeral" in volume:
+            claimed += 1
             claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec")
             claims.append(_own_claim(f"{namespace}/{pod}-{volume.text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
-            claimed = _of_claim(namespace, volume.at("persistentVolumeClaim"), storage)
-            needs += claimed.needs
-            claims += claimed.claims
-            exclusive += claimed.exclusive
+            claimed += 1
+            of_claim = _of_claim(namespace, volume.at("persistentVolumeClaim"), storage)
+            needs += of_claim.needs
+            claims += of_claim.claims
+            exclusive += of_claim.exclusive
         else:
             disks += _disks(volume)
-    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks))
+    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks), claimed)
 
 
 def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:

@@ -144,6 +144,7 @@ class _WorkloadReader:
                 claims=volumes.claims,
                 exclusive=volumes.exclusive,
                 disks=volumes.disks,
+                claimed=volumes.claimed,
             ),
             line=manifest.line,
             forbidden=forbidden(manifest.namespace, pod_spec, self.rules),
@@ -284,9 +285,12 @@ def _stateful_set(workload: Workload, spec: Fields) -> Workload:
 def _daemon_set(workload: Workload, spec: Fields) -> Workload:
     updates = spec.at("updateStrategy")
     kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
+    rolling = updates.at("rollingUpdate")
+    surge = 0
     if kind == "RollingUpdate":
-        _can_replace(updates.at("rollingUpdate"), surge=0, unavailable=1)
-    return replace(workload, strategy=Strategy(kind))
+        _can_replace(rolling, surge=0, unavailable=1)
+        surge = 0 if rolling.data.get("maxSurge") in (None, 0, "0%") else 1
+    return replace(workload, strategy=Strategy(kind), max_surge=surge)
 
 
 def _recreated(workload: Workload, _: Fields) -> Workload:

@@ -55,6 +55,8 @@ ADVICE: Final = frozenset(
         "the-state-stays-on-this-machine",
         "unmanaged-vms",
         "value-for-undeclared-variable",
+        "daemons-are-replaced-one-after-the-other",
+        "limits-of-volumes-are-not-known",
         "volumes-are-not-known",
         "zones-pinned",
         "zones-too-small",

@@ -6,7 +6,7 @@ A prediction in, warnings out; nothing here changes where a pod goes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -16,7 +16,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board
-from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
+from nexusform.scheduling.pods.forecast import TEMPLATE_CHANGED, PodOutcome, Prediction, WorkloadForecast
 from nexusform.scheduling.pods.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.scheduling.pods.run import Statics
 from nexusform.scheduling.pods.session import message, missing
@@ -30,7 +30,7 @@ from nexusform.scheduling.pods.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.words import form
+from nexusform.words import first_of, form
 
 SHARED_MACHINE: Final = "pods-share-a-machine"
 SHARED_RACK: Final = "pods-share-a-rack"
@@ -44,6 +44,8 @@ FAILED: Final = "pods-are-refused-by-kubelet"
 GATED: Final = "pods-wait-for-scheduling-gates"
 NOT_MADE: Final = "pods-are-not-made"
 NOWHERE: Final = "daemonset-gets-no-pod"
+SURGES: Final = "daemons-are-replaced-one-after-the-other"
+VOLUMES: Final = "limits-of-volumes-are-not-known"
 PREEMPTS: Final = "pods-are-evicted"
 
 RISKS: Final = (
@@ -59,8 +61,13 @@ RISKS: Final = (
     GATED,
     NOT_MADE,
     NOWHERE,
+    SURGES,
+    VOLUMES,
     PREEMPTS,
 )
+# What Kubernetes takes for the limit of a node where its cloud provider names none.
+# Source: pkg/scheduler/framework/plugins/nodevolumelimits (DefaultMaxAzureDiskVolumes, GCE's is the same).
+_USUAL_LIMIT: Final = 16
 # Of several labels that tell machines apart, the one to propose.
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _MOST_NAMES: Final = 5
@@ -92,6 +99,7 @@ class _Scene(Struct, frozen=True):
     outcomes: tuple[PodOutcome, ...]
     next_rollout: NextRollout
     running: tuple[PodOutcome, ...] = ()
+    claims_by_node: Mapping[str, int] = {}
 
     def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         """Those of the workload's terms that choose its own pods."""
@@ -112,14 +120,27 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
     by_workload: dict[str, list[PodOutcome]] = {}
     for outcome in prediction.outcomes:
         by_workload.setdefault(outcome.workload, []).append(outcome)
-    next_rollout = NextRollout(cluster, prediction.standing())
+    standing = prediction.standing()
+    next_rollout = NextRollout(cluster, standing)
+    claims_by_node: Counter[str] = Counter()
+    for pod in standing:
+        claims_by_node[pod.node] += pod.spec.claimed
     warnings: list[PodWarning] = []
     for key, forecast in prediction.forecasts.items():
         nodes = tuple(cluster.nodes[at] for at in statics.of(forecast.workload.pod).points)
         outcomes = tuple(by_workload.get(key, ()))
         running = tuple(outcome for outcome in outcomes if outcome.node)
         scene = _Scene(
-            cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, next_rollout, running
+            cluster,
+            board,
+            nodes,
+            by_name,
+            forecast.workload,
+            forecast,
+            outcomes,
+            next_rollout,
+            running,
+            claims_by_node,
         )
         for rule in _RULES:
             warnings += rule(scene)
@@ -480,6 +501,40 @@ def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
     return None
 
 
+def _surges(scene: _Scene) -> Iterator[PodWarning]:
+    """Daemons that are to run beside those that they replace."""
+    workload = scene.workload
+    is_replaced = any(outcome.trigger == TEMPLATE_CHANGED for outcome in scene.outcomes)
+    if workload.kind != "DaemonSet" or not workload.max_surge or not is_replaced:
+        return
+    detail = (
+        "its maxSurge lets a new pod run beside the old one. The plan takes the old one away first: where a "
+        "node has no room or host port for both, the new one would stay Pending and the old one run on."
+    )
+    yield scene.warn(
+        SURGES, detail, brief="maxSurge needs room for old and new on a node; that is not foretold"
+    )
+
+
+def _volumes(scene: _Scene) -> Iterator[PodWarning]:
+    """Nodes with more volumes than is usual: what their CSI drivers allow stands in no plan."""
+    if not scene.workload.pod.claimed:
+        return
+    counts = {outcome.node: scene.claims_by_node[outcome.node] for outcome in scene.running}
+    crowded = sorted(node for node, count in counts.items() if count > _USUAL_LIMIT)
+    if not crowded:
+        return
+    most = max(counts[node] for node in crowded)
+    nodes = first_of(crowded, _MOST_NAMES)
+    detail = (
+        f"{most} claims have their volumes on one node ({nodes}). How many a node may have its CSI driver "
+        "says (kubectl get csinode -o yaml), which a plan does not know: beyond that pods stay Pending."
+    )
+    yield scene.warn(
+        VOLUMES, detail, brief=f"{most} volumes on one node; what its CSI driver allows is not known"
+    )
+
+
 def _preempts(scene: _Scene) -> Iterator[PodWarning]:
     """Pods that get their nodes only as others are evicted."""
     takers = [outcome for outcome in scene.outcomes if outcome.victims]
@@ -523,5 +578,7 @@ _RULES: Final = (
     _gated,
     _not_made,
     _nowhere,
+    _surges,
+    _volumes,
     _preempts,
 )

@@ -188,7 +188,8 @@ class PodSpec(Struct, frozen=True):
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
     and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
     claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
-    `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask.
+    `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask. `claimed`
+    counts its claims, those that ask nothing of the node too.
     """
 
     namespace: str = "default"
@@ -218,6 +219,7 @@ class PodSpec(Struct, frozen=True):
     preempts: bool = True
     claims: tuple[Claim, ...] = ()
     disks: tuple[Disk, ...] = ()
+    claimed: int = 0
 
 
 class Strategy(StrEnum):

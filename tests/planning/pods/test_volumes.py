@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.objects import State
-from tests.planning.harness import RACKS, applied, good, is_empty, plan
+from tests.planning.harness import RACKS, applied, good, is_empty, plan, state_of
 from tests.planning.pods.test_pods import HOSTNAME, deployment, manifest, pods, standing, workers
 
 CLASS = json.dumps(
@@ -129,3 +129,32 @@ def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> 
     assert [node for node, _ in places(applied(result)).values()] == ["a-np-0", None, None]
     assert reasons(result) == {"new", "0/4 nodes are available: 1 node(s) had volume node affinity conflict."}
     assert is_empty(good(plan(text, applied(result))))
+
+
+def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
+    def told(claims: int) -> set[str]:
+        templates = [
+            {"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)
+        ]
+        disks = CLASS.replace('"local"', '"disks"').replace(
+            "kubernetes.io/no-provisioner", "disk.csi.azure.com"
+        )
+        database = deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
+        result = good(plan(RACKS + workers(1) + manifest("m", disks, database)))
+        return {diagnostic.id for diagnostic in result.plan.diagnostics}
+
+    assert "limits-of-volumes-are-not-known" not in told(8)
+    assert "limits-of-volumes-are-not-known" in told(9), "18 claims of two pods on one node"
+
+
+def test_daemons_that_are_to_run_beside_those_they_replace_are_told() -> None:
+    def daemon(image: str, surge: int) -> str:
+        strategy = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1 - surge}}
+        return deployment("agent", 0, kind="DaemonSet", image=image, updateStrategy=strategy)
+
+    for surge in (0, 1):
+        text = RACKS + workers(2) + manifest("m", daemon("agent:1", surge))
+        state = state_of(text)
+        changed = good(plan(RACKS + workers(2) + manifest("m", daemon("agent:2", surge)), state))
+        ids = {diagnostic.id for diagnostic in changed.plan.diagnostics}
+        assert ("daemons-are-replaced-one-after-the-other" in ids) == (surge == 1)
