@@ -155,7 +155,7 @@ def _bar() -> Markup:
     return element("div", sections, find, theme, class_="bar")
 
 
-_THEMES: Final = (("auto", "light or dark"), ("light", "light"), ("dark", "dark"))
+_THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))
 
 
 def _header(plan: Plan, overview: Overview) -> Markup:
