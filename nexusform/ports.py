@@ -379,6 +379,15 @@ class JudgesPlans(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsCaptures(Protocol):
+    """A provider that shows sites as they were when somebody captured them."""
+
+    def captures(self) -> list[tuple[str, str]]:
+        """The sites that were read, and when each was captured (RFC 3339, "" when nothing tells)."""
+        ...
+
+
 # --- state backends ----------------------------------------------------------------------------
 
 

@@ -291,8 +291,8 @@ class CheckResult(Struct, frozen=True):
 
 
 class InventoryRead(Struct, frozen=True):
-    """An inventory that the plan stands on: the data source's address and when it says its figures
-    were taken (RFC 3339, "" when nothing tells).
+    """An inventory that the plan stands on: the data source's address, or the provider's and the site, and
+    when it says its figures were taken (RFC 3339, "" when nothing tells).
     """
 
     address: str

@@ -60,6 +60,7 @@ def of_directory(
         f"the export in {directory}",
         "capture the export again",
         lambda: read_export(directory, machine_sku_by_id, confinement),
+        captured=True,
     )
 
 

@@ -61,14 +61,17 @@ class ObservedSites:
     sends = False
     observes = True
 
-    def __init__(self, name: str, source: str, advice: str, read_sites: ReadSites) -> None:
+    def __init__(
+        self, name: str, source: str, advice: str, read_sites: ReadSites, *, captured: bool = False
+    ) -> None:
         """`source` is what is looked at ("the export in DIR"), `advice` what to do about a step that is not
-        done yet.
+        done yet; `captured`: the sites are as they were when somebody captured them.
         """
         self.name = name
         self.source = source
         self._advice = advice
         self._read = read_sites
+        self._captured = captured
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
         self._known: tuple[Mapping[str, Any], ...] = ()
@@ -215,6 +218,12 @@ class ObservedSites:
         from nexusform.providers.site_remarks import SiteView
 
         return SiteView(self.source, self._sites, self._unseen, self._managed).remarks()
+
+    def captures(self) -> list[tuple[str, str]]:
+        """The sites that were read of a capture, and when each was made (RFC 3339, "" when nothing tells)."""
+        if self._sites is None or not self._captured:
+            return []
+        return [(site.name, site.inventory.exported_at or "") for site in self._sites]
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         """The sites, read once, under the names that state has for them. Raises ProviderProblem."""

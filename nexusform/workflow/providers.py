@@ -18,7 +18,7 @@ from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of
 from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.plan import Action, Change, Plan
+from nexusform.planning.plan import Action, Change, InventoryRead, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import (
     ChangeRequest,
@@ -29,6 +29,7 @@ from nexusform.ports import (
     ProviderProblem,
     ReadAnswer,
     ReadRequest,
+    ReadsCaptures,
     ResourceType,
     StepWaits,
 )
@@ -155,6 +156,9 @@ class _Discreet:
 
     def remarks(self) -> list[Problem]:
         return self._provider.remarks()
+
+    def captures(self) -> list[tuple[str, str]]:
+        return self._provider.captures() if isinstance(self._provider, ReadsCaptures) else []
 
 
 def provider_problems(request: PlanRequest) -> list[Diagnostic]:
@@ -310,6 +314,16 @@ def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
     for provider in providers.values():
         diagnostics += map(diagnostic_of, provider.remarks())
     return diagnostics
+
+
+def captures_read(providers: Mapping[str, Provider]) -> tuple[InventoryRead, ...]:
+    """The captured sites that providers read, as inventories that a plan stands on."""
+    return tuple(
+        InventoryRead(f"provider.{key} ({site})", taken_at)
+        for key, provider in sorted(providers.items())
+        if isinstance(provider, ReadsCaptures)
+        for site, taken_at in provider.captures()
+    )
 
 
 def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -35,6 +35,7 @@ from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import (
     Refreshed,
+    captures_read,
     judged_by_providers,
     make_providers,
     refresh,
@@ -121,6 +122,8 @@ class Run(Struct):
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
             refusals += judged_by_providers(result.plan, self.providers)
         remarked = remarks(self.providers) if options.refresh else []
+        inventories = (*result.plan.inventories, *captures_read(self.providers))
+        result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *remarked))
 
     def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:

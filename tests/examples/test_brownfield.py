@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shutil
 from pathlib import Path
@@ -33,8 +34,9 @@ def test_the_whole_site_is_taken_over_and_one_pool_grows(
     text = Path("site.nf.hcl").read_text()
     assert "count       = 88" in text
     Path("site.nf.hcl").write_text(text.replace("count       = 88", "count       = 89", 1))
-    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
-    capsys.readouterr()
+    assert run(["plan", "-out=p", "-tie-breaks=0", "-report=markdown:c.md"]) == 0
+    assert re.search(r"Inventory: +[0-9]+ days old\.", capsys.readouterr().out)
+    assert re.search(r"\*\*The inventory is [0-9]+ days old\.\*\*", Path("c.md").read_text())
     assert run(["show", "-json", "p"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["placement_changes"]
     assert (row["object"], row["trigger"]) == ("ran-cu-a-cu-88", "scale_out")
