@@ -41,6 +41,8 @@ from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
 from nexusform.workflow.place import Place
 
+# How inventories are named that providers read.
+OF_PROVIDERS: Final = "provider."
 Refreshed = dict[Address, ObjectState | None]
 
 
@@ -319,7 +321,7 @@ def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
 def captures_read(providers: Mapping[str, Provider]) -> tuple[InventoryRead, ...]:
     """The captured sites that providers read, as inventories that a plan stands on."""
     return tuple(
-        InventoryRead(f"provider.{key} ({site})", taken_at)
+        InventoryRead(f"{OF_PROVIDERS}{key} ({site})", taken_at)
         for key, provider in sorted(providers.items())
         if isinstance(provider, ReadsCaptures)
         for site, taken_at in provider.captures()

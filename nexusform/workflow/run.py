@@ -34,6 +34,7 @@ from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import (
+    OF_PROVIDERS,
     Refreshed,
     captures_read,
     judged_by_providers,
@@ -151,7 +152,10 @@ class Run(Struct):
         imports = {change.address: _imported(change) for change in made.changes if change.importing}
         contradictions = state_problems(self.stored.state, self.project.registries.resource_types, PROVIDERS)
         request = replace(self.request(options, dict(made.refreshed)), imports=imports)
-        return self._concluded(make_plan(request), contradictions).plan
+        plan = self._concluded(make_plan(request), contradictions).plan
+        # What providers read is handed on (`refreshed`), and when that was captured with it.
+        captures = [read for read in made.inventories if read.address.startswith(OF_PROVIDERS)]
+        return replace(plan, inventories=(*plan.inventories, *captures))
 
     def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
         """What import blocks take over; configuration that was generated becomes part of the project."""
