@@ -116,8 +116,11 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 
 def _order(effect: EffectCount) -> tuple[int, int, str]:
-    kind = _KINDS.index(effect.kind) if effect.kind in _KINDS else len(_KINDS)
-    return _EFFECTS.index(effect.effect), kind, effect.state
+    return _EFFECTS.index(effect.effect), _kind_order(effect.kind), effect.state
+
+
+def _kind_order(kind: str) -> int:
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
 
 
 def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:
@@ -152,7 +155,8 @@ def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     by_kind: Counter[str] = Counter()
     for each in rows:
         by_kind[each.kind] += each.count
-    subjects = [counted(count, _NOUNS.get(kind, kind)) for kind, count in by_kind.items()]
+    kinds = sorted(by_kind, key=_kind_order)
+    subjects = [counted(by_kind[kind], _NOUNS.get(kind, kind)) for kind in kinds]
     return [f"{listed(subjects)} {form(total, *_VERBS[effect])}"] if rows else []
 
 

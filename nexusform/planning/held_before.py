@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.effects import Effect, effect_of
-from nexusform.planning.plan import Action, PlacementAction, PlacementChange, Plan
+from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.pods import warnings as pods
 
 
@@ -26,6 +26,7 @@ class _Deeds(Struct, frozen=True):
 
     follows_another: bool
     changed: AbstractSet[str]
+    rewritten: AbstractSet[str]
     bound: AbstractSet[str]
     pods_come: AbstractSet[str]
     pods_wait: AbstractSet[str]
@@ -56,6 +57,7 @@ def _deeds(plan: Plan) -> _Deeds:
     return _Deeds(
         follows_another=plan.serial > 0,
         changed=_changed(plan),
+        rewritten=frozenset(str(change.address) for change in plan.changes if _is_rewritten(change)),
         bound={str(row.address) for row, effect in effects if row.kind == "binding" and effect in _COMING},
         pods_come={str(row.address) for row, effect in effects if row.kind == "pod" and effect in _COMING},
         pods_wait={str(row.address) for row, effect in effects if _newly_waits(row, effect)},
@@ -78,6 +80,18 @@ def _changed(plan: Plan) -> frozenset[str]:
     )
 
 
+def _is_rewritten(change: Change) -> bool:
+    """Whether a text of a resource differs: documents are texts, or several by their names."""
+    before, after = change.before or {}, change.after or {}
+    return any(_is_text(value) and before.get(name) != value for name, value in after.items())
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(text, str) for text in value.values())
+    return isinstance(value, str)
+
+
 def _newly_waits(row: PlacementChange, effect: Effect) -> bool:
     """Whether a pod has no node that had one, or comes without one; pods that wait on are none of these."""
     comes = row.action is PlacementAction.PLACE
@@ -89,6 +103,10 @@ def _newly_waits(row: PlacementChange, effect: Effect) -> bool:
 
 def _block(deeds: _Deeds, address: str) -> bool:
     return address in deeds.changed
+
+
+def _document(deeds: _Deeds, address: str) -> bool:
+    return address in deeds.rewritten
 
 
 def _waiting(deeds: _Deeds, address: str) -> bool:
@@ -115,24 +133,26 @@ def _reading(_deeds: _Deeds, address: str) -> bool:
     return bool(address)
 
 
-# Kinds that are said of what a block or its documents say.
 _OF_BLOCKS: Final = (
-    "a-real-hub-treats-this-differently",
-    "deprecated-envelope",
-    "document-read-with-a-correction",
     "invalid-resource-selectors",
     "object-has-another-owner",
     "older-property-name",
-    "read-with-a-correction",
-    "replicas-are-changed-by-an-autoscaler",
     "selector-selects-nothing",
     "staged-run-waits-for-an-approval",
+)
+_OF_DOCUMENTS: Final = (
+    "a-real-hub-treats-this-differently",
+    "deprecated-envelope",
+    "document-read-with-a-correction",
+    "read-with-a-correction",
+    "replicas-are-changed-by-an-autoscaler",
     "volumes-are-not-known",
 )
 _OF_EXPORTS: Final = ("creation-times-not-captured", "incomplete-list", "not-captured", "resources-not-read")
 
 _CAUSES: Final[Mapping[str, Callable[[_Deeds, str], bool]]] = {
     **dict.fromkeys(_OF_BLOCKS, _block),
+    **dict.fromkeys(_OF_DOCUMENTS, _document),
     **dict.fromkeys(_OF_EXPORTS, _reading),
     **dict.fromkeys((pods.PENDING, pods.FAILED, pods.GATED, pods.TOO_MANY), _waiting),
     **dict.fromkeys((pods.SHARED_MACHINE, pods.SHARED_RACK), _company),

@@ -61,13 +61,30 @@ def test_a_warning_is_caused_by_what_can_bring_it_about(row: PlacementChange, ca
     assert _caused(Plan(placements=(row,))) == caused
 
 
-def test_what_documents_say_is_caused_by_their_block_alone() -> None:
+def test_what_blocks_say_is_caused_by_them_alone() -> None:
     change = Change(OTHER, Action.UPDATE, {}, {}, "simulated", 1, 1)
     assert not _caused(Plan(changes=(change,)))
-    own = {"read-with-a-correction", "object-has-another-owner", "rollout-will-hang"}
+    own = {"object-has-another-owner", "rollout-will-hang"}
     assert _caused(Plan(changes=(replace(change, address=WEB),))) == own
     moved = replace(change, address=WEB, action=Action.NO_OP, previous_address=OTHER)
     assert _caused(Plan(changes=(moved,))) == own
+
+
+def test_what_documents_say_is_caused_by_another_text() -> None:
+    followed = Change(
+        WEB,
+        Action.UPDATE,
+        {"manifest": "a", "bindings": {}},
+        {"manifest": "a", "bindings": {"b": {}}},
+        "",
+        1,
+        1,
+    )
+    assert "read-with-a-correction" not in _caused(Plan(changes=(followed,)))
+    rewritten = replace(followed, after={"manifest": "b"})
+    assert "read-with-a-correction" in _caused(Plan(changes=(rewritten,)))
+    created = replace(followed, action=Action.CREATE, before=None)
+    assert "read-with-a-correction" in _caused(Plan(changes=(created,)))
 
 
 def test_exports_lack_the_same_before_and_after_a_plan() -> None:

@@ -17,7 +17,7 @@ from nexusform.planning.occupancy import MachineCount, RackCounts, changed_racks
 from nexusform.planning.plan import Plan, SeparationVerdict
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import columns, harmless, pad
-from nexusform.rendering.pull_request.markdown_changes import change_lines, every_stanza
+from nexusform.rendering.pull_request.markdown_changes import change_lines, drift_lines, every_stanza
 from nexusform.rendering.pull_request.markdown_parts import (
     NOWHERE,
     CodeOrigin,
@@ -86,6 +86,12 @@ def render_markdown(
         *_places(plan, report, origin),
         *_consequences(plan, entries, overview, origin),
         ReportPart("Changes", 60, tuple(change_lines(plan, schema_lookup(registries))), _few_open),
+        ReportPart(
+            "What changed outside",
+            60,
+            tuple(drift_lines(plan, schema_lookup(registries))),
+            headed("Changed outside of nexusform"),
+        ),
         ReportPart("The last line", 99, (last_line(report, overview, origin),), whole=True),
         *_folded_parts(plan, report, overview, sources),
     ]

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Action, Change, Plan
+from nexusform.planning.plan import Action, Change, Mode, Plan
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,
     SENSITIVE,
@@ -24,8 +24,9 @@ from nexusform.rendering.notation.hcl_text import (
 from nexusform.rendering.pull_request.markdown_parts import code
 from nexusform.rendering.report.folding import keys_text
 from nexusform.rendering.report.manifest_changes import field_changes
-from nexusform.rendering.report.report import Report, SchemaOf
-from nexusform.rendering.report.wording import SYMBOLS, headline
+from nexusform.rendering.report.object_rows import drift_folds
+from nexusform.rendering.report.report import Report, SchemaOf, shown_drift
+from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import alike_changes, alike_stanzas, compared, drawn_changes
 from nexusform.schema import BlockSchema
 from nexusform.values import UNKNOWN
@@ -53,6 +54,31 @@ def change_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
         if change.before is not None and change.after is not None and updates < _UPDATES:
             updates += 1
             lines += _inside_lines(change, schema_of(change.address))
+    return [*lines, *_untouched_lines(plan)]
+
+
+def _untouched_lines(plan: Plan) -> list[str]:
+    """What is only taken over, or only called otherwise."""
+    lines = []
+    for change in plan.changes:
+        if change.action is Action.NO_OP and (change.importing or change.previous_address is not None):
+            identity = f" ({code(change.importing)})" if change.importing else ""
+            lines.append(f"- {code(headline_address(change))} {_taken_over(change)}{identity}")
+    return lines
+
+
+def _taken_over(change: Change) -> str:
+    return headline(change) if change.importing else f"is renamed to {code(str(change.address))}"
+
+
+def drift_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
+    """What changed outside, where a plan does nothing but take that over; else it is folded away."""
+    if plan.mode is not Mode.REFRESH_ONLY:
+        return []
+    lines = []
+    for fold in drift_folds(shown_drift(plan), schema_of):
+        words = f" {code(', '.join(fold.words))}" if fold.words else ""
+        lines.append(f"- `{fold.symbol}` {code(fold.label)}{words}")
     return lines
 
 

@@ -123,13 +123,10 @@ def _where_to(moves: Sequence[PlacementChange]) -> str:
 
 
 def _others_sentence(report: Report) -> str:
-    summary = report.summaries[0]
-    kept = summary.keep - number_of(summary.effects, Effect.STILL_WAITING)
-    if not kept:
-        return ""
-    only_vms = len(report.summaries) == 1
-    who = counted(kept, "VM") if only_vms else counted(kept, "placement")
-    return f"{who} {form(kept, 'stays', 'stay')} where {form(kept, 'it is', 'they are')}."
+    """`14 VMs and 10 pods stay where they are.`, or "" where nothing stays."""
+    counts = report.summaries[0].effects
+    where = form(number_of(counts, Effect.KEPT), "it is", "they are")
+    return "".join(f"{clause} where {where}." for clause in effect_clauses(counts, [Effect.KEPT]))
 
 
 # --- last line ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     Action,
+    Mode,
     PlacementAction,
     Plan,
     SeparationVerdict,
@@ -239,8 +240,19 @@ def headline_text(plan: Plan, report: Report) -> str:
         objects = [f"{plan.to_destroy:,} to destroy"] if plan.to_destroy else []
         clauses = [*leaving, *waiting, *objects]
     else:
-        clauses = [*(objects or ["outputs only"]), "nothing moves", *waiting]
+        clauses = [*(objects or _without_objects(plan)), "nothing moves", *waiting]
     return ", ".join(["denied" if plan.denied else "", *clauses]).removeprefix(", ")
+
+
+def _without_objects(plan: Plan) -> list[str]:
+    """What a plan does that asks nothing of any platform."""
+    if plan.mode is Mode.REFRESH_ONLY:
+        outside = len(plan.drift)
+        return [f"{counted(outside, 'object')} changed outside of nexusform"] if outside else ["refresh only"]
+    renamed = sum(change.previous_address is not None for change in plan.changes)
+    if renamed:
+        return [f"{renamed:,} to rename"]
+    return ["outputs only"]
 
 
 _MOST: Final = 3

@@ -15,7 +15,6 @@ from nexusform.planning.effects import (
     EffectCount,
     effect_counts,
     effect_of,
-    number_of,
     state_of,
     verb_of,
 )
@@ -107,9 +106,7 @@ class PlacementSummary(Struct, frozen=True):
         outcomes: Counter[str] = Counter()
         for each in self.effects:
             outcomes[OUTCOMES.get(each.effect) or each.state] += each.count
-        kept = self.keep - number_of(self.effects, Effect.KEPT, Effect.STILL_WAITING)
-        outcomes[OUTCOMES[Effect.KEPT]] += kept  # what no row tells
-        return [(count, words) for words, count in outcomes.items() if count]
+        return [(count, words) for words, count in outcomes.items()]
 
     @property
     def remarks(self) -> list[str]:
@@ -143,8 +140,11 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
         counts[row.kind][row.action] += 1
     # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
-    counts["vm"][PlacementAction.KEEP] += max(0, plan.kept - rows_kept)
+    untold = max(0, plan.kept - rows_kept)
+    counts["vm"][PlacementAction.KEEP] += untold
     effects = effect_counts(plan.placements)
+    if untold:
+        effects = (*effects, EffectCount("vm", Effect.KEPT, "", untold))
     total = _summary("", sum((counts[kind] for kind in KINDS), Counter()), effects)
     by_kind = []
     for kind in KINDS:

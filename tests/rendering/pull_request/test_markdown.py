@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.planning.occupancy import MachineCount, RackCounts
-from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
+from nexusform.planning.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
 from tests.rendering.pieces import separation_verdict
@@ -308,3 +308,26 @@ def test_no_line_is_wider_than_a_phone() -> None:
     assert max(map(len, picture)) <= WIDTH
     assert "and 5 more racks" in picture
     assert rack_picture([]) == []
+
+
+def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace) -> None:
+    refreshed = render_markdown(plans.refresh_only(), plans.files, plans.registries)
+    assert refreshed.startswith("### nexusform: 3 objects changed outside of nexusform, nothing moves\n")
+    assert "- `-` `nexus_rack.gone` `has been deleted`\n" in refreshed.split("<details>")[0]
+    old, new = plans.drifted().changes[0].address, plans.drifted().drift[1].address
+    moved = Change(new, Action.NO_OP, {}, {}, "simulated", 1, 1, previous_address=old)
+    renamed = render_markdown(Plan(changes=(moved,)), plans.files, plans.registries)
+    assert renamed.startswith("### nexusform: 1 to rename, nothing moves\n")
+    assert "- `nexus_rack.r` is renamed to `nexus_rack.gone`\n" in renamed.split("<details>")[0]
+    taken = replace(moved, importing="lab/gone", previous_address=None)
+    imported = render_markdown(Plan(changes=(taken,)), plans.files, plans.registries)
+    assert imported.startswith("### nexusform: 1 to import, nothing moves\n")
+    assert "- `nexus_rack.gone` will be imported (`lab/gone`)\n" in imported.split("<details>")[0]
+
+
+def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    bindings = tuple(row for row in plan.placements if row.kind == "binding")
+    kept = sum(row.action is PlacementAction.KEEP for row in bindings)
+    comment = render_markdown(replace(plan, placements=bindings, kept=kept), plans.files)
+    assert "1 fleet binding stays where it is." in comment
