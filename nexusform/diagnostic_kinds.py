@@ -235,6 +235,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "more-stands-than-fits": "More stands than fits",
     "more-vfs-than-a-cell-has": "More VFs than a cell has",
     "namespace-is-not-on-the-cluster": "Namespace is not on the cluster",
+    "namespace-is-not-on-the-hub": "Namespace is not on the hub",
     "nested-template-not-given": "Nested template not given",
     "no-configuration-files": "No configuration files",
     "no-history-is-kept": "No history is kept",

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, Problem
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.fleet.fleet_model import (
     FleetApproval,
     FleetBudget,
@@ -23,7 +24,7 @@ from nexusform.importers.fleet.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, unwrapped
+from nexusform.importers.kubernetes.kubernetes_manifests import Manifest, is_reserved, unwrapped
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.contents import (
     Contents,
@@ -49,7 +50,10 @@ from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
 from nexusform.scheduling.fleet.validation import sentence
 from nexusform.scheduling.fleet.watcher import Trigger
+from nexusform.words import first_of
 
+NO_NAMESPACE = "namespace-is-not-on-the-hub"
+_MOST_NAMED = 4
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -59,7 +63,7 @@ class Hub(Struct, dict=True):
     this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
     those of objects that state holds. `waiting` are runs that this plan does not change; those in `woken`
     go on because of `approvals` that it makes. `direct` are the objects of single clusters, by the cluster's
-    id.
+    id; `brought` are the objects on the hub with who brings them.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -75,6 +79,7 @@ class Hub(Struct, dict=True):
     diagnostics: list[Diagnostic] = field(default_factory=list)
     former: list[Instance] = field(default_factory=list)
     direct: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
+    brought: list[tuple[Instance, tuple[Manifest, ...]]] = field(default_factory=list)
 
     @cached_property
     def by_hash(self) -> Mapping[str, Manifest]:
@@ -138,6 +143,7 @@ class Hub(Struct, dict=True):
             self.direct.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
             self.manifests += objects.manifests
+            self.brought.append((instance, objects.manifests))
         for finding in unwrapped(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
@@ -187,7 +193,42 @@ def read_hub(instances: Iterable[Instance]) -> Hub:
         hub.take(instance)
     hub.approve()
     hub.diagnostics += _refused_overrides(hub)
+    hub.diagnostics += _without_namespace(hub)
     return hub
+
+
+def _held(instance: Instance) -> Sequence[Manifest]:
+    """The objects that state has on the hub of an instance; -target may leave it out of the plan."""
+    if instance.planned is not None:
+        return ()
+    assert instance.type.fleet is not None
+    fleet_object = instance.type.fleet(instance.before or {})
+    if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+        return fleet_object.manifests
+    return ()
+
+
+def _without_namespace(hub: Hub) -> Iterator[Diagnostic]:
+    """Objects on the hub in namespaces that nothing brings there."""
+    kept = [instance for instance in hub.former if not instance.going]
+    there = chain(hub.manifests, chain.from_iterable(map(_held, kept)))
+    namespaces = {each.name for each in there if (each.group, each.kind) == ("", "Namespace")}
+    for instance, manifests in hub.brought:
+        missing: dict[str, list[Manifest]] = {}
+        for manifest in manifests:
+            known = not manifest.namespace or manifest.namespace in namespaces
+            if not known and not is_reserved(manifest.namespace):
+                missing.setdefault(manifest.namespace, []).append(manifest)
+        for namespace, objects in missing.items():
+            titles = first_of([each.title for each in objects], _MOST_NAMED)
+            detail = (
+                f"yaml_body:{objects[0].line}: nothing brings the namespace {namespace} to the hub, which "
+                f"refuses {titles} without it.{did_you_mean(namespace, sorted(namespaces))} Add a Namespace "
+                "to a fleet_hub_manifest, or write the one that is meant."
+            )
+            brief = f"{namespace}: nothing brings this namespace to the hub, which refuses {titles}"
+            problem = Problem(("yaml_body",), NO_NAMESPACE, detail, Severity.WARNING, brief=brief)
+            yield instance.problem(problem)
 
 
 def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:

@@ -18,6 +18,8 @@ from nexusform.planning.fleet.contents import availability_tracked, fingerprint
 from nexusform.planning.fleet.overrides import applicable, render
 from nexusform.planning.fleet.selecting import selected
 from nexusform.scheduling.matching import label_selector
+from nexusform.state.objects import State
+from tests.planning.harness import good, plan, state_of, warnings
 
 HUB = """
 {apiVersion: v1, kind: Namespace, metadata: {name: web, labels: {team: a}}}
@@ -143,3 +145,45 @@ def test_delete_leaves_the_object_out_and_others_are_not_touched() -> None:
     assert spec(override(patch("replace", "/spec/replicas", 9), placement="other"))["replicas"] == 1
     assert spec(override(patch("replace", "/spec/replicas", 9), placement=""))["replicas"] == 9
     assert hub()[4].body["spec"] == {"replicas": 1, "args": ["x", "w"]}
+
+
+SHOP = """
+resource "fleet_hub_manifest" "app" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: ConfigMap
+    metadata:
+      name: settings
+      namespace: shopp
+  EOT
+}
+"""
+SPACE = """
+resource "fleet_hub_manifest" "space" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: shop
+  EOT
+}
+"""
+
+
+def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
+    found = warnings(good(plan(text, *arguments, **options)))
+    return [each.detail for each in found if each.id == "namespace-is-not-on-the-hub"]
+
+
+def test_a_namespace_that_nothing_brings_to_the_hub_is_told() -> None:
+    [detail] = namespace_warnings(SHOP + SPACE)
+    assert "nothing brings the namespace shopp to the hub, which refuses ConfigMap shopp/settings" in detail
+    assert 'Did you mean "shop"?' in detail
+    right = SHOP.replace("shopp", "shop") + SPACE
+    assert namespace_warnings(right) == []
+    assert namespace_warnings(SHOP.replace("shopp", "default")) == []
+    # What -target leaves alone is still there; what this plan removes is not.
+    state = state_of(right)
+    changed = right.replace("name: settings", "name: more")
+    assert namespace_warnings(changed, state, targets=("fleet_hub_manifest.app",)) == []
+    assert namespace_warnings(SHOP.replace("shopp", "shop"), state)
