@@ -110,19 +110,19 @@ def capacity(sku: VmSku) -> NodeSize:
 
 def allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:
     """What pods may ask of a node of this SKU; never below 0."""
-    whole = capacity(sku)
+    vm_size = capacity(sku)
     if kubelet.former:
-        return NodeSize(1000 * allocatable_cpus(sku), whole.memory)
+        return NodeSize(1000 * allocatable_cpus(sku), vm_size.memory)
     resources = extended(sku, kubelet)
     pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))
-    kept = kernel_share(whole.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
+    kept_memory = kernel_share(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
     others = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
         storage = sku.disk_gib * GIB
         evicting = storage * _EVICTION_STORAGE_PER_CENT // 100
         others[STORAGE] = max(0, storage - evicting - kubelet.reserved.storage)
-    cpu = whole.cpu - _reserved_cpu(sku, kubelet)
-    return NodeSize(max(0, cpu), max(0, whole.memory - kept), others)
+    cpu = vm_size.cpu - _reserved_cpu(sku, kubelet)
+    return NodeSize(max(0, cpu), max(0, vm_size.memory - kept_memory), others)
 
 
 def kernel_share(memory: int) -> int:
@@ -146,6 +146,7 @@ def reserved_cpus(sku: VmSku, kubelet: Kubelet) -> frozenset[int]:
 
 
 def _reserved_cpu(sku: VmSku, kubelet: Kubelet) -> int:
+    """CPU in milli that pods do not get."""
     # kubelet's reservedSystemCPUs stands in for the CPUs of its other two reserves.
     by_number = 1000 * len(reserved_cpus(sku, kubelet))
     return by_number or kubelet.reserved.cpu

@@ -108,6 +108,7 @@ def _compares(requirement: Requirement, value: str) -> bool:
 
 
 def _whole_number(text: str) -> int | None:
+    """The number that a label writes; None when it writes none."""
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else None
 
 

@@ -206,16 +206,19 @@ def _slow(text: str, number: _Number, form: Form, exponent: int) -> Quantity | M
 
 
 def _round_up(digits: int, places: int) -> int:
+    """The digits without their last `places`, rounded away from zero."""
     if places > len(str(digits)):
         return 1 if digits else 0
     return _divide_away(digits, int(10**places))
 
 
 def _divide_away(value: int, divisor: int) -> int:
+    """The quotient as a whole number, rounded away from zero."""
     return -(-value // divisor) if value >= 0 else value // divisor
 
 
 def _to_float(value: int) -> float:
+    """The nearest double, infinite beyond their range."""
     try:
         return float(value)
     except OverflowError:
@@ -233,6 +236,7 @@ def _power_of_ten(exponent: int) -> float:
 
 
 def _sum(left: Quantity, right: Quantity, sign: int) -> Quantity:
+    """Two quantities added (sign 1) or subtracted (sign -1), in the form of the first that is not 0."""
     form = right.form if left.nano == 0 else left.form
     scale = min(left.scale, right.scale)
     unscaled = left.unscaled * int(10 ** (left.scale - scale)) + sign * right.unscaled * int(

@@ -94,13 +94,13 @@ def site_machines(
 
     `machines` are the separately described ones by address.
     """
-    own = {rack.id: rack for rack in racks if rack.site_id == site_id}
+    racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
     # Each machine with what describes it: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
     clashes: list[MachineClash] = []
     described: dict[tuple[str, int], tuple[Machine, str]] = {}
     for address, offer in sorted(machines.items()):
-        rack = own.get(offer.rack_id)
+        rack = racks_of_site.get(offer.rack_id)
         if rack is None:
             continue
         slot = (rack.id, offer.machine.slot)
@@ -108,14 +108,16 @@ def site_machines(
             clashes.append(MachineClash(site_id, offer.machine.name, described[slot][1], address, "slot"))
             continue
         described[slot] = (offer.machine, address)
-    for rack in sorted(own.values(), key=lambda r: r.name):
-        made = [(machine, rack.id) for machine in rack.machines if (rack.id, machine.slot) not in described]
-        alone = [entry for (rack_id, _), entry in described.items() if rack_id == rack.id]
-        for machine, source in made + alone:
+    for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
+        of_rack = [
+            (machine, rack.id) for machine in rack.machines if (rack.id, machine.slot) not in described
+        ]
+        described_alone = [entry for (rack_id, _), entry in described.items() if rack_id == rack.id]
+        for machine, source in of_rack + described_alone:
             if machine.name in by_name:
                 clashes.append(MachineClash(site_id, machine.name, by_name[machine.name][1], source))
                 continue
             by_name[machine.name] = (machine, source)
-    placed = [machine for machine, _ in by_name.values()]
-    placed.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
-    return tuple(placed), tuple(clashes)
+    in_order = [machine for machine, _ in by_name.values()]
+    in_order.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
+    return tuple(in_order), tuple(clashes)

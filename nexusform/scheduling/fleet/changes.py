@@ -77,39 +77,43 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
         problems.append(invalid(("stage",), f"at most {MOST_STAGES} stages, got {len(every)}"))
     names = [stage.name for stage in every]
     for i, stage in enumerate(every):
-        here: Path = ("stage", i)
+        path: Path = ("stage", i)
         if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > LONGEST_STAGE:
             text = f"stage name {stage.name!r} must be 1 to {LONGEST_STAGE} lower-case letters and digits"
-            problems.append(invalid((*here, "name"), text))
+            problems.append(invalid((*path, "name"), text))
         if stage.name in names[:i]:
-            problems.append(invalid((*here, "name"), f"stage name {stage.name!r} is there twice"))
+            problems.append(invalid((*path, "name"), f"stage name {stage.name!r} is there twice"))
         at_once = stage.max_concurrency
         if at_once.value < 1 or (at_once.percent and at_once.value > WHOLE):
             text = f"max_concurrency must be at least 1, or from 1% to 100%, got {at_once}"
-            problems.append(invalid((*here, "max_concurrency"), text))
-        problems += check_selector(stage.label_selector, (*here, "label_selector"))
-        problems += _check_tasks(stage.before, (*here, "before_stage_task"), MOST_BEFORE, (APPROVAL,))
-        problems += _check_tasks(stage.after, (*here, "after_stage_task"), MOST_AFTER, (APPROVAL, TIMED_WAIT))
+            problems.append(invalid((*path, "max_concurrency"), text))
+        problems += check_selector(stage.label_selector, (*path, "label_selector"))
+        problems += _check_tasks(stage.before, (*path, "before_stage_task"), MOST_BEFORE, (APPROVAL,))
+        problems += _check_tasks(stage.after, (*path, "after_stage_task"), MOST_AFTER, (APPROVAL, TIMED_WAIT))
     return problems
 
 
-def _check_tasks(tasks: tuple[Task, ...], here: Path, most: int, allowed: tuple[str, ...]) -> list[Problem]:
+def _check_tasks(tasks: tuple[Task, ...], path: Path, most: int, allowed: tuple[str, ...]) -> list[Problem]:
     """What is wrong with the tasks before or after a stage."""
     problems: list[Problem] = []
     if len(tasks) > most:
-        problems.append(invalid(here, f"at most {most}, got {len(tasks)}"))
+        problems.append(invalid(path, f"at most {most}, got {len(tasks)}"))
     for i, task in enumerate(tasks):
-        there = (*here, i)
+        task_path = (*path, i)
         if task.type not in allowed:
-            problems.append(invalid((*there, "type"), f"task type {task.type} is not allowed here"))
-        if task.type in [other.type for other in tasks[:i]]:
+            problems.append(invalid((*task_path, "type"), f"task type {task.type} is not allowed here"))
+        if task.type in [earlier.type for earlier in tasks[:i]]:
             problems.append(
-                invalid((*there, "type"), f"there cannot be more than one task of type {task.type}")
+                invalid((*task_path, "type"), f"there cannot be more than one task of type {task.type}")
             )
         if task.type == APPROVAL and task.wait_seconds is not None:
-            problems.append(invalid((*there, "wait_time"), "task type is Approval, waitTime is not allowed"))
+            problems.append(
+                invalid((*task_path, "wait_time"), "task type is Approval, waitTime is not allowed")
+            )
         if task.type == TIMED_WAIT and task.wait_seconds is None:
-            problems.append(invalid((*there, "wait_time"), "task type is TimedWait, waitTime is required"))
+            problems.append(
+                invalid((*task_path, "wait_time"), "task type is TimedWait, waitTime is required")
+            )
         if task.wait_seconds is not None and task.wait_seconds < 0:
-            problems.append(invalid((*there, "wait_time"), "waitTime must be a non-negative duration"))
+            problems.append(invalid((*task_path, "wait_time"), "waitTime must be a non-negative duration"))
     return problems

@@ -51,13 +51,14 @@ class ClusterRequest(Struct, frozen=True):
 
 def unmet(selector: RequestSelector, member: Member) -> tuple[str, ...]:
     """What a cluster lacks, a reason for each term; nothing where it meets one."""
-    reasons = [list(_lacking(term, member)) for term in selector.terms]
-    if not all(reasons):
+    lacks_by_term = [list(_lacking(term, member)) for term in selector.terms]
+    if not all(lacks_by_term):
         return ()
-    return tuple("; ".join(each) for each in reasons)
+    return tuple("; ".join(lacks) for lacks in lacks_by_term)
 
 
 def _lacking(term: RequestTerm, member: Member) -> Iterator[str]:
+    """What a cluster lacks of one term, a reason for each part that does not hold."""
     for key, value in sorted(term.labels.items()):
         if member.labels.get(key) != value:
             yield f"label {key} is {_shown(member.labels.get(key))}, not {value}"
@@ -72,20 +73,21 @@ def _lacking(term: RequestTerm, member: Member) -> Iterator[str]:
 
 
 def _of_property(requirement: Requirement, member: Member) -> Iterator[str]:
+    """Why a requirement on a property does not hold; nothing where it does."""
     if requirement.operator not in COMPARISONS:
         if not holds(requirement, member.properties):
-            shown = _shown(member.properties.get(requirement.key))
-            yield f"property {_text(requirement)} does not hold: it is {shown}"
+            value_text = _shown(member.properties.get(requirement.key))
+            yield f"property {_text(requirement)} does not hold: it is {value_text}"
         return
     value = property_of(member, requirement.key)
-    asked = parse_quantity(requirement.values[0])
+    bound = parse_quantity(requirement.values[0])
     if isinstance(value, Unreadable):
         yield f"{_text(requirement)} stops the scheduler: {value.message}"
-    elif isinstance(asked, Malformed):
-        yield f"{_text(requirement)} stops the scheduler: {asked.message}"
+    elif isinstance(bound, Malformed):
+        yield f"{_text(requirement)} stops the scheduler: {bound.message}"
     elif value is None:
         yield f"property {requirement.key} is not there"
-    elif not COMPARISONS[requirement.operator](value.nano, asked.nano):
+    elif not COMPARISONS[requirement.operator](value.nano, bound.nano):
         yield f"property {_text(requirement)} does not hold: it is {value}"
 
 
@@ -95,4 +97,5 @@ def _text(requirement: Requirement) -> str:
 
 
 def _shown(value: str | None) -> str:
+    """A label's or property's value as reasons have it, quoted."""
     return "absent" if value is None else f'"{value}"'

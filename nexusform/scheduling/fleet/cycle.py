@@ -55,22 +55,22 @@ class Ranking(Struct, frozen=True):
     def best_first(self, candidates: Mask) -> Iterator[Scored]:
         """Candidates in the order in which they are picked."""
         for spread, having_spread in self.spreads:
-            left = having_spread & candidates
+            not_yielded = having_spread & candidates
             for affinity, having_affinity in self.affinities:
-                if not left:
+                if not not_yielded:
                     break
-                tied = left & having_affinity
-                left &= ~tied
-                for equals in same_placement_affinity.preferred(tied, self.standing):
-                    for position in descending(equals):
+                tied = not_yielded & having_affinity
+                not_yielded &= ~tied
+                for equal_members in same_placement_affinity.preferred(tied, self.standing):
+                    for position in descending(equal_members):
                         yield Scored(position, affinity, spread)
 
 
 def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Ranking | Abort:
     """Score the candidates of a PickN policy."""
-    refused = cluster_affinity.prepare(ask, roster)
-    if refused is not None:
-        return refused
+    abort = cluster_affinity.prepare(ask, roster)
+    if abort is not None:
+        return abort
     affinities, failing = roster.remember(
         ("affinities", ask.policy.preferred), lambda: _by_affinity(ask, roster)
     )
@@ -82,6 +82,7 @@ def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Rank
 
 
 def _by_affinity(ask: Ask, roster: Roster) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+    """Members by affinity score, from high to low, and those whose score cannot be worked out."""
     scores, failing = cluster_affinity.scores(ask, roster)
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
@@ -90,6 +91,7 @@ def _by_affinity(ask: Ask, roster: Roster) -> tuple[tuple[tuple[int, Mask], ...]
 
 
 def _by_spread(ask: Ask, roster: Roster, standing: Standing) -> tuple[tuple[int, Mask], ...]:
+    """Members by topology spread score, from high to low."""
     if not ask.policy.spread:
         return ((0, roster.everyone),)
     return tuple(sorted(topology_spread.judge(ask, roster, standing).by_score.items(), reverse=True))
@@ -133,9 +135,9 @@ def _filtered(
         admitted = rule.admitted(ask, roster, standing)
         if isinstance(admitted, Abort):
             return admitted
-        out = passing & ~admitted
-        if out:
-            refused.append((rule, out))
+        refused_here = passing & ~admitted
+        if refused_here:
+            refused.append((rule, refused_here))
             passing &= admitted
     return Screening(passing, tuple(refused))
 
@@ -270,6 +272,7 @@ def _pick_n(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> _Outcome:
 
 
 def _number_of_clusters(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> int:
+    """N of a PickN; without one, all that are eligible or held."""
     if snapshot.number_of_clusters is not None:
         return snapshot.number_of_clusters
     eligible = cluster_eligibility.admitted(ask, holdings.roster, holdings.standing)
@@ -334,6 +337,7 @@ def _upscale(ask: Ask, holdings: Holdings, number: int, missing: int) -> _Outcom
 
 
 def _status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
+    """The status of a PickN, whose clusters are to be `number`."""
     condition = decisions.scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
@@ -359,8 +363,8 @@ def _hold(
         patched.get(change, created).append(holdings.at(pick.position))
     for position in ascending(holdings.obsolete & ~targets):
         holdings.release(position, Cause.POLICY)
-    kept = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in patched.values())
-    return (*created, *kept)
+    repeated = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in patched.values())
+    return (*created, *repeated)
 
 
 def _listed(holdings: Holdings, *groups: Mask) -> tuple[Binding, ...]:
@@ -370,12 +374,14 @@ def _listed(holdings: Holdings, *groups: Mask) -> tuple[Binding, ...]:
 
 
 def _outscored(ranking: Ranking, candidates: Mask, roster: Roster) -> Iterable[Decision]:
+    """The decisions on members that passed and were not picked, best first."""
     for scored in ranking.best_first(candidates):
         name = roster.members[scored.position].name
         yield decisions.not_picked(name, scored.affinity, scored.topology_spread)
 
 
 def _refused(screening: Screening, ask: Ask, holdings: Holdings) -> Iterable[Decision]:
+    """The decisions on members that a rule refused, each with the reason of the first such rule."""
     roster, standing = holdings.roster, holdings.standing
     for position in ascending(screening.filtered):
         rule = screening.first_refusal(position)

@@ -93,11 +93,12 @@ def unselected(
 
     A refused cluster that is selected all the same is left out but, as on a real hub, uses up a place.
     """
-    seen = {binding.cluster for binding in chosen}
-    slots = MOST_DECISIONS - len(seen)
+    chosen_clusters = {binding.cluster for binding in chosen}
+    slots = MOST_DECISIONS - len(chosen_clusters)
     if slots <= 0:
         return ()
     most = min(MOST_UNSELECTED, slots)
-    listed = list(islice((decision for decision in outscored if decision.cluster not in seen), most))
-    rest = islice(refused, min(MOST_UNSELECTED, slots) - len(listed))
-    return (*listed, *(decision for decision in rest if decision.cluster not in seen))
+    not_chosen = (decision for decision in outscored if decision.cluster not in chosen_clusters)
+    listed = list(islice(not_chosen, most))
+    refused_in_list = islice(refused, most - len(listed))
+    return (*listed, *(decision for decision in refused_in_list if decision.cluster not in chosen_clusters))

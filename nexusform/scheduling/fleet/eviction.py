@@ -115,18 +115,21 @@ def _invalid(cluster: str, target: Target | None) -> str | None:
 
 
 def _placed(binding: Binding) -> bool:
+    """Whether the placement's resources are, or were, brought to the cluster."""
     if binding.state is BindingState.UNSCHEDULED:
         return binding.previous_state is BindingState.BOUND
     return binding.state is BindingState.BOUND
 
 
 def _misconfigured(budget: DisruptionBudget) -> bool:
+    """Whether a budget says what means nothing for a PickAll."""
     return budget.max_unavailable is not None or (
         budget.min_available is not None and budget.min_available.percent
     )
 
 
 def _allowed(budget: DisruptionBudget, target: Target, available: int) -> int:
+    """How many more bindings may be evicted; below 0 when the budget is broken already."""
     desired = target.number or 0
     if budget.max_unavailable is not None:
         return budget.max_unavailable.of(desired) - (len(target.bindings) - available)

@@ -132,9 +132,10 @@ def drift(
     fresh = cycle.settle((), roster, policy, snapshot, namespace)
     if fresh.abort is not None:
         return PolicyDrift((), ())
-    now = {b.cluster for b in held if b.state is not BindingState.UNSCHEDULED and not b.deleting}
-    then = {b.cluster for b in fresh.bindings}
-    return PolicyDrift(tuple(sorted(then - now)), tuple(sorted(now - then)))
+    held_clusters = {b.cluster for b in held if b.state is not BindingState.UNSCHEDULED and not b.deleting}
+    fresh_clusters = {b.cluster for b in fresh.bindings}
+    gained, lost = fresh_clusters - held_clusters, held_clusters - fresh_clusters
+    return PolicyDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
 def eligible(roster: Roster, policy: Policy | None, namespace: str = "") -> frozenset[str]:
@@ -194,17 +195,18 @@ def _replay(ask: Ask, held: tuple[Binding, ...], roster: Roster, snapshot: Polic
     """The cycles again, for the clusters that each of them picks."""
     bindings, batches = held, []
     while True:
-        result = cycle.schedule(bindings, roster, ask.policy, snapshot, ask.namespace)
-        picks = tuple(change.cluster for change in result.changes if change.cause is Cause.PICKED)
+        cycle_result = cycle.schedule(bindings, roster, ask.policy, snapshot, ask.namespace)
+        picks = tuple(change.cluster for change in cycle_result.changes if change.cause is Cause.PICKED)
         if picks:
             batches.append(picks)
-        if not result.requeue:
-            after = {binding.cluster: binding for binding in result.bindings}
+        if not cycle_result.requeue:
+            after = {binding.cluster: binding for binding in cycle_result.bindings}
             return _Replay(held, bindings, after, tuple(batches), bool(picks))
-        bindings = result.bindings
+        bindings = cycle_result.bindings
 
 
 def _name(roster: Roster, scored: Scored) -> str:
+    """A scored member's name."""
     return roster.members[scored.position].name
 
 
@@ -214,21 +216,21 @@ _Places = dict[str, tuple[int, Margin | None]]
 def _places(ranked: list[Scored], picks: tuple[str, ...], roster: Roster, standing: Standing) -> _Places:
     """Ranks from 1 and margins over the last pick, by cluster name, best first."""
     chosen = [scored for scored in ranked if _name(roster, scored) in picks]
-    last = chosen[-1] if chosen else None
+    last_picked = chosen[-1] if chosen else None
     places: _Places = {}
     for number, scored in enumerate(ranked, 1):
-        margin = None if last is None else _margin(scored, last, standing)
+        margin = None if last_picked is None else _margin(scored, last_picked, standing)
         places[_name(roster, scored)] = (number, margin)
     return places
 
 
-def _margin(scored: Scored, last: Scored, standing: Standing) -> Margin:
+def _margin(scored: Scored, last_picked: Scored, standing: Standing) -> Margin:
     """By how much a cluster is ahead of the one that was picked last."""
     obsolete = standing.obsolete >> scored.position & 1
-    obsolete_of_last = standing.obsolete >> last.position & 1
+    obsolete_of_last = standing.obsolete >> last_picked.position & 1
     return Margin(
-        scored.topology_spread - last.topology_spread,
-        scored.affinity - last.affinity,
+        scored.topology_spread - last_picked.topology_spread,
+        scored.affinity - last_picked.affinity,
         obsolete - obsolete_of_last,
     )
 
@@ -244,8 +246,8 @@ def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> t
         affinity, spread = scores.get(position, (None, None))
         rank, margin = places.get(member.name, (None, None))
         batch = replay.batch_of(member.name)
-        held = bool(at_first >> position & 1)
-        binding = replay.after.get(member.name) if held or batch else None
+        is_held = bool(at_first >> position & 1)
+        binding = replay.after.get(member.name) if is_held or batch else None
         if binding is not None:
             affinity, spread = binding.affinity_score, binding.topology_spread_score
         rows.append(
@@ -260,7 +262,7 @@ def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> t
                 preferences=_preferences(ask, roster, position),
                 rank=rank,
                 margin=margin,
-                held=held,
+                held=is_held,
                 batch=batch,
             )
         )
@@ -276,9 +278,9 @@ def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...
     says nothing about itself.
     """
     roster, standing = holdings.roster, holdings.standing
-    held = bool(standing.current >> position & 1)
+    is_held = bool(standing.current >> position & 1)
     silent = {same_placement_affinity.PLUGIN}
-    if held:
+    if is_held:
         silent.add(topology_spread.PLUGIN)
     refusals: list[Refusal] = []
     for rule in FILTERS:
@@ -307,6 +309,7 @@ def _reported(
 
 
 def _scores(ask: Ask, roster: Roster, standing: Standing) -> dict[int, tuple[int, int | None]]:
+    """Affinity and topology spread scores by position; the latter None under a violated hard constraint."""
     affinities, _ = cluster_affinity.scores(ask, roster)
     spreads: dict[int, int] = {}
     for score, members in topology_spread.judge(ask, roster, standing).by_score.items():
@@ -315,6 +318,7 @@ def _scores(ask: Ask, roster: Roster, standing: Standing) -> dict[int, tuple[int
 
 
 def _preferences(ask: Ask, roster: Roster, position: int) -> tuple[Preference, ...]:
+    """What each preferred term of a PickN gives a member."""
     if not _picks_n(ask):
         return ()
     return tuple(_preference(term, roster, position) for term in ask.policy.preferred)
@@ -354,8 +358,9 @@ def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abor
 
 def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> PlacementExplanation:
     """PickFixed: named, there and eligible, or not."""
-    result = cycle.schedule(holdings.by_cluster.values(), holdings.roster, ask.policy, snapshot)
-    decided = {decision.cluster: decision for decision in result.status.decisions()} if result.status else {}
+    cycle_result = cycle.schedule(holdings.by_cluster.values(), holdings.roster, ask.policy, snapshot)
+    decisions_made = cycle_result.status.decisions() if cycle_result.status else ()
+    decided = {decision.cluster: decision for decision in decisions_made}
     members = sorted(holdings.roster.position)
     strangers = sorted(set(ask.policy.cluster_names) - holdings.roster.position.keys())
     rows: list[ClusterExplanation] = []

@@ -56,15 +56,15 @@ def property_of(member: Member, name: str) -> Value:
 
 def _resource(member: Member, name: str) -> Value:
     """The value of a property `total-cpu`, `available-memory`, ...; None when the member has none."""
-    parts = name.split("-")
+    words = name.split("-")
     about = f"failed to retrieve resource property value for {name} from cluster {member.name}"
-    if len(parts) != 2 or not all(parts):
+    if len(words) != 2 or not all(words):
         return Unreadable(f"{about}: invalid resource property name: {name}")
     usage = member.resources
-    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(parts[0])
+    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(words[0])
     if amounts is None:
-        return Unreadable(f"{about}: invalid capacity type {parts[0]} in resource property name {name}")
-    return amounts.get(parts[1])
+        return Unreadable(f"{about}: invalid capacity type {words[0]} in resource property name {name}")
+    return amounts.get(words[1])
 
 
 def values_of(roster: Roster, name: str) -> tuple[Value, ...]:
@@ -132,6 +132,7 @@ def contradiction(requirements: Iterable[PropertyRequirement]) -> str | None:
 
 
 def _readable(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str, Quantity]]:
+    """Operator and value of each requirement that is well-formed."""
     for requirement in requirements:
         if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
             continue
@@ -141,11 +142,13 @@ def _readable(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str
 
 
 def _tighter(new: _Bound, old: _Bound, sign: int) -> bool:
+    """Whether a bound leaves less room than another one; `sign` is 1 for lower bounds, -1 for upper ones."""
     difference = sign * (new.value.nano - old.value.nano)
     return difference > 0 or (difference == 0 and new.strict and not old.strict)
 
 
 def _empty(lower: _Bound | None, upper: _Bound | None) -> str | None:
+    """Why no value lies between two bounds; None where one does, or where a bound is missing."""
     if lower is None or upper is None:
         return None
     room = upper.value.nano - lower.value.nano

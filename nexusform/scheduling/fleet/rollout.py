@@ -102,16 +102,16 @@ def roll_out(
     readiness: Readiness | None = None,
 ) -> Rollout:
     """Wave by wave until everything has the latest resources, or nothing more may move."""
-    known = readiness or Readiness()
-    stale = set(known.outdated)
+    ready_state = readiness or Readiness()
+    stale = set(ready_state.outdated)
     held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
-    failed, down = set(known.failed), {*known.unready, *known.failed}
+    failed, down = set(ready_state.failed), {*ready_state.unready, *ready_state.failed}
     waves: list[Wave] = []
     while True:
         pending = _pending(held, resource_snapshot, stale)
         if not any(pending):
             return Rollout(tuple(waves), tuple(held.values()))
-        wave = _next_wave(held, pending, strategy, target, _Now(failed, down, known.trackable))
+        wave = _next_wave(held, pending, strategy, target, _Now(failed, down, ready_state.trackable))
         touched = {*wave.updated, *wave.bound}
         if not wave.deleted and not touched:
             stalled = set().union(*pending)
@@ -119,7 +119,7 @@ def roll_out(
         _carry_out(wave, held, resource_snapshot)
         stale -= touched
         failed -= touched
-        down = (down - touched) | (touched & known.never_ready)
+        down = (down - touched) | (touched & ready_state.never_ready)
         waves.append(wave)
 
 
@@ -182,6 +182,7 @@ def _rolled_out(binding: Binding) -> bool:
 
 
 def _carry_out(wave: Wave, held: dict[str, Binding], resources: int) -> None:
+    """Change the bindings as a wave does."""
     for cluster in wave.deleted:
         del held[cluster]
     for cluster in (*wave.updated, *wave.bound):

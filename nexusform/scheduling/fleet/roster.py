@@ -47,11 +47,11 @@ class Roster:
         self.everyone: Mask = (1 << len(self.members)) - 1
         self._known: dict[Any, Any] = {}
 
-    def remember(self, what: Any, work_out: Callable[[], T]) -> T:
+    def remember(self, question: Any, work_out: Callable[[], T]) -> T:
         """The answer to `what` (hashable), worked out the first time only."""
-        if what not in self._known:
-            self._known[what] = work_out()
-        answer: T = self._known[what]
+        if question not in self._known:
+            self._known[question] = work_out()
+        answer: T = self._known[question]
         return answer
 
     def where(self, test: Callable[[Member], bool]) -> Mask:
@@ -64,8 +64,8 @@ class Roster:
         members_by_label: dict[str, dict[str, Mask]] = {}
         for i, member in enumerate(self.members):
             for key, value in member.labels.items():
-                values = members_by_label.setdefault(key, {})
-                values[value] = values.get(value, 0) | 1 << i
+                by_value = members_by_label.setdefault(key, {})
+                by_value[value] = by_value.get(value, 0) | 1 << i
         return members_by_label
 
     @cached_property
@@ -96,10 +96,10 @@ class Roster:
 
     def _holding(self, requirement: Requirement) -> Mask:
         """The members that fulfil one requirement."""
-        values = self.labelled.get(requirement.key, {})
+        by_value = self.labelled.get(requirement.key, {})
         accepted = {*requirement.values}
         with_key, with_value = 0, 0
-        for value, members in values.items():
+        for value, members in by_value.items():
             with_key |= members
             with_value |= members if value in accepted else 0
         answers = {

@@ -70,6 +70,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 
 def _term(term: ClusterTerm) -> dict[str, Any]:
+    """A term as a KubeFleet manifest has it."""
     document: dict[str, Any] = {}
     if term.label_selector is not None:
         document["labelSelector"] = _selector(term.label_selector)
@@ -87,6 +88,7 @@ def _term(term: ClusterTerm) -> dict[str, Any]:
 
 
 def _selector(selector: LabelSelector) -> dict[str, Any]:
+    """A label selector as a manifest has it."""
     return _without_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=[
@@ -97,4 +99,5 @@ def _selector(selector: LabelSelector) -> dict[str, Any]:
 
 
 def _without_empty(**fields: Any) -> dict[str, Any]:
+    """The fields that say something."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

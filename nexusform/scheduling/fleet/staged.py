@@ -118,22 +118,22 @@ def _assign(
     stages: tuple[Stage, ...], picked: list[str], members: Mapping[str, Member]
 ) -> tuple[StagePlan, ...] | RunProblem:
     """The stages with their clusters in order; every cluster that is picked must be in one stage."""
-    placed: set[str] = set()
+    assigned: set[str] = set()
     plans: list[StagePlan] = []
     for stage in stages:
         chosen = _clusters_of(stage, picked, members)
         if isinstance(chosen, RunProblem):
             return chosen
-        twice = next((name for name in chosen if name in placed), None)
+        twice = next((name for name in chosen if name in assigned), None)
         if twice is not None:
             return RunProblem(f"cluster `{twice}` appears in more than one stages")
-        placed |= {*chosen}
+        assigned |= {*chosen}
         ordered = _in_order(stage, chosen, members)
         if isinstance(ordered, RunProblem):
             return ordered
         at_a_time = max(1, stage.max_concurrency.of(len(ordered), up=False))
         plans.append(StagePlan(stage.name, ordered, at_a_time, stage.before, stage.after))
-    missing = [name for name in picked if name not in placed]
+    missing = [name for name in picked if name not in assigned]
     if missing:
         return RunProblem(
             f"some clusters are not placed in any stage, total {len(missing)}, showing up to {_SHOWN}:"

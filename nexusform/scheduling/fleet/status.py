@@ -260,8 +260,8 @@ def placement_status(
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    first = scheduling.condition
-    scheduled = Condition(f"{prefix}Scheduled", first.status, first.reason, first.message)
+    today = scheduling.condition
+    scheduled = Condition(f"{prefix}Scheduled", today.status, today.reason, today.message)
     not_started = Progress(rollout_started=UNKNOWN)
     reached = [progress.get(binding.cluster, not_started) for binding in scheduling.selected]
     outside = _outside_condition(reached, prefix) if external else None
@@ -284,7 +284,7 @@ def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[
     for name in steps_of(reached[0]):
         states = [getattr(progress, name) for progress in reached]
         # The worst of them is the placement's.
-        status = next(each for each in (FALSE, UNKNOWN, TRUE) if each in states)
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)
         step = _STEPS[name]
         reason, text = step.placement[status]
         nothing_overridden = not any(progress.overrides for progress in reached)

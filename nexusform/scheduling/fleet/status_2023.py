@@ -56,11 +56,12 @@ def status_in_words_of_2023(status: PlacementStatus, bindings: Iterable[Binding]
     if not status.conditions or status.conditions[0].status == UNKNOWN:
         return placement_status_2023(None, {})
     by_cluster = {binding.cluster: binding for binding in bindings}
-    selected = tuple(by_cluster[each.cluster] for each in status.clusters if each.cluster in by_cluster)
-    progress = {each.cluster: _progress(each) for each in status.clusters if each.cluster}
+    named = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
+    selected = tuple(by_cluster[name] for name in named if name in by_cluster)
+    progress = {name: _progress(cluster_status) for name, cluster_status in named.items() if name}
     older = placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
     # The index of the resources came later.
-    clusters = tuple(replace(each, observed_resource_index=None) for each in older.clusters)
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
     return replace(older, clusters=clusters)
 
 
@@ -75,6 +76,7 @@ def _progress(status: ClusterStatus) -> Progress:
 
 
 def _synchronized(state: Progress) -> bool:
+    """Whether a cluster has the latest resources, so far as the hub can bring them."""
     return state.rollout_started == state.overridden == state.work_synchronized == TRUE
 
 

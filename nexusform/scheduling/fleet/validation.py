@@ -142,163 +142,173 @@ def _unwanted(policy: Policy) -> list[Problem]:
 
 def _check_names(names: tuple[str, ...]) -> list[Problem]:
     """What is wrong with the names of a PickFixed policy."""
-    here: Path = ("cluster_names",)
+    path: Path = ("cluster_names",)
     problems: list[Problem] = []
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
-        problems += [invalid((*here, i), f"{text}: {problem}") for problem in dns_subdomain_problems(name)]
+        problems += [invalid((*path, i), f"{text}: {problem}") for problem in dns_subdomain_problems(name)]
     problems += [
-        invalid((*here, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
+        invalid((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
         for i, name in enumerate(names)
         if len(name) > LONGEST_NAME
     ]
     problems += [
-        invalid((*here, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
+        invalid((*path, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
         for i, name in enumerate(names)
         if name in names[:i]
     ]
     if len(names) > MOST_NAMES:
-        problems.append(invalid(here, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
+        problems.append(invalid(path, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
     return problems
 
 
 def _check_number(number: int | None) -> list[Problem]:
-    here: Path = ("number_of_clusters",)
+    """What is wrong with N of a PickN policy (None: it has none)."""
+    path: Path = ("number_of_clusters",)
     if number is None:
         text = "a PickN policy without a number: every eligible cluster is wanted here, a real hub refuses it"
-        return [unusual(here, text)]
+        return [unusual(path, text)]
     if number < 0:
-        return [invalid(here, f"number of clusters cannot be {number} for policy type PickN")]
+        return [invalid(path, f"number of clusters cannot be {number} for policy type PickN")]
     return []
 
 
-def _check_spread(constraint: SpreadConstraint, here: Path) -> list[Problem]:
+def _check_spread(constraint: SpreadConstraint, path: Path) -> list[Problem]:
+    """What is wrong with one topology spread constraint."""
     problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
-        problems.append(invalid((*here, "when_unsatisfiable"), text))
+        problems.append(invalid((*path, "when_unsatisfiable"), text))
     if constraint.max_skew < 1:
         problems.append(
-            invalid((*here, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
+            invalid((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
         )
     return problems
 
 
 def _check_required(policy: Policy) -> list[Problem]:
+    """What is wrong with the terms of which a cluster must match one."""
     terms = policy.required or ()
     problems: list[Problem] = []
     if len(terms) > MOST_TERMS:
         problems.append(invalid(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
     for i, term in enumerate(terms):
-        here: Path = (*_REQUIRED, i)
-        problems += check_selector(term.label_selector, (*here, "label_selector"))
+        path: Path = (*_REQUIRED, i)
+        problems += check_selector(term.label_selector, (*path, "label_selector"))
         if term.property_sorter is not None:
             text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-            problems.append(invalid((*here, "property_sorter"), text))
-        problems += _check_properties(term.property_selector or (), (*here, "property_selector"))
+            problems.append(invalid((*path, "property_sorter"), text))
+        problems += _check_properties(term.property_selector or (), (*path, "property_selector"))
     return problems
 
 
 def _check_preferred(policy: Policy) -> list[Problem]:
+    """What is wrong with the terms that score clusters."""
     problems: list[Problem] = []
     for i, term in enumerate(policy.preferred):
-        here: Path = (*_PREFERRED, i)
+        path: Path = (*_PREFERRED, i)
         if abs(term.weight) > LARGEST_WEIGHT:
-            problems.append(invalid((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
-        problems += _check_preference(term.preference, (*here, "preference"))
+            problems.append(invalid((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+        problems += _check_preference(term.preference, (*path, "preference"))
     return problems
 
 
-def _check_preference(preference: ClusterTerm, here: Path) -> list[Problem]:
-    problems = check_selector(preference.label_selector, (*here, "label_selector"))
+def _check_preference(preference: ClusterTerm, path: Path) -> list[Problem]:
+    """What is wrong with what one preferred term selects and sorts by."""
+    problems = check_selector(preference.label_selector, (*path, "label_selector"))
     if preference.property_selector is not None:
         text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
-        problems.append(invalid((*here, "property_selector"), text))
+        problems.append(invalid((*path, "property_selector"), text))
     sorter = preference.property_sorter
     if sorter is None:
         return problems
-    problems += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
+    problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
     if sorter.sort_order not in (ASCENDING, DESCENDING):
         text = f"invalid property sort order {sorter.sort_order}"
-        problems.append(invalid((*here, "property_sorter", "sort_order"), text))
+        problems.append(invalid((*path, "property_sorter", "sort_order"), text))
     return problems
 
 
-def check_selector(selector: LabelSelector | None, here: Path) -> list[Problem]:
+def check_selector(selector: LabelSelector | None, path: Path) -> list[Problem]:
     """What is wrong with a label selector."""
-    return [invalid(here, problem) for problem in selector_problems(selector)] if selector else []
+    return [invalid(path, problem) for problem in selector_problems(selector)] if selector else []
 
 
-def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -> list[Problem]:
+def _check_properties(requirements: Iterable[PropertyRequirement], path: Path) -> list[Problem]:
+    """What is wrong with requirements on properties, each alone and those on one property together."""
     problems: list[Problem] = []
     by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
     for i, requirement in enumerate(requirements):
-        there: Path = (*here, "match_expression", i)
-        problems += _check_property_name(requirement.name, (*there, "name"))
-        problems += _check_values(requirement, there)
+        item_path: Path = (*path, "match_expression", i)
+        problems += _check_property_name(requirement.name, (*item_path, "name"))
+        problems += _check_values(requirement, item_path)
         by_name.setdefault(requirement.name, []).append((i, requirement))
     for name, group in by_name.items():
         problem = contradiction([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            problems.append(invalid((*here, "match_expression", group[-1][0]), text))
+            problems.append(invalid((*path, "match_expression", group[-1][0]), text))
     return problems
 
 
-def _check_values(requirement: PropertyRequirement, here: Path) -> list[Problem]:
+def _check_values(requirement: PropertyRequirement, path: Path) -> list[Problem]:
+    """What is wrong with the operator and the value of one requirement."""
     operator, values = requirement.operator, requirement.values
     if operator not in COMPARISONS:
-        return [invalid((*here, "operator"), f"unsupported operator {operator}")]
+        return [invalid((*path, "operator"), f"unsupported operator {operator}")]
     if len(values) != 1:
         text = f"operator {operator} requires exactly one value, got {len(values)}"
-        return [invalid((*here, "values"), text)]
+        return [invalid((*path, "values"), text)]
     quantity = parse_quantity(values[0])
     if isinstance(quantity, Malformed):
         text = f'value "{values[0]}" is not a valid resource.Quantity: {quantity.message}'
-        return [invalid((*here, "values"), text)]
+        return [invalid((*path, "values"), text)]
     return []
 
 
-def _check_property_name(name: str, here: Path) -> list[Problem]:
+def _check_property_name(name: str, path: Path) -> list[Problem]:
+    """What is wrong with the name of a property: a resource, or segments joined by slashes."""
     if name.startswith(RESOURCE_PREFIX):
-        return _check_resource_name(name, here)
-    first, *rest = name.split("/")
-    if not rest:
+        return _check_resource_name(name, path)
+    prefix, *segments = name.split("/")
+    if not segments:
         return [
-            invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+            invalid(path, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
         ]
     problems: list[Problem] = []
-    if dns_subdomain_problems(first) and qualified_name_problems(first):
+    if dns_subdomain_problems(prefix) and qualified_name_problems(prefix):
         text = (
-            f"property name first segment {first} is neither a valid DNS subdomain nor a valid qualified name"
+            f"property name first segment {prefix} is neither a valid DNS subdomain nor"
+            " a valid qualified name"
         )
-        problems.append(invalid(here, text))
-    for segment in rest:
+        problems.append(invalid(path, text))
+    for segment in segments:
         text = f"property name segment {segment} is not valid"
-        problems += [invalid(here, f"{text}: {problem}") for problem in qualified_name_problems(segment)]
+        problems += [invalid(path, f"{text}: {problem}") for problem in qualified_name_problems(segment)]
     if name in _TEXT_PROPERTIES:
         text = f"{name} is a text, not a quantity: the scheduler stops at it"
-        problems.append(unusual(here, text))
+        problems.append(unusual(path, text))
     return problems
 
 
-def _check_resource_name(name: str, here: Path) -> list[Problem]:
+def _check_resource_name(name: str, path: Path) -> list[Problem]:
+    """What is wrong with the name of a resource property."""
     kind, dash, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
     if not dash:
         text = f"invalid resource property name {name}, expected [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
-        return [invalid(here, text)]
+        return [invalid(path, text)]
     if kind not in CAPACITY_TYPES:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
-        return [invalid(here, text)]
+        return [invalid(path, text)]
     problems = [
-        invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+        invalid(path, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
     ]
     if not problems and (not resource or "-" in resource):
         text = (
             f"{name} passes the webhook, but the scheduler stops at it: no resource name, or one with a dash"
         )
-        problems.append(unusual(here, text))
+        problems.append(unusual(path, text))
     return problems
 
 
@@ -310,38 +320,38 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
             invalid(("toleration",), f"at most {MOST_TOLERATIONS} tolerations, got {len(tolerations)}")
         )
     for i, toleration in enumerate(tolerations):
-        here: Path = ("toleration", i)
-        problems += _check_toleration(toleration, here)
+        path: Path = ("toleration", i)
+        problems += _check_toleration(toleration, path)
         if toleration in tolerations[:i]:
-            problems.append(invalid(here, "toleration already exists, tolerations must be unique"))
+            problems.append(invalid(path, "toleration already exists, tolerations must be unique"))
     return problems
 
 
-def _check_toleration(toleration: Toleration, here: Path) -> list[Problem]:
+def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     problems: list[Problem] = []
     if toleration.key:
         problems += [
-            invalid((*here, "key"), f"invalid toleration key: {problem}")
+            invalid((*path, "key"), f"invalid toleration key: {problem}")
             for problem in qualified_name_problems(toleration.key)
         ]
     if toleration.operator not in (EQUAL, EXISTS):
         problems.append(
-            invalid((*here, "operator"), f"unsupported toleration operator {toleration.operator}")
+            invalid((*path, "operator"), f"unsupported toleration operator {toleration.operator}")
         )
     if toleration.operator == EXISTS and toleration.value:
         problems.append(
-            invalid((*here, "value"), "toleration value needs to be empty, when operator is Exists")
+            invalid((*path, "value"), "toleration value needs to be empty, when operator is Exists")
         )
     if toleration.operator == EQUAL and not toleration.key:
-        problems.append(invalid((*here, "key"), "toleration key cannot be empty, when operator is Equal"))
+        problems.append(invalid((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
         problems += [
-            invalid((*here, "value"), f"invalid toleration value: {problem}")
+            invalid((*path, "value"), f"invalid toleration value: {problem}")
             for problem in label_value_problems(toleration.value)
         ]
     if toleration.effect not in ("", NO_SCHEDULE):
         problems.append(
-            invalid((*here, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
+            invalid((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
     return problems
 
@@ -350,21 +360,21 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
     """What is wrong with a member cluster's taints."""
     problems: list[Problem] = []
     for i, taint in enumerate(taints):
-        here: Path = ("taint", i)
+        path: Path = ("taint", i)
         problems += [
-            invalid((*here, "key"), f"invalid taint key: {problem}")
+            invalid((*path, "key"), f"invalid taint key: {problem}")
             for problem in qualified_name_problems(taint.key)
         ]
         problems += [
-            invalid((*here, "value"), f"invalid taint value: {problem}")
+            invalid((*path, "value"), f"invalid taint value: {problem}")
             for problem in label_value_problems(taint.value)
         ]
         if taint.effect != NO_SCHEDULE:
             problems.append(
-                invalid((*here, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
+                invalid((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
             )
         if taint in taints[:i]:
-            problems.append(invalid(here, "taint already exists, taints must be unique"))
+            problems.append(invalid(path, "taint already exists, taints must be unique"))
     return problems
 
 
@@ -372,9 +382,9 @@ def check_member(member: Member) -> list[Problem]:
     """What is wrong with a member's name, labels or taints. Properties may be any text."""
     problems = check_name(member.name)
     for key, value in sorted(member.labels.items()):
-        here: Path = ("labels", key)
-        problems += [invalid(here, problem) for problem in qualified_name_problems(key)]
-        problems += [invalid(here, problem) for problem in label_value_problems(value)]
+        path: Path = ("labels", key)
+        problems += [invalid(path, problem) for problem in qualified_name_problems(key)]
+        problems += [invalid(path, problem) for problem in label_value_problems(value)]
     return problems + check_taints(member.taints)
 
 

@@ -158,8 +158,8 @@ def member_changes(before: Iterable[Member], after: Iterable[Member]) -> tuple[M
     new = {member.name: member for member in after}
     changes: list[MemberChange] = []
     for name in sorted({*old, *new}):
-        was, now = old.get(name), new.get(name)
-        trigger = None if was is now else trigger_for(was, now)
+        old_member, new_member = old.get(name), new.get(name)
+        trigger = None if old_member is new_member else trigger_for(old_member, new_member)
         if trigger is not None:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
@@ -169,12 +169,12 @@ def queued(
     before: Iterable[Member], after: Iterable[Member], placements: Iterable[Watched]
 ) -> tuple[Queued, ...]:
     """The placements that the changes between two states of the fleet queue, in the order given."""
-    every = member_changes(before, after)
-    departures = tuple(change for change in every if change.trigger is Trigger.CLUSTER_LEFT)
+    all_changes = member_changes(before, after)
+    departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
     queue: list[Queued] = []
     for placement in placements:
         idle = placement.fulfilled and placement.placement_type is not PlacementType.PICK_ALL
-        changes = departures if idle else every
+        changes = departures if idle else all_changes
         if changes:
             queue.append(Queued(placement.key, changes))
     return tuple(queue)
@@ -208,4 +208,5 @@ def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observ
 
 
 def _matches(member: Member, ask: Ask) -> bool:
+    """Whether a member matches the required affinity of a placement."""
     return cluster_affinity.admitted(ask, Roster([member]), Standing()) == 1

@@ -125,6 +125,7 @@ def replay(
 
 
 def _stand(scheduler: RackScheduler, operation: Stand) -> int:
+    """A VM comes without being placed; its handle."""
     placement = operation.placement
     if operation.by_rule:
         placement = replace(placement, cells=scheduler.cells_for(operation.sku, placement.machine))
@@ -174,6 +175,7 @@ class _Tallies:
         self._same_counts: Counter[tuple[PoolId, str]] = Counter()
 
     def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
+        """How many VMs of each pool a rack has."""
         counts: dict[PoolId, Counter[str]] = {}
         for token, place in outcome.items():
             tally = counts.setdefault(self._pool_of[token], Counter())
@@ -184,15 +186,15 @@ class _Tallies:
     def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Take one run into account."""
         for token, place in self._actual.items():
-            other = outcome[token]
-            if other is not None and other.rack == place.rack:
+            place_in_run = outcome[token]
+            if place_in_run is not None and place_in_run.rack == place.rack:
                 self._racks[token] += 1
-                if other.machine == place.machine:
+                if place_in_run.machine == place.machine:
                     self._machines[token] += 1
-        outcome_counts = self._per_rack(outcome)
+        counts_in_run = self._per_rack(outcome)
         for pool, counts in self._counts.items():
-            other_counts = outcome_counts.get(pool, Counter())
-            self._same_counts.update((pool, rack) for rack in counts if counts[rack] == other_counts[rack])
+            pool_counts = counts_in_run.get(pool, Counter())
+            self._same_counts.update((pool, rack) for rack in counts if counts[rack] == pool_counts[rack])
 
     def vms(self, runs: int) -> dict[Token, Certainty]:
         """Shares per VM, in the order of the operations."""

@@ -309,6 +309,7 @@ class RackScheduler:
         return session.shortage
 
     def _add(self, record: Record) -> int:
+        """Note a VM whose room is known; its handle."""
         handle = self._ledger.add(record)
         self._queues.changed(record.machine, room_again=False)
         return handle
@@ -332,8 +333,8 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> Counts:
     number = 0
     while True:
         vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
-        placed = scheduler.attempt(replace(demand, vm=vm))
-        if placed is None:
+        answer = scheduler.attempt(replace(demand, vm=vm))
+        if answer is None:
             return counts
-        counts[racks[placed[1].rack]] += 1
+        counts[racks[answer[1].rack]] += 1
         number += 1

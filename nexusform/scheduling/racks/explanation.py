@@ -36,8 +36,8 @@ class _Scene:
 
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
         self.demand = demand
-        self.here = list(range(len(ledger.site.machines)))
-        self.machines = self.here
+        self.in_asked_racks = list(range(len(ledger.site.machines)))
+        self.machines = self.in_asked_racks
         self._ledger = ledger
         self._steps = ledger.site.shape(demand.sku).steps
 
@@ -66,36 +66,36 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
     """
     scene = _Scene(ledger, demand)
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    asked = opened.refusals_by_machine(ledger, usage, demand)
-    chosen = [(rule, refuse) for rule, refuse in asked if opened.chooses_racks(rule)]
-    shortage = _first_short(scene, chosen)
+    filters = opened.refusals_by_machine(ledger, usage, demand)
+    of_racks = [(rule, refuse) for rule, refuse in filters if opened.chooses_racks(rule)]
+    shortage = _first_short(scene, of_racks)
     if shortage is not None:
         return shortage
-    scene.here = scene.machines
-    if not scene.here:
+    scene.in_asked_racks = scene.machines
+    if not scene.in_asked_racks:
         return Shortage(NO_MACHINE, "There is no machine on the site.")
-    others = [(rule, refuse) for rule, refuse in asked if not opened.chooses_racks(rule)]
-    shortage = _first_short(scene, others)
+    of_machines = [(rule, refuse) for rule, refuse in filters if not opened.chooses_racks(rule)]
+    shortage = _first_short(scene, of_machines)
     assert shortage is not None, "a machine passes every filter"
     return shortage
 
 
-def _first_short(scene: _Scene, asked: list[tuple[Filter, Refuse | None]]) -> Shortage | None:
+def _first_short(scene: _Scene, filters: list[tuple[Filter, Refuse | None]]) -> Shortage | None:
     """The first filter that leaves no machine; each takes away what it refuses."""
-    for rule, refuse in asked:
+    for rule, refuse in filters:
         if refuse is None:
             continue
-        left = [machine for machine in scene.machines if refuse(machine) is None]
-        if not left:
+        passing = [machine for machine in scene.machines if refuse(machine) is None]
+        if not passing:
             return Shortage(rule.binding or rule.name, rule.sentence(scene))
-        scene.machines = left
+        scene.machines = passing
     return None
 
 
 _LAST_RESORT = "last_resort"
 
 
-class Left(Struct, frozen=True):
+class Remaining(Struct, frozen=True):
     """How many machines a filter (its rule's name) left. Where the cells of VMs are not known, `machines` are
     those in the split that was drawn, and `whichever` holds for every legal one.
 
@@ -131,7 +131,7 @@ class Explanation(Struct, frozen=True):
     demand: Demand
     seed: int
     total_machines: int
-    filters: tuple[Left, ...]
+    filters: tuple[Remaining, ...]
     racks: tuple[Ranked, ...]
     machines: tuple[Ranked, ...]
     fitting_cells: tuple[int, ...]
@@ -159,8 +159,8 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     """Every step of one decision; changes nothing."""
     site = ledger.site
     total = len(site.machines)
-    left, filters, refusals = _filtered(ledger, demand)
-    if not left:
+    candidates, filters, refusals = _filtered(ledger, demand)
+    if not candidates:
         return Explanation(
             demand=demand,
             seed=seed,
@@ -173,11 +173,11 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
             placement=None,
         )
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in left)
+    rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in candidates)
     rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
     racks = _ranked(rack_numbers, site.rack_name, rack_keys, demand, seed)
     rack = site.rack_index[racks[0].name]
-    in_rack = [machine for machine in left if site.rack_of[machine] == rack]
+    in_rack = [machine for machine in candidates if site.rack_of[machine] == rack]
     machine_names = [machine.name for machine in site.machines]
     machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
     machines = _ranked(in_rack, machine_names, machine_keys, demand, seed)
@@ -221,12 +221,12 @@ def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> BestMac
     racks = _Figures(opened.open_keys(profile.RACK_KEYS[spread], usage, demand))
     machines = _Figures(opened.open_keys(profile.MACHINE_KEYS, usage, demand))
 
-    def ranked_first(candidates: Iterable[int], before: Iterable[int]) -> frozenset[str]:
+    def ranked_first(candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Those that none of `before` ranks before."""
-        others = list(before)
-        rack = racks.least(site.rack_of[machine] for machine in others)
+        rival_machines = list(rivals)
+        rack = racks.least(site.rack_of[machine] for machine in rival_machines)
         by_rack: dict[int, list[int]] = {}
-        for machine in others:
+        for machine in rival_machines:
             by_rack.setdefault(site.rack_of[machine], []).append(machine)
         least = {number: machines.least(of_rack) for number, of_rack in by_rack.items()}
         return frozenset(
@@ -266,17 +266,17 @@ class _Figures:
 def _fitting(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """The machines that take the VM in some legal split, and those that do in all."""
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    left = list(range(len(ledger.site.machines)))
+    passing = list(range(len(ledger.site.machines)))
     for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
         if refuse is None:
             continue
         loose = ledger.loose if isinstance(rule, RoomFilter) else ()
-        left = [machine for machine in left if machine in loose or refuse(machine) is None]
+        passing = [machine for machine in passing if machine in loose or refuse(machine) is None]
     shape = ledger.site.shape(demand.sku)
     counts = {
-        machine: ledger.split_rooms(machine).count(shape) for machine in left if machine in ledger.loose
+        machine: ledger.split_rooms(machine).count(shape) for machine in passing if machine in ledger.loose
     }
-    fitting = [machine for machine in left if machine not in counts or counts[machine].most]
+    fitting = [machine for machine in passing if machine not in counts or counts[machine].most]
     return fitting, [machine for machine in fitting if machine not in counts or counts[machine].least]
 
 
@@ -290,35 +290,37 @@ def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
     return ""
 
 
-def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ...], tuple[Refusal, ...]]:
+def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Remaining, ...], tuple[Refusal, ...]]:
     """The machines that pass all filters, how many each filter left, and who was refused why."""
     machines = ledger.site.machines
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    left = list(range(len(machines)))
-    counts: list[Left] = []
+    passing = list(range(len(machines)))
+    remaining: list[Remaining] = []
     refusals: list[Refusal] = []
     unknown = _UnknownRooms(ledger)
-    before = Interval(len(left), len(left))
+    before = Interval(len(passing), len(passing))
     for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
         if refuse is not None:
-            reasons = {machine: refuse(machine) for machine in left}
+            reasons = {machine: refuse(machine) for machine in passing}
             refusals += [
                 Refusal(machines[machine].name, rule.name, reason)
                 for machine, reason in reasons.items()
                 if reason is not None
             ]
-            left = [machine for machine in left if reasons[machine] is None]
+            passing = [machine for machine in passing if reasons[machine] is None]
             unknown.refuse(rule, refuse, demand)
-        whichever = unknown.left(left)
+        whichever = unknown.left(passing)
         text = rule.count(demand, whichever, before)
-        counts.append(Left(rule.name, len(left), whichever, rule.line or f"  {rule.name}", text))
+        remaining.append(Remaining(rule.name, len(passing), whichever, rule.line or f"  {rule.name}", text))
         before = whichever
-    others = without_last_resort(ledger, demand, left)
-    if len(others) < len(left):
+    candidates = without_last_resort(ledger, demand, passing)
+    if len(candidates) < len(passing):
         refusals.append(Refusal(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last"))
-        fewer = len(left) - len(others)
-        counts.append(Left(_LAST_RESORT, len(others), Interval(before.least - fewer, before.most - fewer)))
-    return others, tuple(counts), tuple(refusals)
+        fewer = len(passing) - len(candidates)
+        remaining.append(
+            Remaining(_LAST_RESORT, len(candidates), Interval(before.least - fewer, before.most - fewer))
+        )
+    return candidates, tuple(remaining), tuple(refusals)
 
 
 class _UnknownRooms:
@@ -340,36 +342,42 @@ class _UnknownRooms:
 
     def left(self, drawn: Iterable[int]) -> Interval:
         """How many machines are left whichever split it is; `drawn` are those of the split that was drawn."""
-        known = sum(machine not in self._all for machine in drawn)
+        with_known_cells = sum(machine not in self._all for machine in drawn)
         sure = sum(len(rooms) == len(self._all[machine]) for machine, rooms in self._left.items())
-        return Interval(known + sure, known + sum(bool(rooms) for rooms in self._left.values()))
+        possible = sum(bool(rooms) for rooms in self._left.values())
+        return Interval(with_known_cells + sure, with_known_cells + possible)
 
 
 def _ranked(
-    items: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
+    numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[Ranked, ...]:
     """Best first; whoever ties with the best carries a digest."""
-    parts = {item: _parts(keys, demand, item) for item in items}
+    parts_of = {number: _parts(keys, demand, number) for number in numbers}
 
-    def order(item: int) -> tuple[tuple[float, ...], bytes]:
-        return _figures(parts[item]), digest(seed, demand.vm, names[item])
+    def order(number: int) -> tuple[tuple[float, ...], bytes]:
+        return _figures(parts_of[number]), digest(seed, demand.vm, names[number])
 
-    ranked = sorted(parts, key=order)
-    best = _figures(parts[ranked[0]])
-    tied = [item for item in ranked if _figures(parts[item]) == best]
-    digests = {item: digest(seed, demand.vm, names[item]).hex() for item in tied} if len(tied) > 1 else {}
-    return tuple(Ranked(names[item], parts[item], digests.get(item, "")) for item in ranked)
-
-
-def _parts(keys: Sequence[OpenKey], demand: Demand, item: int) -> tuple[KeyPart, ...]:
-    return tuple(_part(key, demand, item) for key in keys)
+    ranked = sorted(parts_of, key=order)
+    best = _figures(parts_of[ranked[0]])
+    tied = [number for number in ranked if _figures(parts_of[number]) == best]
+    digests = (
+        {number: digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
+    )
+    return tuple(Ranked(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
 
 
-def _part(opened_key: OpenKey, demand: Demand, item: int) -> KeyPart:
+def _parts(keys: Sequence[OpenKey], demand: Demand, number: int) -> tuple[KeyPart, ...]:
+    """Every key of a rack or machine (its number), with words."""
+    return tuple(_part(key, demand, number) for key in keys)
+
+
+def _part(opened_key: OpenKey, demand: Demand, number: int) -> KeyPart:
+    """One key of a rack or machine (its number), with words."""
     key, figure = opened_key
-    value = figure(item) if figure is not None else 0
+    value = figure(number) if figure is not None else 0
     return KeyPart(key.rule, key.figure(value), key.words(demand, value))
 
 
 def _figures(parts: tuple[KeyPart, ...]) -> tuple[float, ...]:
+    """The figures of some keys, by which candidates are compared."""
     return tuple(part.value for part in parts)

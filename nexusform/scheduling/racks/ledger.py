@@ -269,6 +269,7 @@ class Ledger:
             self.rooms[machine] = split_rooms.room_of(cells)
 
     def _text(self, handle: int) -> str:
+        """What a VM's cells are drawn with."""
         vm = self.vm_name(self.record(handle))
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
@@ -351,14 +352,16 @@ def pack(pool: int, shape: int) -> int:
 
 
 def _unpack(packed: int, number: int | str) -> Record:
+    """The record behind a packed one (see `pack`)."""
     upper = packed >> CELLS_BITS >> MACHINE_BITS
     machine = packed >> CELLS_BITS & MACHINE_MASK
     return Record(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
 
 
 def _change(counts: Counts, at: int, sign: int) -> None:
-    left = counts.get(at, 0) + sign
-    if left:
-        counts[at] = left
+    """Count one more (sign 1) or one less (sign -1) under a number; zeros are not kept."""
+    count = counts.get(at, 0) + sign
+    if count:
+        counts[at] = count
     else:
         counts.pop(at, None)

@@ -96,14 +96,17 @@ def _side_by_side(columns: list[Figures], shifts: list[int]) -> Figure:
 
 
 def _function(figures: Figures) -> Figure:
+    """Figures by number as a function, whether they are one, a list or counts."""
     return figures if callable(figures) else figures.__getitem__
 
 
 def _beside(upper: Figure, shift: int, lower: Figure) -> Figure:
+    """Two figures in one number, the lower one in the lowest `shift` bits."""
     return lambda item: upper(item) << shift | lower(item)
 
 
 def _shifted(figure: Figure, shift: int) -> Figure:
+    """A figure moved up by so many bits."""
     return lambda item: figure(item) << shift
 
 
@@ -128,42 +131,44 @@ def chooses_racks(rule: Filter) -> bool:
 
 def refusals_by_machine(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, Refuse | None]]:
     """Every filter of the profile in its order, asked about machines; None where it refuses none."""
-    special = {id(rule): refuse for rule, refuse in open_filters(ledger, usage, demand)}
-    asked: list[tuple[Filter, Refuse | None]] = []
+    by_rule = {id(rule): refuse for rule, refuse in open_filters(ledger, usage, demand)}
+    filters: list[tuple[Filter, Refuse | None]] = []
     for rule in profile.FILTERS:
         refuse: Refuse | None = None
         if isinstance(rule, MachineFilter):
             refuse = _about_machine(ledger, rule)
         elif isinstance(rule, RoomFilter):
             refuse = _about_room(ledger, rule, demand)
-        elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in special:
-            refuse = special[id(rule)]
+        elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in by_rule:
+            refuse = by_rule[id(rule)]
             if rule.item is Item.RACK:
                 refuse = _about_rack(ledger, refuse)
-        asked.append((rule, refuse))
-    return asked
+        filters.append((rule, refuse))
+    return filters
 
 
 def _about_machine(ledger: Ledger, rule: MachineFilter) -> Refuse:
+    """A filter that reads the description of a machine, asked by its number."""
     machines = ledger.site.machines
     return lambda number: rule.refuse(machines[number])
 
 
 def _about_room(ledger: Ledger, rule: RoomFilter, demand: Demand) -> Refuse:
     """The filter asked per machine, once per room that occurs."""
-    known: dict[int, str | None] = {}
+    reasons: dict[int, str | None] = {}
     rooms, refuse_room = ledger.site.rooms, rule.opens(demand.sku)
 
     def refuse(number: int) -> str | None:
         room = ledger.rooms[number]
-        if room not in known:
-            known[room] = refuse_room(rooms.free(room))
-        return known[room]
+        if room not in reasons:
+            reasons[room] = refuse_room(rooms.free(room))
+        return reasons[room]
 
     return refuse
 
 
 def _about_rack(ledger: Ledger, refuse: Refuse) -> Refuse:
+    """A refusal of racks, asked about machines."""
     rack_of = ledger.site.rack_of
     return lambda number: refuse(rack_of[number])
 
@@ -216,34 +221,34 @@ def passes_all(refusals: Sequence[Refuse]) -> Passes | None:
 def candidates(ledger: Ledger, demand: Demand) -> list[int]:
     """The machines that no filter refuses; the last resort only when it is alone."""
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    left: list[int] = list(range(len(ledger.site.machines)))
+    passing: list[int] = list(range(len(ledger.site.machines)))
     for _, refuse in refusals_by_machine(ledger, usage, demand):
         if refuse is not None:
-            left = [machine for machine in left if refuse(machine) is None]
-    return without_last_resort(ledger, demand, left)
+            passing = [machine for machine in passing if refuse(machine) is None]
+    return without_last_resort(ledger, demand, passing)
 
 
 def without_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
     """The machines but for the last resort; all of them when there is no other."""
     if demand.last_resort is None:
         return machines
-    last = ledger.site.index.get(demand.last_resort)
-    return [machine for machine in machines if machine != last] or machines
+    last_resort = ledger.site.index.get(demand.last_resort)
+    return [machine for machine in machines if machine != last_resort] or machines
 
 
 def choose(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Record | None:
     """Where the VM goes; None when nothing fits. Counts nothing."""
     site = ledger.site
-    left = candidates(ledger, demand)
-    if not left:
+    passing = candidates(ledger, demand)
+    if not passing:
         return None
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
     rack_key = pack(profile.RACK_KEYS[spread], usage, demand).figure
     machine_key = pack(profile.MACHINE_KEYS, usage, demand).figure
     vm_text = tie_break.of_vm(seed, demand.vm)
-    racks = dict.fromkeys(site.rack_of[machine] for machine in left)
+    racks = dict.fromkeys(site.rack_of[machine] for machine in passing)
     rack = _best(racks, rack_key, vm_text, site.rack_names)
-    machines = [machine for machine in left if site.rack_of[machine] == rack]
+    machines = [machine for machine in passing if site.rack_of[machine] == rack]
     machine = _best(machines, machine_key, vm_text, site.machine_names)
     shape = site.shape(demand.sku)
     step = shape.steps[ledger.rooms[machine]]
@@ -252,6 +257,7 @@ def choose(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Rec
 
 
 def _best(items: Iterable[int], key_of: Figure, vm_text: blake2b, names: Sequence[bytes]) -> int:
+    """The item of the lowest key; among several the tie-break chooses."""
     keys = {item: key_of(item) for item in items}
     lowest = min(keys.values())
     tied = [item for item, key in keys.items() if key == lowest]

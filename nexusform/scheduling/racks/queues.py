@@ -86,13 +86,13 @@ class Queues:
     def everybodys(self, demand: Demand, spread: RackSpread) -> Everybodys:
         """Everybody's keys, as far as they bear on the demand: the same for all of its SKU and terms."""
         key = (self.ledger.site.shape(demand.sku).number, demand.terms)
-        known = self._everybodys.get(key)
-        if known is None:
-            known = self._everybodys[key] = Everybodys(
+        keys = self._everybodys.get(key)
+        if keys is None:
+            keys = self._everybodys[key] = Everybodys(
                 opened.pack(profile.RACK_KEYS[spread], self._everybody, demand),
                 opened.pack(profile.MACHINE_KEYS, self._everybody, demand),
             )
-        return known
+        return keys
 
     def racks(self, keys: Everybodys, demand: Demand, filters: Sequence[OpenFilter]) -> Ranking:
         """The racks that these filters leave, full or not, by everybody's keys."""
@@ -101,8 +101,8 @@ class Queues:
         if ranking is None:
             passes = opened.passes_all([refuse for _, refuse in filters])
             racks = range(len(self.ledger.site.rack_name))
-            left = [rack for rack in racks if passes is None or passes(rack)]
-            ranking = self._racks[name] = Ranking(left, keys.of_racks.figure)
+            passing_racks = [rack for rack in racks if passes is None or passes(rack)]
+            ranking = self._racks[name] = Ranking(passing_racks, keys.of_racks.figure)
         return ranking
 
     def machines(self, keys: Everybodys, rack: int) -> Ranking:
@@ -197,11 +197,13 @@ class Front:
 
     def refill(self) -> list[int]:
         """Those that tie for the next VM; empty when none is left."""
-        own, entries = self._own, self._entries
+        own_heap, entries = self._own, self._entries
         while not self.front:
-            if self._start < len(entries) and (not own or entries[self._start] <= own[0] | INDEX_MASK):
+            if self._start < len(entries) and (
+                not own_heap or entries[self._start] <= own_heap[0] | INDEX_MASK
+            ):
                 self._take_everybodys()
-            elif own:
+            elif own_heap:
                 self._take_own()
             else:
                 break
@@ -212,10 +214,10 @@ class Front:
         if self._key != OWN:
             self._leave_group()
         entries, first = self._entries, self._start
-        after = (entries[first] | INDEX_MASK) + 1  # the lowest entry of a higher key
+        next_group = (entries[first] | INDEX_MASK) + 1  # the lowest entry of a higher key
         end = first + 1
-        if end < len(entries) and entries[end] < after:
-            end = bisect_left(entries, after, end)
+        if end < len(entries) and entries[end] < next_group:
+            end = bisect_left(entries, next_group, end)
         self._first, self._start, self._key = first, end, entries[first] >> INDEX_BITS
         self.front = self._passing(entries[first:end])
         if self._counted and not self._counted.keys().isdisjoint(self.front):
@@ -225,7 +227,7 @@ class Front:
                     self.offer(item)
                 else:
                     self.front.append(item)
-        if self._own and self.front and self._own[0] < after:
+        if self._own and self.front and self._own[0] < next_group:
             self._gone += self.front
             self._take_own()
 
@@ -245,11 +247,11 @@ class Front:
         """Take the first group of equal keys off the own heap, each item once."""
         if self._key != OWN:
             self._leave_group()
-        own = self._own
-        after = (own[0] | INDEX_MASK) + 1
+        own_heap = self._own
+        next_group = (own_heap[0] | INDEX_MASK) + 1
         entries = []
-        while own and own[0] < after:
-            entries.append(heappop(own))
+        while own_heap and own_heap[0] < next_group:
+            entries.append(heappop(own_heap))
         passing = self._passing(entries)
         if len(passing) < len(entries):
             items = [entry & INDEX_MASK for entry in entries]

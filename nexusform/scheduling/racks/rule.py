@@ -61,7 +61,7 @@ class Scene(Protocol):
         """The site."""
 
     @property
-    def here(self) -> Sequence[int]:
+    def in_asked_racks(self) -> Sequence[int]:
         """Machines of the racks that the demand asks for."""
 
     @property

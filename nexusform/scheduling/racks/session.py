@@ -82,14 +82,14 @@ class PoolSession:
 
     def takes(self, demand: Demand) -> bool:
         """Whether the demand is one more VM of this session's pool."""
-        vm, own = demand.vm, self._vm
+        vm, session_vm = demand.vm, self._vm
         return (
             demand.sku is self.sku
             and (demand.terms is self.terms or demand.terms == self.terms)
             and demand.last_resort is None
-            and vm.owner == own.owner
-            and vm.pool == own.pool
-            and vm.cluster == own.cluster
+            and vm.owner == session_vm.owner
+            and vm.pool == session_vm.pool
+            and vm.cluster == session_vm.cluster
         )
 
     def place(self, number: int | str) -> int:
@@ -119,6 +119,7 @@ class PoolSession:
         return self._base | machine << CELLS_BITS | step.cells
 
     def _lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
+        """Which position in `tied` the tie-break chooses for the VM of this number."""
         if number != self._number:
             self._number = number
             self._text = self._start.copy()
@@ -126,6 +127,7 @@ class PoolSession:
         return tie_break.lowest(self._text, names, tied)
 
     def _open(self, rack: int) -> Front:
+        """The front of a rack's machines, from now on part of the session."""
         ranking = self._queues.machines(self._everybodys, rack)
         # Where the rack has no VM of the cluster its machines have none.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS

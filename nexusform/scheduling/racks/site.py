@@ -91,11 +91,12 @@ class SplitRooms:
         self._known_room = known_room
         self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split: each cell has all, or none of what these VMs take.
-        taken = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        kept = {free.vfs, tuple(max(left - taken, 0) for left in free.vfs)}
-        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in sorted(kept)]
+        taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
+        vfs_left = {free.vfs, tuple(max(left - taken_vfs, 0) for left in free.vfs)}
+        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in sorted(vfs_left)]
 
     def _room(self, left: Left, vfs: tuple[int, ...]) -> int:
+        """The room that a split leaves, with these VFs in each cell."""
         free = self._table.free(self._known_room)
         cpus, memory = tuple(cell[0] for cell in left), tuple(cell[1] for cell in left)
         return self._table.intern(Room(free.hardware, free.disk, cpus, memory, vfs))
@@ -103,8 +104,8 @@ class SplitRooms:
     def room_of(self, cells: tuple[Cells, ...]) -> int:
         """The room when the VMs lie on these cells."""
         number = self._known_room
-        for share, own in zip(self.splits.shares, cells, strict=True):
-            number = self._table.changed(number, share.of_cells, own, -1)
+        for share, vm_cells in zip(self.splits.shares, cells, strict=True):
+            number = self._table.changed(number, share.of_cells, vm_cells, -1)
         return number
 
     def possible(self) -> list[int]:
@@ -185,9 +186,9 @@ class Site(Layout):
 
     def shape(self, sku: VmSku) -> Shape:
         """The shape of a SKU; equal SKUs have one shape."""
-        known = self._shape_by_id.get(id(sku))
-        if known is not None:
-            return known[1]
+        sku_and_shape = self._shape_by_id.get(id(sku))
+        if sku_and_shape is not None:
+            return sku_and_shape[1]
         shape = self._shape_by_sku.get(sku)
         if shape is None:
             shape = Shape(len(self.shapes), sku, Steps(self.rooms, sku))
@@ -198,10 +199,10 @@ class Site(Layout):
 
     def splits(self, room: int, shares: tuple[Share, ...]) -> SplitRooms:
         """How VMs of these shares may lie in a room that all other VMs leave; its disk is what all leave."""
-        known = self._splits.get((room, shares))
-        if known is None:
-            known = self._splits[room, shares] = SplitRooms(self.rooms, room, shares)
-        return known
+        split_rooms = self._splits.get((room, shares))
+        if split_rooms is None:
+            split_rooms = self._splits[room, shares] = SplitRooms(self.rooms, room, shares)
+        return split_rooms
 
     def pool(self, vm: VmName) -> int:
         """The number of a VM's pool."""

@@ -133,18 +133,19 @@ def _of_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
         return
     if sum(map(len, kinds)) < count:
         return
-    first, others = kinds[0], kinds[1:]
-    for number in range(min(count, len(first)), -1, -1):
-        for rest in _of_kinds(others, count - number):
-            yield (*first[:number], *rest)
+    first_kind, other_kinds = kinds[0], kinds[1:]
+    for number in range(min(count, len(first_kind)), -1, -1):
+        for other_cells in _of_kinds(other_kinds, count - number):
+            yield (*first_kind[:number], *other_cells)
 
 
 def _taken(left: Left, share: Share, cells: Cells) -> list[tuple[int, int]]:
-    after = list(left)
+    """What is left of each cell once a share was taken of these."""
+    remaining = list(left)
     for cell in cells:
-        cpus, memory = after[cell]
-        after[cell] = (cpus - share.cpus, memory - share.memory)
-    return after
+        cpus, memory = remaining[cell]
+        remaining[cell] = (cpus - share.cpus, memory - share.memory)
+    return remaining
 
 
 def _digest(text: str) -> bytes:

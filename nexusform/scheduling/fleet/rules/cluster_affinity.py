@@ -55,8 +55,8 @@ def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask
     selected = roster.selected_by(term.label_selector)
     if isinstance(selected, str):
         # A selector that cannot be read stops the scheduler at the first member that it is asked about.
-        first = list(islice(ascending(among), 1))
-        return 0, [(position, _abort(roster, position, selected)) for position in first]
+        asked_first = list(islice(ascending(among), 1))
+        return 0, [(position, _abort(roster, position, selected)) for position in asked_first]
     among &= selected
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():
@@ -71,6 +71,7 @@ def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask
 
 
 def _abort(roster: Roster, position: int, message: str) -> Abort:
+    """The scheduler stops at this member."""
     return Abort(roster.members[position].name, message)
 
 
@@ -81,7 +82,7 @@ def _meeting(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, di
 
 def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
     """The members that meet a requirement, and by position why it cannot be compared."""
-    asked = _asked(requirement)
+    bound = _bound(requirement)
     compare = COMPARISONS.get(requirement.operator)
     meeting: Mask = 0
     failing: dict[int, str] = {}
@@ -90,16 +91,16 @@ def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask
             continue
         if isinstance(value, Unreadable):
             failing[position] = value.message
-        elif isinstance(asked, str):
-            failing[position] = asked
+        elif isinstance(bound, str):
+            failing[position] = bound
         elif compare is None:
             failing[position] = f"invalid operator: {requirement.operator}"
-        elif compare(value.nano, asked.nano):
+        elif compare(value.nano, bound.nano):
             meeting |= 1 << position
     return meeting, failing
 
 
-def _asked(requirement: PropertyRequirement) -> Quantity | str:
+def _bound(requirement: PropertyRequirement) -> Quantity | str:
     """The quantity that is compared with, or why there is none."""
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
@@ -154,7 +155,7 @@ def _of_term(term: PreferredTerm, roster: Roster) -> tuple[tuple[int, ...], dict
         return (0,) * size, dict.fromkeys(range(size), selected)
     sorter = term.preference.property_sorter
     if sorter is None:
-        return tuple(term.weight if selected >> i & 1 else 0 for i in range(size)), {}
+        return tuple(term.weight if selected >> position & 1 else 0 for position in range(size)), {}
     extremes = extremes_of(roster, sorter.name)
     failing: dict[int, str] = {}
     column = [0] * size
@@ -195,6 +196,7 @@ def interpolate(value: Quantity, extremes: Extremes, sort_order: str) -> float |
 
 
 def _written(value: float) -> str:
+    """A double as Go prints it."""
     return repr(value).removesuffix(".0")
 
 

@@ -48,13 +48,13 @@ def skew_change(count: int, smallest: int, second: int, largest: int) -> int:
 def domains(constraint: SpreadConstraint, roster: Roster, standing: Standing) -> tuple[Domain, ...]:
     """Every domain of a constraint as it stands; members without the label belong to none."""
     by_value = roster.labelled.get(constraint.topology_key, {})
-    held = [(members, (members & standing.current).bit_count()) for members in by_value.values()]
-    if not held:
+    counted = [(members, (members & standing.current).bit_count()) for members in by_value.values()]
+    if not counted:
         return ()
-    counts = sorted(count for _, count in held)
+    counts = sorted(count for _, count in counted)
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
     rows: list[Domain] = []
-    for members, count in held:
+    for members, count in counted:
         change = skew_change(count, smallest, second, largest)
         violated = largest - smallest + change > constraint.max_skew
         rows.append(Domain(members, change, violated))
@@ -73,19 +73,19 @@ def judge(ask: Ask, roster: Roster, standing: Standing) -> Verdict:
     for constraint in in_order(ask):
         soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
         deltas: dict[int, Mask] = {}
-        out: Mask = 0
+        refused_members: Mask = 0
         labelled: Mask = 0
         for domain in domains(constraint, roster, standing):
             labelled |= domain.members
             if domain.violated and not soft:
-                out |= domain.members
+                refused_members |= domain.members
                 continue
             delta = -PENALTY if domain.violated else -domain.change
             deltas[delta] = deltas.get(delta, 0) | domain.members
         deltas[0] = deltas.get(0, 0) | (roster.everyone & ~labelled)
         standing_members = sum(by_score.values())
-        if out & standing_members:
-            refused.append((constraint, out & standing_members))
+        if refused_members & standing_members:
+            refused.append((constraint, refused_members & standing_members))
         by_score = _add(by_score, deltas)
     return Verdict(tuple(refused), by_score)
 
@@ -95,9 +95,9 @@ def _add(by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
     totals: dict[int, Mask] = {}
     for score, members in by_score.items():
         for delta, concerned in deltas.items():
-            both = members & concerned
-            if both:
-                totals[score + delta] = totals.get(score + delta, 0) | both
+            members_of_both = members & concerned
+            if members_of_both:
+                totals[score + delta] = totals.get(score + delta, 0) | members_of_both
     return totals
 
 

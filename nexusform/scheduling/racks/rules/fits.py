@@ -33,6 +33,7 @@ def opens(sku: VmSku) -> RefuseRoom:
 
 
 def _one_cell(sku: VmSku, room: Room) -> str:
+    """What is missing where a VM needs one cell."""
     most_cpus, most_memory = max(room.cpus, default=0), max(room.memory, default=0)
     if most_memory < sku.memory_mib:
         return f"no cell of {sku.memory_gib:g} GiB left (most: {gib(most_memory):g})"
@@ -55,7 +56,7 @@ def _sentence(scene: Scene) -> str:
     else:
         text = f"No NUMA cell with {size} is free"
     text += f" on the site ({where(scene.demand)})."
-    large_enough = [machine for machine in scene.here if scene.holds_when_empty(machine)]
+    large_enough = [machine for machine in scene.in_asked_racks if scene.holds_when_empty(machine)]
     if not large_enough:
         return f"{text} No machine there could hold one even when empty."
     broken = broken_cells(scene, large_enough)
@@ -63,10 +64,11 @@ def _sentence(scene: Scene) -> str:
 
 
 def _culprits(broken: Counter[PoolKey]) -> str:
+    """Whose VMs broke the cells, most cells first."""
     ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
     names = ", ".join(f"{pool.cluster}/{pool.pool} ({count})" for pool, count in ranked[:MOST_CULPRITS])
-    more = sum(count for _, count in ranked[MOST_CULPRITS:])
-    others = f", others ({more})" if more else ""
+    unnamed = sum(count for _, count in ranked[MOST_CULPRITS:])
+    others = f", others ({unnamed})" if unnamed else ""
     return f"{broken.total()} cells hold only smaller VMs; they were broken by {names}{others}."
 
 
@@ -74,26 +76,27 @@ def broken_cells(scene: Scene, machines: list[int]) -> Counter[PoolKey]:
     """Cells of these machines that only VMs smaller than the demand keep from it, by whose VM came first."""
     sku = scene.demand.sku
     share = Share.of(sku)
-    taken: set[tuple[int, int]] = set()
+    taken_cells: set[tuple[int, int]] = set()
     for machine in machines:
         room = scene.room(machine)
         free = cells.with_room(share, room)
-        taken.update((machine, cell) for cell in range(len(room.cpus)) if cell not in free)
-    first: dict[tuple[int, int], PoolKey] = {}
+        taken_cells.update((machine, cell) for cell in range(len(room.cpus)) if cell not in free)
+    first_pool: dict[tuple[int, int], PoolKey] = {}
     for vm in scene.vms():
         for cell in vm.cells:
-            at = vm.machine, cell
-            if at not in taken:
+            place = vm.machine, cell
+            if place not in taken_cells:
                 continue
             if _is_smaller(vm.sku, sku):
-                first.setdefault(at, vm.pool)
+                first_pool.setdefault(place, vm.pool)
             else:
-                taken.discard(at)
-                first.pop(at, None)
-    return Counter(first.values())
+                taken_cells.discard(place)
+                first_pool.pop(place, None)
+    return Counter(first_pool.values())
 
 
 def _is_smaller(sku: VmSku, than: VmSku) -> bool:
+    """Whether a VM asks less of its cells than another one."""
     return (sku.memory_in_cell, sku.cpus_in_cell) < (than.memory_in_cell, than.cpus_in_cell)
 
 

@@ -22,11 +22,13 @@ def sentence(hint: Hint) -> str:
 
 
 def _hard(demand: Demand) -> tuple[Hint, ...]:
+    """The hints that a VM must obey."""
     hints = demand.terms.hints
     return tuple([hint for hint in hints if hint.hard]) if hints else ()
 
 
 def _soft(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
+    """The hints over machines, or over racks, that only rank."""
     return tuple([hint for hint in demand.hints if not hint.hard and hint.scope is scope])
 
 
@@ -45,6 +47,7 @@ def _opens(layout: Layout, demand: Demand) -> Refuse:
 
 
 def _violated_by_rack(usage: Usage, demand: Demand) -> Figure | None:
+    """How many soft hints a rack goes against, by its number; None where there are none."""
     if not demand.terms.hints:
         return None
     soft = _soft(demand, HintScope.RACK)
@@ -53,6 +56,7 @@ def _violated_by_rack(usage: Usage, demand: Demand) -> Figure | None:
 
 
 def _violated_by_machine(usage: Usage, demand: Demand) -> Figure | None:
+    """How many soft hints a machine goes against, by its number; None where there are none."""
     if not demand.terms.hints:
         return None
     soft = _soft(demand, HintScope.MACHINE)
@@ -69,8 +73,8 @@ def _count(demand: Demand, left: Interval, _before: Interval) -> str:
 
 
 def _no_machine(scene: Scene) -> str:
-    asked = dict.fromkeys(sentence(hint) for hint in _hard(scene.demand))
-    return "Hard placement hints refuse every machine that has room: " + "; ".join(asked) + "."
+    texts = dict.fromkeys(sentence(hint) for hint in _hard(scene.demand))
+    return "Hard placement hints refuse every machine that has room: " + "; ".join(texts) + "."
 
 
 FILTER = DemandFilter(

@@ -31,8 +31,8 @@ def _count(demand: Demand, left: Interval, _before: Interval) -> str:
 
 
 def _sentence(scene: Scene) -> str:
-    known = dict.fromkeys(scene.layout.rack_zone)
-    return f"No rack is in {where(scene.demand)}; the site's zones are {', '.join(known) or 'none'}."
+    zones = dict.fromkeys(scene.layout.rack_zone)
+    return f"No rack is in {where(scene.demand)}; the site's zones are {', '.join(zones) or 'none'}."
 
 
 FILTER = DemandFilter(
