@@ -15,35 +15,35 @@ from nexusform.rendering.page.page_parts import framed_table, section, table_row
 
 
 def answer_page(
-    outline: Outline, picture: Part = None, data: dict[str, Any] | None = None, more: Part = None
+    outline: Outline, picture: Part = None, data: dict[str, Any] | None = None, below: Part = None
 ) -> str:
-    """The page of an answer: the verdict, a picture, the words and tables below it, and what is `more`."""
+    """The page of an answer: the verdict, a picture, words and tables, and what stands `below` them."""
     header = element("header", element("h1", outline.title))
     footer = element(
         "footer", "Made by nexusform. What it says of the future is a prediction.", class_="quiet"
     )
-    main = answer_main(outline, picture, more)
+    main = answer_main(outline, picture, below)
     return whole_page(outline.title, header, main, footer, data or simulation_data(()))
 
 
-def answer_main(outline: Outline, picture: Part = None, more: Part = None) -> Markup:
+def answer_main(outline: Outline, picture: Part = None, below: Part = None) -> Markup:
     """What stands between head and foot of the page."""
     tone = "denied" if outline.bad else "allowed"
     word = "Finding" if outline.bad else "Good"
     verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
     facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
     head = element("div", verdict, facts if outline.facts else None, id="verdict")
-    return joined(head, picture, _sections(outline.sections), more)
+    return joined(head, picture, _sections(outline.sections), below)
 
 
 def _sections(sections: Iterable[Section]) -> list[Markup]:
     """The sections, beside one another where there is room; those that are folded as one list."""
-    parts: list[Markup] = []
+    blocks: list[Markup] = []
     numbered = enumerate(sections, start=1)
-    for folded, group in groupby(numbered, key=lambda each: each[1].folded):
+    for folded, group in groupby(numbered, key=lambda pair: pair[1].folded):
         drawn = [_section(number, part) for number, part in group]
-        parts.append(element("div", drawn, class_="folds" if folded else "parts"))
-    return parts
+        blocks.append(element("div", drawn, class_="folds" if folded else "parts"))
+    return blocks
 
 
 def _section(number: int, part: Section) -> Markup:

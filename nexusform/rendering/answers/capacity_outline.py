@@ -41,14 +41,16 @@ def _verdict(answer: CapacityAnswer, several: bool) -> str:
         return f"{front}{_sets(sets, 'set')} of {_mix_text(answer.mix.parts)} {fits_text(sets)}"
     if not answer.rooms:
         return f"{front}no SKU to count"
-    first, *others = [f"{room.now} more {room.sku.title} {fits_text(room.now)}" for room in answer.rooms[:4]]
+    shown = answer.rooms[:4]
+    rooms = [f"{room.now} more {room.sku.title} {fits_text(room.now)}" for room in shown]
     rack_lost = f"{answer.rooms[0].with_a_rack_lost} with any one rack lost"
     comma = "," if answer.rooms[0].now.exact else ";"
-    return front + "; ".join([f"{first}{comma} {rack_lost}", *others])
+    return front + "; ".join([f"{rooms[0]}{comma} {rack_lost}", *rooms[1:]])
 
 
-def _sets(count: Interval, what: str) -> str:
-    return f"{count} {form(count.most, what)}"
+def _sets(count: Interval, noun: str) -> str:
+    """`3 whole sets`, `3 to 5 sets`."""
+    return f"{count} {form(count.most, noun)}"
 
 
 def _mix_text(parts: Iterable[MixPart]) -> str:
@@ -90,6 +92,7 @@ def _not_known(answer: CapacityAnswer) -> Iterable[str]:
 
 
 def _share(free: float, total: int, unit: str) -> str:
+    """`1,200 of 4,800 vCPUs (25 %)`."""
     percent = f" ({100 * free / total:.0f} %)" if total else ""
     return f"{free:,} of {total:,} {unit}{percent}"
 
@@ -125,6 +128,7 @@ def _room_row(room: SkuRoom, answer: CapacityAnswer) -> Row:
 
 
 def _zones(answer: CapacityAnswer) -> Section:
+    """A row per SKU, a column per availability zone."""
     zones = answer.rooms[0].zones if answer.rooms else ()
     rows = tuple(_zone_row(room) for room in answer.rooms)
     lines = ("+N: in planned racks, besides.",) if answer.planned_racks else ()
@@ -145,6 +149,7 @@ def _zone_cell(zone: ZoneRoom) -> str:
 
 
 def _lost(answer: CapacityAnswer) -> Section:
+    """A row per SKU, a column per rack that might be lost."""
     racks = list(answer.rooms[0].without_rack) if answer.rooms else []
     rows = tuple(_rack_lost_row(room) for room in answer.rooms)
     line = "What the other racks hold as they stand; the lost rack's VMs are down and not created elsewhere."
@@ -167,8 +172,8 @@ def _mix(mix: MixAnswer) -> Section:
     if not mix.sets.exact:
         lines.append("These are bounds: the truth lies inside, and may not reach them.")
     rows = [
-        Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.least:,}", f"{more}"))
-        for part, (_, more) in zip(mix.parts, mix.left, strict=True)
+        Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.least:,}", f"{beside}"))
+        for part, (_, beside) in zip(mix.parts, mix.left, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more beside them")
     table = Table(heads, tuple(rows), frozenset({1, 2, 3}))
@@ -303,7 +308,7 @@ def _mix_document(mix: MixAnswer) -> dict[str, Any]:
         "sets": mix.sets.least,
         "sets_one_after_another": mix.one_by_one.least,
         "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-        "more_beside_them": {sku.name: more.least for sku, more in mix.left},
+        "more_beside_them": {sku.name: beside.least for sku, beside in mix.left},
         **interval_document(mix.sets),
         "one_after_another": interval_document(mix.one_by_one),
         "bounds": not mix.sets.exact,

@@ -76,22 +76,27 @@ def _null(of: Type) -> str:
 
 
 def _wrapped(kind: str, typed: bool, inner: str) -> str:
+    """A collection as a call that makes it, `toset(...)`, where it has a type of its own."""
     return f"to{kind}({inner})" if typed else inner
 
 
-def _mapping(parts: dict[str, Value], indent: int) -> str:
-    if not parts:
+def _mapping(entries: dict[str, Value], indent: int) -> str:
+    """A map or an object, an entry to a line."""
+    if not entries:
         return "{}"
     margin = " " * (indent + 2)
-    lines = [f"{margin}{_quoted(name)} = {console_value(parts[name], indent + 2)}" for name in sorted(parts)]
+    lines = [
+        f"{margin}{_quoted(name)} = {console_value(entries[name], indent + 2)}" for name in sorted(entries)
+    ]
     return "\n".join(["{", *lines, " " * indent + "}"])
 
 
-def _sequence(parts: list[Value], indent: int) -> str:
-    if not parts:
+def _sequence(elements: list[Value], indent: int) -> str:
+    """A list, set or tuple, an element to a line."""
+    if not elements:
         return "[]"
     margin = " " * (indent + 2)
-    lines = [f"{margin}{console_value(part, indent + 2)}," for part in parts]
+    lines = [f"{margin}{console_value(element, indent + 2)}," for element in elements]
     return "\n".join(["[", *lines, " " * indent + "]"])
 
 
@@ -102,9 +107,9 @@ def _quoted(text: str) -> str:
 def _escaped(character: str) -> str:
     """A character as an escape in a string."""
     code = ord(character)
-    known = _ESCAPES.get(character)
-    if known is not None:
-        return known
+    escape = _ESCAPES.get(character)
+    if escape is not None:
+        return escape
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -149,6 +154,7 @@ def console_type(of: Type, indent: int = 0) -> str:
 
 
 def _block(opening: str, inner: list[str], closing: str, indent: int) -> str:
+    """The lines of a type between its brackets, set in."""
     margin = "    " * (indent + 1)
     return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
 
@@ -162,19 +168,19 @@ def _lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
     """A part and, further in, what it is made of."""
     margin = " " * indent
     room = max(width - indent - 4, 30)
-    first, *rest = wrap(harmless(part.text), room)
+    first_line, *further_lines = wrap(harmless(part.text), room)
     where = f"  [{part.place.filename}:{part.place.start.line}]" if part.place is not None else ""
-    result = "= (error)" if part.failed else f"= {_value(part)}  ({_type(part)})"
-    if not rest and len(first) + len(result) + len(where) + 1 <= room:
-        yield f"{margin}{first} {result}{where}"
+    outcome = "= (error)" if part.failed else f"= {_value(part)}  ({_type(part)})"
+    if not further_lines and len(first_line) + len(outcome) + len(where) + 1 <= room:
+        yield f"{margin}{first_line} {outcome}{where}"
     else:
-        yield f"{margin}{first}"
-        yield from (f"{margin}{line}" for line in rest)
-        yield from (f"{margin}    {line}" for line in wrap(f"{result}{where}", room))
+        yield f"{margin}{first_line}"
+        yield from (f"{margin}{line}" for line in further_lines)
+        yield from (f"{margin}    {line}" for line in wrap(f"{outcome}{where}", room))
     for reason in part.reasons:
         yield from (f"{margin}    {line}" for line in wrap(harmless(f"! {reason}"), room))
-    for each in part.parts:
-        yield from _lines(each, indent + 2, width)
+    for inner_part in part.parts:
+        yield from _lines(inner_part, indent + 2, width)
     if part.omitted:
         yield f"{margin}  ... and {part.omitted} more"
     if part.repeated:
@@ -182,6 +188,7 @@ def _lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
 
 
 def _value(part: TracedPart) -> str:
+    """The value of a part on one line, shortened."""
     if part.hidden:
         return SENSITIVE
     text = " ".join(console_value(part.value).split())
@@ -202,6 +209,7 @@ def _type(part: TracedPart) -> str:
 
 
 def _how_known(value: Value) -> str:
+    """How much of a value is known: yes, partly, no."""
     if value.is_wholly_known:
         return "yes"
     return "partly" if value.is_known else "no"
@@ -223,7 +231,7 @@ def tree_document(part: TracedPart) -> dict[str, Any]:
         document["value"] = to_plain(value)[0]
     return document | {
         "reasons": [_reason_document(reason) for reason in part.reasons],
-        "parts": [tree_document(each) for each in part.parts],
+        "parts": [tree_document(inner_part) for inner_part in part.parts],
         "omitted": part.omitted,
         "repeated": part.repeated,
     }

@@ -87,8 +87,8 @@ def _filters(explanation: Explanation) -> list[str]:
     lines: list[str] = []
     total = f"{explanation.total_machines} machines"
     for line, texts in clauses.items():
-        first = [] if lines else [total]
-        lines.append(_step(line[0], line[2:], ", ".join([*first, *texts])))
+        opening = [] if lines else [total]
+        lines.append(_step(line[0], line[2:], ", ".join([*opening, *texts])))
     return lines
 
 
@@ -96,10 +96,12 @@ def _filters(explanation: Explanation) -> list[str]:
 
 
 def _figures(keys: Iterable[KeyPart]) -> str:
+    """The keys that are worth saying, in words."""
     return ", ".join(key.text for key in keys if key.text)
 
 
 def _rack(explanation: Explanation) -> list[str]:
+    """Step 3: the rack, and what came second."""
     tied = explanation.tied_racks
     lines = [_step("3", "rack", _choice(explanation.racks[0], tied))]
     if len(tied) <= 1 and len(explanation.racks) > 1:
@@ -136,9 +138,9 @@ def _refusals_in_rack(explanation: Explanation) -> list[str]:
     rack_machines = explanation.rack_machines
     in_rack = [refusal for refusal in explanation.refusals if refusal.candidate in rack_machines]
     lines = [f"{_INDENT}refused  : {text}" for text in _grouped(in_rack)[:_LINES]]
-    others = len(explanation.refusals) - len(in_rack)
-    if others:
-        lines.append(f"{_INDENT}elsewhere: {others} machines refused")
+    elsewhere = len(explanation.refusals) - len(in_rack)
+    if elsewhere:
+        lines.append(f"{_INDENT}elsewhere: {elsewhere} machines refused")
     return lines
 
 
@@ -192,8 +194,8 @@ def _abbreviated(names: Sequence[str]) -> str:
     shown: list[str] = []
     front = ""
     for name in names:
-        prefix, dash, rest = name.rpartition("-")
-        shown.append(rest if dash and prefix == front else name)
+        prefix, dash, end = name.rpartition("-")
+        shown.append(end if dash and prefix == front else name)
         front = prefix
     return ", ".join(shown)
 
@@ -306,7 +308,9 @@ def _ranking(title: str, ranked: Sequence[Ranked]) -> Section:
     shown = ranked[:_MOST_RANKED]
     if len(ranked) > len(shown):
         lines.append(f"{counted(len(ranked) - len(shown), 'more candidate')} ranked lower.")
-    rows = tuple(Row((str(rank), each.name, _figures(each.keys))) for rank, each in enumerate(shown, 1))
+    rows = tuple(
+        Row((str(rank), candidate.name, _figures(candidate.keys))) for rank, candidate in enumerate(shown, 1)
+    )
     table = Table(("rank", "name", "lowest first"), rows, frozenset({0}))
     return Section(title, tuple(lines), table=table)
 
@@ -384,8 +388,9 @@ def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int
 
 
 def _first_of(texts: Sequence[str], join: Callable[[Sequence[str]], str]) -> str:
-    more = f" and {len(texts) - _MOST_NAMES} more" if len(texts) > _MOST_NAMES else ""
-    return f"{join(texts[:_MOST_NAMES])}{more}"
+    """The first of some texts, joined, and how many there are besides."""
+    remainder = f" and {len(texts) - _MOST_NAMES} more" if len(texts) > _MOST_NAMES else ""
+    return f"{join(texts[:_MOST_NAMES])}{remainder}"
 
 
 def _leave_line(ways: Sequence[Way]) -> str:
@@ -393,13 +398,14 @@ def _leave_line(ways: Sequence[Way]) -> str:
     fewest = min(len(way.leaving) for way in ways)
     best = [way for way in ways if len(way.leaving) == fewest]
     machines = _first_of([f"{way.machine} ({listed(way.leaving, 3)})" for way in best], ", ".join)
-    others = len(ways) - len(best)
-    rest = f"; {others} more if several did" if others else ""
+    worse = len(ways) - len(best)
+    aside = f"; {worse} more if several did" if worse else ""
     count = counted(len(best), "machine")
-    return f"{count} would have room if {counted(fewest, 'VM')} left: {machines}{rest}."
+    return f"{count} would have room if {counted(fewest, 'VM')} left: {machines}{aside}."
 
 
 def _by_rack(ways: Iterable[Way]) -> str:
+    """The racks of machines, each with how many."""
     counts = Counter(way.rack for way in ways)
     return listed((f"{rack} ({count})" for rack, count in counts.items()), 8)
 

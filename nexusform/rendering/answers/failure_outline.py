@@ -50,7 +50,7 @@ def _headline(failure: Failure) -> str:
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down}, and nothing comes back elsewhere by itself."
     losses = [_loss(pool) for pool in failure.pools if pool.lost]
-    losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
+    losses += [f"no pod of {workload_left.workload} runs" for workload_left in failure.lost_workloads]
     clauses = [down, listed(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.comebacks:
         clauses.append(_room_elsewhere(failure))
@@ -72,6 +72,7 @@ def _room_elsewhere(failure: Failure) -> str:
 
 
 def _loss(pool: PoolLeft) -> str:
+    """What a cluster loses with the VMs of a pool."""
     if pool.control_plane:
         return f"{pool.cluster} loses its control-plane quorum"
     return f"{pool.cluster} has no node of {pool.pool} left"
@@ -97,6 +98,7 @@ def _facts(failure: Failure) -> Iterable[str]:
 
 
 def _waits(pool: PoolLeft) -> str:
+    """VMs that wait for their machine, and the command that makes them elsewhere."""
     if pool.kind is OwnerKind.VM:
         return f"{pool.cluster} (elsewhere by `nexusform apply -replace='{pool.address}'`)"
     names = listed((vm.name for vm in pool.down), 3)
@@ -155,6 +157,7 @@ def _comeback_row(pool: PoolComeback, drawn: Interval | None) -> Row:
 
 
 def _racks(pool: PoolComeback) -> str:
+    """The racks that VMs come back in, with how many where there are several."""
     counts = Counter(vm.place.rack for vm in pool.vms if vm.place is not None)
     racks = sorted(counts, key=str.encode)
     return listed(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
@@ -183,7 +186,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
         "pools": [pool_document(pool) for pool in failure.pools],
         "stay_down": [_waiting_document(pool) for pool in failure.stay_down],
         "outside_vms_down": list(failure.outsiders),
-        "workloads": [workload_document(left, drained=False) for left in failure.workloads],
+        "workloads": [workload_document(workload_left, drained=False) for workload_left in failure.workloads],
         "delete_nodes": [_deletion_document(deletion) for deletion in failure.deletions],
         "vms_without_room": failure.missing,
         "comebacks": [_comeback_document(pool) for pool in failure.comebacks],

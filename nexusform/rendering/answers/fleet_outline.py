@@ -39,7 +39,8 @@ def _verdict(simulation: FleetSimulation) -> str:
 
 
 def _how_many_change(placements: Sequence[PlacementOutcome]) -> str:
-    changed = sum(bool(each.gained or each.lost) for each in placements)
+    """The clause that opens the verdict."""
+    changed = sum(bool(placement.gained or placement.lost) for placement in placements)
     if not changed:
         return f"No placement changes ({len(placements)} looked at)"
     verb = form(changed, "changes", "change")
@@ -49,17 +50,25 @@ def _how_many_change(placements: Sequence[PlacementOutcome]) -> str:
 def _bad_news(simulation: FleetSimulation) -> Iterator[str]:
     """What makes the verdict a finding, clause by clause."""
     placements = simulation.placements
-    short = [each.after.key for each in placements if each.before.fulfilled and not each.after.fulfilled]
+    short = [
+        placement.after.key
+        for placement in placements
+        if placement.before.fulfilled and not placement.after.fulfilled
+    ]
     if short:
         yield f"{listed(short, 4)} {form(len(short), 'falls', 'fall')} short"
-    empty = [each.after.key for each in placements if each.before.clusters and not each.after.clusters]
+    empty = [
+        placement.after.key
+        for placement in placements
+        if placement.before.clusters and not placement.after.clusters
+    ]
     if empty:
         yield f"{listed(empty, 4)} {form(len(empty), 'is', 'are')} on no cluster any more"
-    for each in placements:
-        if each.stopped is not None:
-            at = f" at {each.stopped.cluster}" if each.stopped.cluster else ""
-            yield f"the scheduler stops{at} for {each.after.key}"
-    waiting = sum(len(each.pending) for each in placements)
+    for placement in placements:
+        if placement.stopped is not None:
+            at = f" at {placement.stopped.cluster}" if placement.stopped.cluster else ""
+            yield f"the scheduler stops{at} for {placement.after.key}"
+    waiting = sum(len(placement.pending) for placement in placements)
     if waiting:
         yield f"{counted(waiting, 'pod')} {form(waiting, 'finds', 'find')} no node"
     for key, cluster in simulation.staying:
@@ -71,7 +80,11 @@ def _facts(simulation: FleetSimulation) -> Iterator[str]:
     for warning in simulation.warnings:
         where = f"{warning.address}: " if warning.address else ""
         yield f"{where}{' '.join(warning.detail.split())}"
-    waiting = [each.after.key for each in simulation.placements if each.after.external and _waits(each)]
+    waiting = [
+        placement.after.key
+        for placement in simulation.placements
+        if placement.after.external and _waits(placement)
+    ]
     if waiting:
         yield (
             f"{listed(waiting, 4)}: the strategy is External, so what is picked or let go is so on the "
@@ -90,18 +103,20 @@ def _waits(placement: PlacementOutcome) -> bool:
 
 
 def _touched(placement: PlacementOutcome) -> bool:
+    """Whether clusters come to a placement or leave it."""
     return bool(placement.gained or placement.lost)
 
 
 def _placements(simulation: FleetSimulation) -> Section:
-    rows = tuple(_placement_row(each) for each in simulation.placements)
+    """The section of placements, a row each."""
+    rows = tuple(_placement_row(placement) for placement in simulation.placements)
     table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows)
     return Section("Placements", table=table, bad=any(row.bad for row in rows))
 
 
 def _placement_row(placement: PlacementOutcome) -> Row:
-    before, after = len(placement.before.clusters), len(placement.after.clusters)
-    clusters = f"{before} -> {after}" if _touched(placement) else str(after)
+    count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
+    clusters = f"{count_before} -> {count_after}" if _touched(placement) else str(count_after)
     state = "" if placement.after.fulfilled else "not fulfilled"
     if not placement.after.fulfilled and not placement.before.fulfilled:
         state = "not fulfilled, as before"
@@ -128,35 +143,39 @@ def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
         ]
         if placement.status is not None and not placement.after.fulfilled:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
-            lines += [f"{each.cluster}: {each.reason}" for each in placement.status.unselected]
+            lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected]
     if lines:
         yield Section("Why", tuple(lines))
 
 
 def _moves(placement: PlacementOutcome, row: PlacementChange) -> bool:
+    """Whether a row is that of a cluster that comes or leaves."""
     return row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost)
 
 
 def _why(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
+    """Why a cluster comes or leaves, in a sentence; `aside` is said behind the cluster."""
     goes = "comes to" if row.object in placement.gained else "leaves"
     return f"{placement.after.key} {goes} {row.object}{aside}: {row.reason}"
 
 
 def _kept(simulation: FleetSimulation) -> Iterator[Section]:
     """What stays though the policy would not pick it, and what a new placement would do."""
-    lines = [
-        f"{placement.after.key} on {row.object}: {row.reason.removeprefix('kept: ')}"
-        for placement in simulation.placements
-        for row in placement.kept
-    ]
-    if lines:
-        yield Section("Kept all the same", tuple(lines))
-    lines = [line for placement in simulation.placements for line in _fresh(placement)]
-    if lines:
-        yield Section("What a placement made anew would do (nothing is moved for that)", tuple(lines))
+    kept: list[str] = []
+    fresh: list[str] = []
+    for placement in simulation.placements:
+        for row in placement.kept:
+            reason = row.reason.removeprefix("kept: ")
+            kept.append(f"{placement.after.key} on {row.object}: {reason}")
+        fresh += _fresh(placement)
+    if kept:
+        yield Section("Kept all the same", tuple(kept))
+    if fresh:
+        yield Section("What a placement made anew would do (nothing is moved for that)", tuple(fresh))
 
 
 def _fresh(placement: PlacementOutcome) -> Iterator[str]:
+    """What a new placement with this policy would hold otherwise, in a sentence."""
     gained, lost = placement.fresh.gained, placement.fresh.lost
     would = [f"hold {listed(gained, 4)}"] if gained else []
     would += [f"not hold {listed(lost, 4)}"] if lost else []
@@ -192,6 +211,7 @@ def _pods(simulation: FleetSimulation) -> Iterator[Section]:
 
 
 def _node(row: PlacementChange) -> str | None:
+    """The node that a pod gets; None where it gets none."""
     return row.target.node if isinstance(row.target, PodPlace) else None
 
 
@@ -200,8 +220,10 @@ def _room(simulation: FleetSimulation) -> Iterator[Section]:
     touched = {edit.member for edit in simulation.edits}
     for placement in simulation.placements:
         touched |= {*placement.gained, *placement.lost}
-    shown = [each for each in simulation.members if each.name in touched or each.before != each.after]
-    others = len(simulation.members) - len(shown)
+    shown = [
+        member for member in simulation.members if member.name in touched or member.before != member.after
+    ]
+    untouched = len(simulation.members) - len(shown)
     fixed = [member.name for member in shown if not member.derived and member.after is not None]
     lines = []
     if fixed:
@@ -209,8 +231,8 @@ def _room(simulation: FleetSimulation) -> Iterator[Section]:
             f"{listed(fixed, 4)}: given figures, which stay as they are. Without nodes the pods that come "
             "are not predicted."
         )
-    if others:
-        lines.append(f"{counted(others, 'other member')} {form(others, 'stays', 'stay')} as before.")
+    if untouched:
+        lines.append(f"{counted(untouched, 'other member')} {form(untouched, 'stays', 'stay')} as before.")
     table = Table(("member", "cpu", "memory"), tuple(_room_row(member) for member in shown))
     yield Section("Room: available of allocatable", tuple(lines), table=table)
 
@@ -225,12 +247,13 @@ def _room_row(member: MemberRoom) -> Row:
 def _figures(member: MemberRoom, resource: str) -> str:
     """`30500m -> 28500m of 44`, `28 of 44`, or "" where nothing is given."""
     assert member.after is not None
-    now, whole = member.after.available.get(resource), member.after.allocatable.get(resource)
-    before = member.before.available.get(resource) if member.before is not None else None
-    if now is None:
+    available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
+    available_before = member.before.available.get(resource) if member.before is not None else None
+    if available is None:
         return ""
-    change = f"{before} -> {now}" if before is not None and before != now else str(now)
-    return change if whole is None else f"{change} of {whole}"
+    is_changed = available_before is not None and available_before != available
+    change = f"{available_before} -> {available}" if is_changed else str(available)
+    return change if allocatable is None else f"{change} of {allocatable}"
 
 
 # --- as data -----------------------------------------------------------------------------------
@@ -247,8 +270,8 @@ def fleet_document(simulation: FleetSimulation) -> dict[str, Any]:
         "members": [_member_document(member) for member in simulation.members],
         "staying": [{"placement": key, "cluster": cluster} for key, cluster in simulation.staying],
         "warnings": [
-            {"id": each.id, "address": each.address or None, "detail": each.detail}
-            for each in simulation.warnings
+            {"id": warning.id, "address": warning.address or None, "detail": warning.detail}
+            for warning in simulation.warnings
         ],
     }
 
@@ -268,8 +291,8 @@ def _placement_document(placement: PlacementOutcome) -> dict[str, Any]:
         "fulfilled": placement.after.fulfilled,
         "scheduled": placement.status.condition.message if placement.status is not None else None,
         "unselected": [
-            {"cluster": each.cluster, "reason": each.reason}
-            for each in (placement.status.unselected if placement.status is not None else ())
+            {"cluster": decision.cluster, "reason": decision.reason}
+            for decision in (placement.status.unselected if placement.status is not None else ())
         ],
         "stopped": placement.stopped.message if placement.stopped is not None else None,
         "made_anew": {"gained": list(placement.fresh.gained), "lost": list(placement.fresh.lost)},

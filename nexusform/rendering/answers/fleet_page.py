@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,8 +33,8 @@ _NOTES: Final = {Verb.LEAVE: "leaves", Verb.DRAIN: "is drained", Verb.JOIN: "joi
 
 def fleet_page(simulation: FleetSimulation, outline: Outline) -> str:
     """The page with a newline at its end."""
-    pods = [row for placement in simulation.placements for row in placement.pods]
-    rows = [row for placement in simulation.placements for row in _rows(placement)]
+    pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
+    rows = _all_rows(simulation)
     data = simulation_data((), [*rows, *pods])
     return answer_page(outline, _matrices(simulation), data, pods_of(pods, "Pods one by one"))
 
@@ -44,15 +45,15 @@ def _matrices(simulation: FleetSimulation) -> Part:
         return None
     columns = _columns(simulation)
     if not columns:
-        moved = [row for placement in simulation.placements for row in _rows(placement) if _moves(row)]
+        moved = [row for row in _all_rows(simulation) if _moves(row)]
         return section("fleet", "Fleet", one_by_one(moved))
     notes = _notes(simulation.edits)
     joining = {edit.member for edit in simulation.edits if edit.verb is Verb.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in simulation.placements)
-    after = _after(simulation)
+    squares_after = _after(simulation)
     before = FleetMatrix(names, columns_before, _before(simulation))
-    then = FleetMatrix(names, columns, after, notes)
+    after = FleetMatrix(names, columns, squares_after, notes)
     return section(
         "fleet",
         "Fleet",
@@ -60,10 +61,10 @@ def _matrices(simulation: FleetSimulation) -> Part:
         element(
             "div",
             element("div", grid(before, "Before"), class_="side"),
-            element("div", grid(then, "After, with the scores of picked ones"), class_="side"),
+            element("div", grid(after, "After, with the scores of picked ones"), class_="side"),
             class_="side-by-side",
         ),
-        reasons(after),
+        reasons(squares_after),
     )
 
 
@@ -97,7 +98,13 @@ def _moves(row: PlacementChange) -> bool:
     return row.action is not PlacementAction.KEEP
 
 
+def _all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
+    """The rows of bindings of all placements."""
+    return list(chain.from_iterable(map(_rows, simulation.placements)))
+
+
 def _rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
+    """The rows of its bindings: those that the edits bring about, and those that would come anyway."""
     return (*placement.rows, *placement.anyway)
 
 
@@ -121,6 +128,6 @@ def _after(simulation: FleetSimulation) -> dict[tuple[str, str], Square]:
         key = placement.after.key
         for row in _rows(placement):
             squares[key, row.object] = Square(row)
-        for each in placement.status.unselected if placement.status is not None else ():
-            squares.setdefault((key, each.cluster), Square(None, "", each.reason))
+        for decision in placement.status.unselected if placement.status is not None else ():
+            squares.setdefault((key, decision.cluster), Square(None, "", decision.reason))
     return squares

@@ -33,12 +33,12 @@ def reduced(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
 
     Edges to unknown nodes and repeated ones are left out; a graph with a cycle keeps all.
     """
-    position = {node: k for k, node in enumerate(nodes)}
-    known: set[Edge] = set()
+    position = {node: number for number, node in enumerate(nodes)}
+    drawable: set[Edge] = set()
     for node, needed in edges:
         if node != needed and node in position and needed in position:
-            known.add((node, needed))
-    shown = _reduce(nodes, known) if len(nodes) <= _REDUCED else known
+            drawable.add((node, needed))
+    shown = _reduce(nodes, drawable) if len(nodes) <= _REDUCED else drawable
     return sorted(shown, key=lambda edge: (position[edge[0]], position[edge[1]]))
 
 

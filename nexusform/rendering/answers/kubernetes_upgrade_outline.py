@@ -89,6 +89,7 @@ def _pool_row(pool: PoolUpgrade) -> Row:
 
 
 def _way(pool: PoolUpgrade) -> str:
+    """How a pool goes: so many VMs more, `+2 (surge 10%)`, or so many less, `-1`."""
     if pool.surge:
         return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
     written = pool.max_unavailable
@@ -96,6 +97,7 @@ def _way(pool: PoolUpgrade) -> str:
 
 
 def _judgement(pool: PoolUpgrade) -> str:
+    """What the upgrade means for a pool."""
     if pool.blocked:
         return f"blocked in batch {pool.batches[-1].number}"
     if pool.quorum_lost:
@@ -104,6 +106,7 @@ def _judgement(pool: PoolUpgrade) -> str:
 
 
 def _blocked(pool: PoolUpgrade) -> Section:
+    """The batch that found no room, and what would help."""
     batch = pool.batches[-1]
     missing = [move.vm.name for move in batch.moves if move.place is None]
     front = f"Batch {batch.number} of {pool.pool} ({_way(pool)})"

@@ -109,8 +109,8 @@ def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> 
         if section not in left_out:
             lines += ["", *_section(section, paint, width)]
     if left_out:
-        first = harmless(left_out[0].title)
-        lines += ["", f"{len(left_out)} more parts, from: {first}. -format=markdown shows all."]
+        first_title = harmless(left_out[0].title)
+        lines += ["", f"{len(left_out)} more parts, from: {first_title}. -format=markdown shows all."]
     return "\n".join(lines) + "\n"
 
 
@@ -120,7 +120,7 @@ def _section(section: Section, paint: Painter, width: int) -> Iterable[str]:
     yield from (paint(line, *styles) for line in _wrapped(section.title, width))
     inner_width = width - len(_INDENT)
     for line in section.lines:
-        yield from (f"{_INDENT}{part}" for part in _wrapped(line, inner_width))
+        yield from (f"{_INDENT}{wrapped}" for wrapped in _wrapped(line, inner_width))
     yield from (f"{_INDENT}{harmless(command)}" for command in section.commands)
     if section.table is None:
         return
@@ -158,7 +158,8 @@ def _harmless(cells: Iterable[str]) -> list[str]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
-    padded = (pad(cell, widths[k], right=k in figures) for k, cell in enumerate(cells))
+    """A row of a table, its cells filled to the widths of their columns."""
+    padded = (pad(cell, widths[column], right=column in figures) for column, cell in enumerate(cells))
     return "  ".join(padded).rstrip()
 
 
@@ -169,21 +170,21 @@ def _records(
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.bad else "bold"))
-        parts = [f"{head}: {cell}" for head, cell in zip(heads[1:], cells[1:], strict=True) if cell]
-        lines += [f"{_INDENT}{part}" for part in _packed(parts, width - len(_INDENT))]
+        clauses = [f"{head}: {cell}" for head, cell in zip(heads[1:], cells[1:], strict=True) if cell]
+        lines += [f"{_INDENT}{clause}" for clause in _packed(clauses, width - len(_INDENT))]
     return lines
 
 
-def _packed(parts: Iterable[str], width: int) -> Iterable[str]:
-    """Parts joined by commas, as many to a line as fit; a part that is longer than a line is wrapped."""
+def _packed(clauses: Iterable[str], width: int) -> Iterable[str]:
+    """Clauses joined by commas, as many to a line as fit; one that is longer than a line is wrapped."""
     line = ""
-    for part in parts:
+    for clause in clauses:
         # A comma may follow.
-        if line and columns(line) + columns(part) + 3 > width:
+        if line and columns(line) + columns(clause) + 3 > width:
             yield from indented(f"{line},", 2, width)
-            line = part
+            line = clause
         else:
-            line = f"{line}, {part}" if line else part
+            line = f"{line}, {clause}" if line else clause
     if line:
         yield from indented(line, 2, width)
 
@@ -193,19 +194,20 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _hanging(text: str, width: int) -> Iterable[str]:
-    first, *rest = _wrapped(text, width - 4)
-    yield f"{_INDENT}- {first}"
-    yield from (f"{_INDENT}  {line}" for line in rest)
+    """A fact as an item of a list, its further lines set in."""
+    first_line, *further_lines = _wrapped(text, width - 4)
+    yield f"{_INDENT}- {first_line}"
+    yield from (f"{_INDENT}  {line}" for line in further_lines)
 
 
 def outline_markdown(outline: Outline) -> str:
     """The whole answer as GitHub-flavoured Markdown, with a newline at the end."""
     mark = "\u274c" if outline.bad else "\u2705"
-    parts = [f"### {prose(outline.title)}", f"{mark} **{prose(outline.verdict)}**"]
+    blocks = [f"### {prose(outline.title)}", f"{mark} **{prose(outline.verdict)}**"]
     if outline.facts:
-        parts.append("\n".join(f"- {prose(fact)}" for fact in outline.facts))
-    parts += ["\n\n".join(_markdown_section(section)) for section in outline.sections]
-    return "\n\n".join(parts) + "\n"
+        blocks.append("\n".join(f"- {prose(fact)}" for fact in outline.facts))
+    blocks += ["\n\n".join(_markdown_section(section)) for section in outline.sections]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _markdown_section(section: Section) -> Iterable[str]:
@@ -234,5 +236,6 @@ def _markdown_table(table: Table) -> str:
 
 
 def _cells(row: Row) -> list[str]:
+    """The cells of a row as Markdown, those of a finding in bold."""
     cells = [prose(cell) for cell in row.cells]
     return [f"**{cell}**" if cell else cell for cell in cells] if row.bad else cells

@@ -37,10 +37,10 @@ def placement_outline(reason: PlacementReason) -> Outline:
     facts = [_policy(explanation), *_how_picked(explanation), *history, *_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
-        sections += [_verdict_section(each, explanation) for each in shown]
+        sections += [_verdict_section(explained, explanation) for explained in shown]
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
-    sections += [_preference_section(each) for each in shown if each.preferences]
+    sections += [_preference_section(explained) for explained in shown if explained.preferences]
     for name, failure in reason.failures.items():
         where = "there" if cluster else f"on {name}"
         text = f"{failure}. What was there before stays."
@@ -58,18 +58,20 @@ def placement_outline(reason: PlacementReason) -> Outline:
 
 def _shown(reason: PlacementReason) -> list[ClusterExplanation]:
     """The clusters that are asked about."""
-    return [each for each in reason.explanation.clusters if reason.cluster in ("", each.cluster)]
+    return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
 
 
 def _verdict(explanation: PlacementExplanation) -> str:
+    """Who holds the placement, or why the scheduler stops."""
     if explanation.abort is not None:
         at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
         return f"the scheduler stops{at}: {explanation.abort.message}"
-    holders = [each.cluster for each in explanation.clusters if each.binding is not None]
+    holders = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
     return f"held by {listed(holders)}" if holders else "held by no cluster"
 
 
 def _policy(explanation: PlacementExplanation) -> str:
+    """What kind of policy it is, in a sentence."""
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
         number = explanation.number
@@ -84,7 +86,7 @@ def _how_picked(explanation: PlacementExplanation) -> Iterator[str]:
         picked = ", ".join(f"{number}. {listed(batch)}" for number, batch in enumerate(batches, 1))
         yield f"Picks are spread, so clusters are picked one by one, each scored anew: {picked}."
         yield "Of the others, scores and ranks are those of the last batch."
-    elif not batches and any(each.rank is not None for each in explanation.clusters):
+    elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
         yield "Nothing is picked: what is held stays. Ranks are of the clusters that might come next."
 
 
@@ -94,17 +96,18 @@ def _history(
     known: Mapping[str, tuple[str, int]],
 ) -> Iterator[str]:
     """What this plan does with each cluster, or since when it is held."""
-    for each in shown:
-        row = rows.get(each.cluster)
+    for cluster in shown:
+        row = rows.get(cluster.cluster)
         if row is not None and (row.action in _WORDS or row.trigger):
             word = _WORDS.get(row.action, "kept")
-            yield f"In this plan {each.cluster} is {word} ({row.trigger}): {row.reason}."
-        elif each.cluster in known and each.binding is not None:
-            trigger, serial = known[each.cluster]
-            yield f"{each.cluster} holds it since state serial {serial} ({trigger})."
+            yield f"In this plan {cluster.cluster} is {word} ({row.trigger}): {row.reason}."
+        elif cluster.cluster in known and cluster.binding is not None:
+            trigger, serial = known[cluster.cluster]
+            yield f"{cluster.cluster} holds it since state serial {serial} ({trigger})."
 
 
 def _drift(drift: PolicyDrift) -> Iterator[str]:
+    """What a fresh schedule would pick otherwise; nothing where it would pick the same."""
     if drift.gained or drift.lost:
         gained = f"pick {listed(drift.gained)}" if drift.gained else "pick nothing else"
         lost = f" and not {listed(drift.lost)}" if drift.lost else ""
@@ -114,36 +117,39 @@ def _drift(drift: PolicyDrift) -> Iterator[str]:
 def _table(explanation: PlacementExplanation) -> Table:
     """A row per cluster; ranks and scores where there are any, batches where there are several."""
     clusters = explanation.clusters
-    if all(each.affinity_score is None for each in clusters):
-        plain_rows = tuple(Row((each.cluster, _state(each), _short_verdict(each))) for each in clusters)
+    if all(cluster.affinity_score is None for cluster in clusters):
+        plain_rows = tuple(
+            Row((cluster.cluster, _state(cluster), _short_verdict(cluster))) for cluster in clusters
+        )
         return Table(("cluster", "holds it", "verdict"), plain_rows)
     in_batches = len(explanation.batches) > 1
-    rows = tuple(Row(_scored_cells(each, explanation, in_batches=in_batches)) for each in clusters)
+    rows = tuple(Row(_scored_cells(cluster, explanation, in_batches=in_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "holds it", *(("batch",) if in_batches else ()), *scores)
     return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
 
 
-def _state(each: ClusterExplanation) -> str:
-    return str(each.binding.state) if each.binding is not None else ""
+def _state(cluster: ClusterExplanation) -> str:
+    """The state of the binding there, "" without one."""
+    return str(cluster.binding.state) if cluster.binding is not None else ""
 
 
 def _scored_cells(
-    each: ClusterExplanation, explanation: PlacementExplanation, *, in_batches: bool
+    cluster: ClusterExplanation, explanation: PlacementExplanation, *, in_batches: bool
 ) -> tuple[str, ...]:
     """The cells of one cluster; only of those not chosen rank and margin say something."""
-    chosen = each.held or (each.batch is not None and each.batch < len(explanation.batches))
-    batch = (_figure(each.batch),) if in_batches else ()
-    margin = "last picked" if each.cluster == explanation.last_picked else _margin(each)
+    chosen = cluster.held or (cluster.batch is not None and cluster.batch < len(explanation.batches))
+    batch = (_figure(cluster.batch),) if in_batches else ()
+    margin = "last picked" if cluster.cluster == explanation.last_picked else _margin(cluster)
     return (
-        each.cluster,
-        _state(each),
+        cluster.cluster,
+        _state(cluster),
         *batch,
-        "" if chosen else _figure(each.rank),
-        _figure(each.topology_spread_score),
-        _figure(each.affinity_score),
+        "" if chosen else _figure(cluster.rank),
+        _figure(cluster.topology_spread_score),
+        _figure(cluster.affinity_score),
         "" if chosen else margin,
-        _short_verdict(each),
+        _short_verdict(cluster),
     )
 
 
@@ -151,9 +157,9 @@ def _figure(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _margin(each: ClusterExplanation) -> str:
+def _margin(cluster: ClusterExplanation) -> str:
     """What parts it from the last cluster picked: the first difference decides."""
-    margin = each.margin
+    margin = cluster.margin
     if margin is None:
         return ""
     match margin.decided_by:
@@ -167,50 +173,51 @@ def _margin(each: ClusterExplanation) -> str:
             return "by name"
 
 
-def _short_verdict(each: ClusterExplanation) -> str:
+def _short_verdict(cluster: ClusterExplanation) -> str:
     """Held, picked, refused by what, or outscored."""
     refused = ""
-    if each.refusals:
-        first = each.refusals[0]
-        more = f" (and {len(each.refusals) - 1} more)" if len(each.refusals) > 1 else ""
-        refused = f"{first.rule}: {first.reason}{more}"
-    if each.held:
+    if cluster.refusals:
+        reported = cluster.refusals[0]
+        further = f" (and {len(cluster.refusals) - 1} more)" if len(cluster.refusals) > 1 else ""
+        refused = f"{reported.rule}: {reported.reason}{further}"
+    if cluster.held:
         return f"held; today {refused}" if refused else "held"
-    if each.picked:
+    if cluster.picked:
         return "picked"
     if refused:
         return refused
-    return "outscored" if each.margin is not None else "passes"
+    return "outscored" if cluster.margin is not None else "passes"
 
 
-def _verdict_section(each: ClusterExplanation, explanation: PlacementExplanation) -> Section:
+def _verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """What every rule says of one cluster, and its rank."""
-    lines = [each.reported] if each.reported else []
-    lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in each.refusals]
-    if not each.refusals:
+    lines = [cluster.reported] if cluster.reported else []
+    lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in cluster.refusals]
+    if not cluster.refusals:
         lines.append("No rule refuses it.")
-    if each.held:
+    if cluster.held:
         lines.append("It is held already: what holds a placement is not scheduled again.")
-    elif each.batch is not None and len(explanation.batches) > 1:
-        lines.append(f"Picked in batch {each.batch} of {len(explanation.batches)}.")
-    if each.rank is not None and not each.held:
-        margin = _margin(each)
+    elif cluster.batch is not None and len(explanation.batches) > 1:
+        lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
+    if cluster.rank is not None and not cluster.held:
+        margin = _margin(cluster)
         against = f", against the last one picked ({explanation.last_picked}): {margin}" if margin else ""
-        if each.cluster == explanation.last_picked:
+        if cluster.cluster == explanation.last_picked:
             against = ", the last one picked"
         lines.append(
-            f"Rank {each.rank}: topology spread {_figure(each.topology_spread_score)}, affinity "
-            f"{_figure(each.affinity_score)}{against}."
+            f"Rank {cluster.rank}: topology spread {_figure(cluster.topology_spread_score)}, affinity "
+            f"{_figure(cluster.affinity_score)}{against}."
         )
-    return Section(f"What the rules say of {each.cluster}", tuple(lines))
+    return Section(f"What the rules say of {cluster.cluster}", tuple(lines))
 
 
-def _preference_section(each: ClusterExplanation) -> Section:
-    lines = tuple(_preference(number, preference) for number, preference in enumerate(each.preferences, 1))
-    return Section(f"Preferences of {each.cluster}", lines, folded=True)
+def _preference_section(cluster: ClusterExplanation) -> Section:
+    lines = tuple(_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1))
+    return Section(f"Preferences of {cluster.cluster}", lines, folded=True)
 
 
 def _preference(number: int, preference: Preference) -> str:
+    """What one preferred term gives a cluster, and why."""
     text = f"{number}. {preference.points} of {preference.weight}"
     if preference.share is not None:
         return f"{text}: {preference.property} is {preference.value}, {preference.share_text()} of the weight"
@@ -222,18 +229,23 @@ def _overridden(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> li
     on_cluster = {_identity(manifest): manifest for manifest in rendered}
     sections: list[Section] = []
     for manifest in objects:
-        result = on_cluster.get(_identity(manifest))
-        if result is None:
+        overridden = on_cluster.get(_identity(manifest))
+        if overridden is None:
             sections.append(Section(f"{manifest.title} is left out by an override"))
-        elif result.body != manifest.body:
-            before, after = _yaml(manifest.body), _yaml(result.body)
-            lines = difflib.unified_diff(before, after, "on the hub", "on the cluster", lineterm="")
+        elif overridden.body != manifest.body:
+            hub_lines, cluster_lines = _yaml(manifest.body), _yaml(overridden.body)
+            lines = difflib.unified_diff(
+                hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm=""
+            )
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
-            sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(after), folded=True))
+            sections.append(
+                Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), folded=True)
+            )
     return sections
 
 
 def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    """What tells objects apart."""
     return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
@@ -254,8 +266,8 @@ def placement_document(reason: PlacementReason) -> dict[str, Any]:
         "last_picked": explanation.last_picked,
         "batches": [list(batch) for batch in explanation.batches],
         "clusters": [
-            _cluster_document(each, reason.rows.get(each.cluster), reason.known.get(each.cluster))
-            for each in _shown(reason)
+            _cluster_document(cluster, reason.rows.get(cluster.cluster), reason.known.get(cluster.cluster))
+            for cluster in _shown(reason)
         ],
         "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
         "override_failures": dict(reason.failures),
@@ -267,25 +279,25 @@ def placement_document(reason: PlacementReason) -> dict[str, Any]:
 
 
 def _cluster_document(
-    each: ClusterExplanation, row: PlacementChange | None, known: tuple[str, int] | None
+    cluster: ClusterExplanation, row: PlacementChange | None, known: tuple[str, int] | None
 ) -> dict[str, Any]:
     known_trigger, serial = known or (None, None)
     row_trigger = row.trigger if row is not None else ""
     return {
-        "cluster": each.cluster,
-        "state": str(each.binding.state) if each.binding is not None else None,
-        "picked": each.picked,
-        "held": each.held,
-        "batch": each.batch,
+        "cluster": cluster.cluster,
+        "state": str(cluster.binding.state) if cluster.binding is not None else None,
+        "picked": cluster.picked,
+        "held": cluster.held,
+        "batch": cluster.batch,
         "trigger": row_trigger or known_trigger,
         "serial": serial,
-        "rank": each.rank,
-        "topology_spread_score": each.topology_spread_score,
-        "affinity_score": each.affinity_score,
-        "margin": None if each.margin is None else _margin_document(each.margin),
-        "reported": each.reported,
-        "rejected": [refusal_document(refusal) for refusal in each.refusals],
-        "preferences": [_preference_document(preference) for preference in each.preferences],
+        "rank": cluster.rank,
+        "topology_spread_score": cluster.topology_spread_score,
+        "affinity_score": cluster.affinity_score,
+        "margin": None if cluster.margin is None else _margin_document(cluster.margin),
+        "reported": cluster.reported,
+        "rejected": [refusal_document(refusal) for refusal in cluster.refusals],
+        "preferences": [_preference_document(preference) for preference in cluster.preferences],
     }
 
 

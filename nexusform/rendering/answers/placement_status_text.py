@@ -101,15 +101,15 @@ def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
 
 def _status_document(status: PlacementStatus, selected: Iterable[SelectedObject]) -> dict[str, Any]:
     """The status as the API has it, without empty lists."""
-    indices = [each.observed_resource_index for each in status.clusters]
+    indices = [cluster.observed_resource_index for cluster in status.clusters]
     known_indices = [index for index in indices if index is not None]
     document: dict[str, Any] = {
         "conditions": [_condition_document(condition) for condition in status.conditions]
     }
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
-    document["placementStatuses"] = [_cluster_document(each) for each in status.clusters]
-    document["selectedResources"] = [_without_empty(asdict(each)) for each in selected]
+    document["placementStatuses"] = [_cluster_document(cluster) for cluster in status.clusters]
+    document["selectedResources"] = [_without_empty(asdict(selected_object)) for selected_object in selected]
     return {name: part for name, part in document.items() if part != []}
 
 
@@ -131,7 +131,7 @@ def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
         "conditions": [_condition_document(condition) for condition in status.conditions]
     }
     if status.failed:
-        document["failedPlacements"] = [_failed_document(each) for each in status.failed]
+        document["failedPlacements"] = [_failed_document(failed_object) for failed_object in status.failed]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -200,6 +200,6 @@ def _column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     indent = max((len(start) for start, _ in lines), default=0) + _PADDING
     for start, value in lines:
         # What stands before the value is filled first: its spaces are no place to break a line.
-        first, *more = indented(value, 0, width - indent)
-        yield f"{start:<{indent}}{first}".rstrip()
-        yield from (f"{' ' * indent}{line}" for line in more)
+        first_line, *further_lines = indented(value, 0, width - indent)
+        yield f"{start:<{indent}}{first_line}".rstrip()
+        yield from (f"{' ' * indent}{line}" for line in further_lines)

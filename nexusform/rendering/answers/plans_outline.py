@@ -33,8 +33,8 @@ def plans_outline(plans: Sequence[tuple[str, Plan]], registries: Registries) -> 
     """The summary of plans, each with its file's name, in the order given."""
     named = [_NamedPlan(path, plan, _overview(plan, registries)) for path, plan in plans]
     table = Table(_HEADS, tuple(map(_row, named)), frozenset(range(1, len(_HEADS))))
-    denied = [one.path for one in named if one.overview.denied]
-    remarks = [(one.path, _remark(one.overview)) for one in named]
+    denied = [named_plan.path for named_plan in named if named_plan.overview.denied]
+    remarks = [(named_plan.path, _remark(named_plan.overview)) for named_plan in named]
     facts = tuple(f"{path}: {remark}." for path, remark in remarks if remark)
     title = f"{counted(len(plans), 'plan')} together"
     sections = (Section("Plans", (), table=table), *_room(named))
@@ -68,21 +68,22 @@ def _count(plan: Plan, action: PlacementAction) -> int:
     return sum(row.action is action for row in plan.placements)
 
 
-def _row(one: _NamedPlan) -> Row:
-    _, add, change, destroy, _ = plan_counts(one.plan)
+def _row(named_plan: _NamedPlan) -> Row:
+    """What a plan does, in figures."""
+    _, add, change, destroy, _ = plan_counts(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
-    moves = [_count(one.plan, action) for action in actions]
-    figures = (add, change, destroy, *moves, one.overview.warnings)
-    return Row((one.path, *(f"{figure:,}" for figure in figures)), bool(one.overview.denied))
+    moves = [_count(named_plan.plan, action) for action in actions]
+    figures = (add, change, destroy, *moves, named_plan.overview.warnings)
+    return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), bool(named_plan.overview.denied))
 
 
 def _room(named: Iterable[_NamedPlan]) -> Iterable[Section]:
     """Before and after on every site, where plans say it."""
     rows: list[Row] = []
-    for one in named:
-        for figure in one.overview.room:
-            for site, (before, after) in zip(one.overview.sites, figure.values, strict=True):
-                rows.append(Row((site, one.path, figure.label, before, after)))
+    for named_plan in named:
+        for figure in named_plan.overview.room:
+            for site, (before, after) in zip(named_plan.overview.sites, figure.values, strict=True):
+                rows.append(Row((site, named_plan.path, figure.label, before, after)))
     if rows:
         heads = ("site", "plan", "room", "before", "after")
         yield Section("Room on the sites", (), table=Table(heads, tuple(rows), frozenset((3, 4))))

@@ -27,7 +27,7 @@ def pod_outline(reason: PodReason) -> Outline:
     """One pod on one cluster."""
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
-    place = " / ".join(part for part in (outcome.node, reason.machine, zone) if part)
+    place = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
     sections = []
     if any(verdict.total is not None for verdict in reason.nodes):
         sections.append(_points(reason))
@@ -70,6 +70,7 @@ def _facts(reason: PodReason) -> Iterable[str]:
 
 
 def _by_lot(reason: PodReason) -> str:
+    """What was drawn by lot on the way to this place, in a sentence."""
     feasible = sum(verdict.total is not None for verdict in reason.nodes)
     if reason.outcome.victims:
         return "One possible outcome: of nodes or victims that matter equally, some are drawn by lot."
@@ -96,6 +97,7 @@ def _points_row(verdict: NodeVerdict, rules: Iterable[str], *, chosen: str) -> R
 
 
 def _refusals(nodes: Sequence[NodeVerdict]) -> Section:
+    """A row per node and rule that refuses the pod there."""
     rows: list[Row] = []
     for verdict in nodes:
         rows += [Row((verdict.node, refusal.rule, refusal.reason)) for refusal in verdict.refusals]
@@ -167,6 +169,7 @@ def _verdict(pools: Sequence[PoolReason]) -> str:
 
 
 def _row(pool: PoolReason, several: bool) -> Row:
+    """The figures of a pool, its cluster first where there are several."""
     row = table_row(pool.table)
     cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
     cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
@@ -187,6 +190,7 @@ def _pool_section(pool: PoolReason, several: bool) -> Section:
 
 
 def _came(coming: Coming) -> str:
+    """`scale_out (3 VMs at serial 7)`."""
     when = "by this plan" if coming.serial is None else f"at serial {coming.serial}"
     return f"{coming.trigger} ({counted(coming.count, 'VM')} {when})"
 

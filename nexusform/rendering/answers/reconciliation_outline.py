@@ -57,8 +57,10 @@ def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: i
         vms = counted(sum(len(check.vms) for check in checks), "VM")
         stand = f"{misses:,} of {vms} {form(misses, 'stands', 'stand')} elsewhere than state had"
     rules = f"; {counted(broken, 'separation rule')} {form(broken, 'does', 'do')} not hold" if broken else ""
-    rest = f"; {counted(unseen, 'object')} {form(unseen, 'was', 'were')} not looked at" if unseen else ""
-    return f"{stand}{rules}{rest}."
+    not_looked_at = (
+        f"; {counted(unseen, 'object')} {form(unseen, 'was', 'were')} not looked at" if unseen else ""
+    )
+    return f"{stand}{rules}{not_looked_at}."
 
 
 def _clusters(checks: Sequence[ClusterCheck]) -> Section:
@@ -139,8 +141,8 @@ def replay_line(hits: int, judged: int, not_judged: int) -> str:
     if not judged:
         return f"nothing could be judged ({counted(not_judged, 'VM')} not judged)"
     share = f"{hits / judged:.1%}".replace("%", " %")
-    left = f", {not_judged:,} not judged" if not_judged else ""
-    return f"{hits:,} of {counted(judged, 'judged VM')} ({share}) stand where the rule puts them{left}"
+    unjudged = f", {not_judged:,} not judged" if not_judged else ""
+    return f"{hits:,} of {counted(judged, 'judged VM')} ({share}) stand where the rule puts them{unjudged}"
 
 
 def reconciliation_document(

@@ -72,6 +72,7 @@ def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
 
 
 def _loss(verdict: PoolVerdict) -> str:
+    """What a cluster loses in which waves."""
     waves = f"wave {spans_text(verdict.lost_in)}"
     if verdict.control_plane:
         return f"{verdict.cluster} loses its control-plane quorum in {waves}"
@@ -90,8 +91,8 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         f"platform allows up to {upgrade.hours} hours."
     )
     if upgrade.unexpected_order:
-        first, second = upgrade.unexpected_order
-        yield f"Mind the order: {first} comes before {second}, since names are compared byte by byte."
+        earlier, later = upgrade.unexpected_order
+        yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         yield (
             "PauseAfterRack: it waits before the first rack and after every rack for `az networkcloud "
@@ -136,6 +137,7 @@ _OUTCOMES = {
 
 
 def _verdict_section(upgrade: RuntimeUpgrade, front: str) -> Section:
+    """A row per pool: the fewest VMs that are up in any wave."""
     rows = tuple(_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
     table = Table(heads, rows, frozenset({2, 3}))
@@ -188,9 +190,9 @@ def _up(wave: UpgradeWave) -> dict[_PoolId, str]:
 
 def _wave_section(wave: UpgradeWave, front: str) -> Section:
     """The pools that one wave takes VMs from."""
-    part = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
+    of_rack = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
     title = (
-        f"{front}Wave {wave.number}: {wave.rack}{part}, {counted(len(wave.machines), 'machine')}, "
+        f"{front}Wave {wave.number}: {wave.rack}{of_rack}, {counted(len(wave.machines), 'machine')}, "
         f"{counted(wave.vms, 'VM')} down"
     )
     lines = []
@@ -269,7 +271,7 @@ def _wave_document(wave: UpgradeWave, *, drained: bool) -> dict[str, Any]:
         "vms_down": wave.vms,
         "pools": [pool_document(pool) for pool in wave.pools],
         "outside_vms_down": list(wave.outsiders),
-        "workloads": [workload_document(left, drained=drained) for left in wave.workloads],
+        "workloads": [workload_document(workload_left, drained=drained) for workload_left in wave.workloads],
         "availability_lost": wave.lost,
     }
 

@@ -77,7 +77,9 @@ def failure_play(site: SiteView, failure: Failure) -> Play:
         places.update({(pool.cluster_id, vm.name): None for vm in pool.down})
     down = len(places) + len(failure.outsiders)
     for comeback in failure.comebacks:
-        places.update({(comeback.cluster_id, each.vm.name): each.place for each in comeback.vms})
+        places.update(
+            {(comeback.cluster_id, replacement.vm.name): replacement.place for replacement in comeback.vms}
+        )
     back = sum(place is not None for place in places.values())
     site_map = _site_map(site, places, frozenset(failure.machines))
     moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
@@ -109,8 +111,8 @@ def kubernetes_upgrade_play(site: SiteView, upgrade: KubernetesUpgrade) -> Play:
     for pool, batch in batches:
         moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
         steps.append(PlayStep(_batch_title(pool, batch), moves=moves))
-    after = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
-    return Play(site_map, (*steps, PlayStep(after)), moved="is replaced by a new VM elsewhere")
+    last_title = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
+    return Play(site_map, (*steps, PlayStep(last_title)), moved="is replaced by a new VM elsewhere")
 
 
 def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:
@@ -197,6 +199,7 @@ def _outsiders(site: SiteView, lost: frozenset[str]) -> Iterator[MapVm]:
 
 
 def _mark(before: Placement, after: Placement | None) -> Mark:
+    """What happens to a VM that stood at `before`."""
     if after is None:
         return Mark.REMOVED
     return Mark.KEPT if before == after else Mark.MOVED

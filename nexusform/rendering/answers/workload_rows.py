@@ -17,30 +17,36 @@ from nexusform.words import listed
 
 def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
     """A row per workload: pods that ran, that run at once and meanwhile, that stay Pending."""
-    rows = tuple(_row(left, drained=drained) for left in lefts)
+    rows = tuple(_row(workload_left, drained=drained) for workload_left in lefts)
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, rows, frozenset({2, 3, 4, 5}))
 
 
-def _row(left: WorkloadLeft, *, drained: bool) -> Row:
-    outcome = left.outcome(drained=drained)
-    figures = (left.before, left.at_once, left.running, left.pending)
-    cells = (_name(left.cluster_id), left.workload, *map(str, figures), outcome.value)
+def _row(workload_left: WorkloadLeft, *, drained: bool) -> Row:
+    """How many pods of a workload ran, and how many run meanwhile."""
+    outcome = workload_left.outcome(drained=drained)
+    figures = (workload_left.before, workload_left.at_once, workload_left.running, workload_left.pending)
+    cells = (_name(workload_left.cluster_id), workload_left.workload, *map(str, figures), outcome.value)
     return Row(cells, outcome is PodsOutcome.LOST)
 
 
 def _name(cluster_id: str) -> str:
+    """The name of a cluster, of its id `site/name`."""
     return cluster_id.rpartition("/")[2]
 
 
 def pending_lines(lefts: Sequence[WorkloadLeft]) -> list[str]:
     """Why pods stay Pending, a line per workload and reason; with its cluster where there are several."""
     lines: list[str] = []
-    several = len({left.cluster_id for left in lefts}) > 1
-    for left in lefts:
-        workload = f"{_name(left.cluster_id)}: {left.workload}" if several else left.workload
+    several = len({workload_left.cluster_id for workload_left in lefts}) > 1
+    for workload_left in lefts:
+        workload = (
+            f"{_name(workload_left.cluster_id)}: {workload_left.workload}"
+            if several
+            else workload_left.workload
+        )
         pods_by_reason: dict[str, list[str]] = {}
-        for move in left.moves:
+        for move in workload_left.moves:
             if not move.node:
                 pods_by_reason.setdefault(move.reason, []).append(move.pod)
         lines += [f"{workload}: {listed(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
@@ -83,19 +89,19 @@ _FIGURES = (
 # --- data --------------------------------------------------------------------------------------
 
 
-def workload_document(left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
+def workload_document(workload_left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
     """One workload while nodes are down."""
     return {
-        "cluster_id": left.cluster_id,
-        "workload": left.workload,
-        "replicas": left.replicas,
-        "before": left.before,
-        "at_once": left.at_once,
-        "running": left.running,
-        "pending": left.pending,
-        "outcome": left.outcome(drained=drained).value,
-        "budgets": list(left.held_up_by),
-        "pods": [_move_document(move) for move in left.moves],
+        "cluster_id": workload_left.cluster_id,
+        "workload": workload_left.workload,
+        "replicas": workload_left.replicas,
+        "before": workload_left.before,
+        "at_once": workload_left.at_once,
+        "running": workload_left.running,
+        "pending": workload_left.pending,
+        "outcome": workload_left.outcome(drained=drained).value,
+        "budgets": list(workload_left.held_up_by),
+        "pods": [_move_document(move) for move in workload_left.moves],
     }
 
 
