@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,9 +30,26 @@ def rule(facts: Facts) -> list[Diagnostic]:
         if _pins_explain_it(pools, site, facts):
             continue
         houses = counted(len(shared), "machine houses", "machines house")
-        brief = f"{pools[0].cluster}: {houses} two or more of its VMs"
-        findings.append(finding(ID, _detail(pools, shared, site), _first_new(pools), brief=brief))
+        quorum = _quorum(pools)
+        brief = f"{pools[0].cluster}: {houses} two or more of its VMs{_short(quorum)}"
+        findings.append(finding(ID, _detail(pools, shared, site) + quorum, _first_new(pools), brief=brief))
     return findings
+
+
+def _quorum(pools: Sequence[PoolFacts]) -> str:
+    """What the loss of one machine does to the control plane, where it takes the quorum; "" elsewhere."""
+    planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]
+    on_machine = Counter(vm.placement.machine for pool in planes for vm in pool.vms.values())
+    count = sum(pool.count for pool in planes)
+    for machine, vms in sorted(on_machine.items()):
+        if vms > 1 and 2 * (count - vms) <= count:
+            share = f"{vms} of the {count} control-plane VMs"
+            return f" {machine} houses {share}: without it the control plane has no quorum."
+    return ""
+
+
+def _short(quorum: str) -> str:
+    return "; the loss of one takes the control plane's quorum" if quorum else ""
 
 
 def _first_new(pools: Sequence[PoolFacts]) -> PoolFacts:

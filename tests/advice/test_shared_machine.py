@@ -41,3 +41,44 @@ def test_that_other_racks_have_machines_left_is_not_denied(
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
     assert "A rack is chosen before a machine, and in the racks chosen no machine" in told
+
+
+ONE_MACHINE_LEFT = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "left" {
+  site_id       = nexus_site.s.id
+  machine_count = 1
+}
+resource "nexus_rack" "right" {
+  site_id       = nexus_site.s.id
+  machine_count = 2
+}
+resource "nexus_kubernetes_cluster" "c" {
+  site_id = nexus_site.s.id
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+    availability_zones = ZONES
+  }
+  depends_on = [nexus_rack.left, nexus_rack.right]
+}
+"""
+
+
+@pytest.mark.parametrize(("zones", "lost"), [('["left"]', True), ('["left", "right"]', False)])
+def test_a_control_plane_that_loses_its_quorum_with_a_machine_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    zones: str,
+    *,
+    lost: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workers = 'agent_pool "w" {\n    count       = 4\n    vm_sku_name = "NC_G12_56_v1"\n  }\n  depends_on'
+    text = ONE_MACHINE_LEFT.replace("ZONES", zones).replace("depends_on", workers)
+    (tmp_path / "main.nf.hcl").write_text(text)
+    assert run(["plan", "-details"]) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "shared-machine" in told
+    assert ("houses 3 of the 3 control-plane VMs: without it the control plane has no quorum" in told) == lost
