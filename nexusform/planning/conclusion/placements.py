@@ -262,10 +262,18 @@ def _is_drawn(racks: Mapping[str, str], zones: frozenset[str] | None, certainty:
 
 
 def _platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
-    """Whether the pool loses VMs that the platform chooses. A VNF's manager takes the newest."""
+    """Whether the pool loses VMs that the platform chooses, and the choice matters: others stay where they
+    are, some of them together. A VNF's manager takes the newest.
+    """
     if vms.demand is None or vms.demand.provenance == "decided":
         return False
-    return any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in vms.moves.leave.items())
+    gone = vms.moves.leave.items()
+    if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in gone):
+        return False
+    if not any(name == pool.pool for name, _ in vms.moves.stay):
+        return False
+    on_rack = Counter(vms.place_before(key).rack for key in vms.standing if key[0] == pool.pool)
+    return max(on_rack.values()) > 1
 
 
 def _worst_left(vms: VmObject, pool: PoolDemand) -> int:

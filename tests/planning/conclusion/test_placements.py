@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nexusform.rendering.report.placement_rows import Detail, placement_groups
-from tests.planning.harness import plan
+from tests.planning.harness import cluster, good, plan, pool, state_of
 
 VMS = """
 resource "nexus_site" "s" {}
@@ -48,3 +50,24 @@ def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
     assert (line.label, line.count) == ("v0..4", 5)
     (group,) = placement_groups(made, Detail.ALL)
     assert [line.label for line in group.lines] == ["v0", "v1", "v2", "v3", "v4"]
+
+
+RACKS_OF_FOUR = VMS[: VMS.index('resource "nexus_virtual_machine"')]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worst"),
+    [
+        (pool("p", 6), pool("p", 5), 2),
+        (pool("p", 6), pool("p", 0), None),  # nothing is left to choose
+        (pool("p", 6), pool("p", 4, "NC_G12_56_v1"), None),  # the others are all placed anew
+        (pool("p", 2), pool("p", 1), None),  # one on each rack: each choice leaves the same
+    ],
+)
+def test_the_worst_case_of_a_scale_in_is_told_where_the_choice_matters(
+    before: str, after: str, worst: int | None
+) -> None:
+    state = state_of(RACKS_OF_FOUR + cluster("a", pools=before))
+    made = good(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
+    tables = {table.pool: table for table in made.placement_tables}
+    assert tables["p"].fewest_left_on_a_rack == worst
