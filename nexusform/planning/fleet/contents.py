@@ -78,7 +78,7 @@ class Contents(Struct, frozen=True):
 
     def snapshot(self, index: int | None) -> ResourceSnapshot | None:
         """The snapshot with a number; None when it never was, or is pruned."""
-        return next((each for each in self.snapshots if each.index == index), None)
+        return next((snapshot for snapshot in self.snapshots if snapshot.index == index), None)
 
 
 def with_snapshot(
@@ -95,16 +95,17 @@ def with_snapshot(
         if snapshots[-1].hash == digest:
             return snapshots
         index = snapshots[-1].index + 1
-    kept = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots
-    return (*kept, ResourceSnapshot(index, digest, objects))
+    newest = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots
+    return (*newest, ResourceSnapshot(index, digest, objects))
 
 
 def fingerprint(manifests: Iterable[Manifest]) -> str:
     """A hash of what the objects say (not of how they are written)."""
-    bodies: list[Any] = [
-        [each.group, each.kind, each.namespace, each.name, each.version, each.body] for each in manifests
-    ]
-    return sha256(_text(bodies)).hexdigest()
+    contents: list[list[Any]] = []
+    for manifest in manifests:
+        names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
+        contents.append([*names, manifest.body])
+    return sha256(_text(contents)).hexdigest()
 
 
 def body_hash(manifest: Manifest) -> str:
@@ -191,24 +192,25 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
     """The contents as members of a note, for the bindings as they stand."""
     bodies = _Bodies()
     snapshots = [
-        {"index": each.index, "hash": each.hash, "objects": bodies.keep(each.objects)}
-        for each in contents.snapshots
+        {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.keep(snapshot.objects)}
+        for snapshot in contents.snapshots
     ]
-    listed = {each["index"]: each["objects"] for each in snapshots}
+    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}
+    # Only of clusters that have anything else than their snapshot says.
     content: dict[str, Any] = {}
     for binding in bindings:
         rendered = contents.on_cluster.get(binding.cluster)
         if rendered is None:
             continue
         objects = bodies.keep(rendered.manifests)
-        if rendered.digest or rendered.failure or objects != listed.get(binding.resource_snapshot):
+        if rendered.digest or rendered.failure or objects != digests_of.get(binding.resource_snapshot):
             content[binding.cluster] = {
                 "objects": objects,
                 "overrides": rendered.digest,
                 "failure": rendered.failure,
             }
             if rendered.refused:
-                content[binding.cluster]["refused"] = [list(each) for each in rendered.refused]
+                content[binding.cluster]["refused"] = [list(names) for names in rendered.refused]
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
 
 
@@ -333,7 +335,7 @@ def read_conditions(values: Any) -> tuple[Condition, ...]:
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
     """A status per cluster, as an attribute."""
-    return [_cluster_status_attribute(each) for each in status.clusters]
+    return list(map(_cluster_status_attribute, status.clusters))
 
 
 def _cluster_status_attribute(status: ClusterStatus) -> dict[str, Any]:
@@ -402,6 +404,7 @@ def _selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
 
 
 def _api_version(manifest: Any) -> str:
+    """The apiVersion of a manifest as text; "" where there is none."""
     documents = read_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
     body = documents[0].data if documents else None
     version = body.get("apiVersion") if isinstance(body, dict) else None

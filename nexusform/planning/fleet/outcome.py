@@ -44,6 +44,7 @@ from nexusform.scheduling.fleet.status import (
     FALSE,
     NAMESPACED,
     TRUE,
+    ClusterStatus,
     FailedObject,
     PlacementStatus,
     Progress,
@@ -94,11 +95,12 @@ def not_abandoned(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     for instance in instances:
         if instance.type.kind is not Kind.PLACEMENT or not (instance.going or instance.replaced):
             continue
-        before = instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
-        if isinstance(before, FleetPlacement) and before.propagation_policy == ABANDON:
+        read_object = instance.type.fleet
+        placement = read_object(instance.before or {}) if read_object is not None else None
+        if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
-                f"{before.key} has deleteStrategy.propagationPolicy Abandon, which would leave its objects "
-                "on the clusters. KubeFleet's API has the field and nothing in it acts upon it (e160c1cd), "
+                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which would leave its "
+                "objects on the clusters. KubeFleet's API has the field and nothing in it acts upon it (e160c1cd), "
                 "so this plan foretells that they go. A hub that does leaves them, and their pods, where "
                 "they are."
             )
@@ -145,13 +147,18 @@ def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> Place
     changed differs; new ones follow in the scheduler's order.
     """
     listed = placement.prior_attributes.get("placement_statuses") or ()
-    places = {str(each["cluster_name"]): place for place, each in enumerate(listed) if each["cluster_name"]}
+    names = [str(attribute["cluster_name"]) for attribute in listed if attribute["cluster_name"]]
+    position_of = {name: position for position, name in enumerate(names)}
+
+    def order(cluster: ClusterStatus) -> tuple[bool, int]:
+        is_nameless = not cluster.cluster  # says why a place is empty: these come last
+        return is_nameless, position_of.get(cluster.cluster, len(position_of))
+
     clusters = [
-        replace(each, failed=_failed(placement.lost.get(each.cluster, {}))) for each in status.clusters
+        replace(cluster, failed=_failed(placement.lost.get(cluster.cluster, {})))
+        for cluster in status.clusters
     ]
-    nameless = 2 * len(places) + len(clusters)
-    clusters.sort(key=lambda each: places.get(each.cluster, len(places)) if each.cluster else nameless)
-    return replace(status, clusters=tuple(clusters))
+    return replace(status, clusters=tuple(sorted(clusters, key=order)))
 
 
 def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
@@ -300,9 +307,10 @@ def _namespaces_brought(
     if not any(placement.written.namespace for placement in placements):
         return brought
     for name, member in members.items():
-        known = member.now.namespaces if member.now is not None else None
-        direct = {each.name for each in rounds.sharing.direct.get(name, {}) if each.kind == "Namespace"}
-        brought[name] = {*(known or ()), *direct}
+        of_member = member.now.namespaces if member.now is not None else None
+        direct_objects = rounds.sharing.direct.get(name, {})
+        direct = {object_id.name for object_id in direct_objects if object_id.kind == "Namespace"}
+        brought[name] = {*(of_member or ()), *direct}
     for placement in placements:
         for cluster, content in placement.contents_after().items():
             names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
@@ -361,14 +369,14 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
-    read = (
+    consequence = (
         "is read as that: no cluster has a property of the older name. A real hub finds no such property "
         "today."
         if placement.written.old_names
         else "no cluster has a property of it. Write today's name; lenient = true would read it as that."
     )
     older = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
-    text = f"{at_line}{older} {read}"
+    text = f"{at_line}{older} {consequence}"
     brief = "kubernetes.azure.com/node-count is called kubernetes-fleet.io/node-count today"
     where = ("manifest",) if at_line else ("policy",)
     yield _warned(placement, "older-property-name", text, where, brief=brief)
@@ -391,9 +399,9 @@ def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
         if has_resources(binding) and placement.turn_of(binding.cluster) is None
     ]
     if waiting:
-        what = CHANGES[placement.left_to_runs]
+        change = CHANGES[placement.left_to_runs]
         text = (
-            f"{what[:1].upper()}{what[1:]}, and the strategy is External: nothing of it reaches "
+            f"{change[:1].upper()}{change[1:]}, and the strategy is External: nothing of it reaches "
             f"{listed(waiting, 4)} before a staged run brings it. Write another run; one that began before "
             "keeps what it had then."
         )

@@ -47,20 +47,27 @@ class Sharing(Struct, frozen=True):
 
 
 def sharing_of(placements: Sequence[PlacementPlan], direct: Direct) -> Sharing:
-    """What placements may have to share."""
-    seen: set[Identity] = set().union(*direct.values()) if direct else set()
+    """What placements may have to share: the objects that one of them has, or may have, and another, too."""
+    once: set[Identity] = set().union(*direct.values()) if direct else set()
     twice: set[Identity] = set()
     for placement in placements:
-        own = identities(placement.selected)
-        for snapshot in placement.snapshots:
-            own |= identities(snapshot.objects)
-        # Clusters without overrides share one list of objects.
-        lists = {id(each.manifests): each.manifests for each in placement.contents.on_cluster.values()}
-        for manifests in lists.values():
-            own |= identities(manifests)
-        twice |= own & seen
-        seen |= own
+        objects = _objects_of(placement)
+        twice |= objects & once
+        once |= objects
     return Sharing(frozenset(twice), direct)
+
+
+def _objects_of(placement: PlacementPlan) -> frozenset[Identity]:
+    """The objects that a placement selects, has snapshots of, or has on a cluster."""
+    objects = identities(placement.selected)
+    for snapshot in placement.snapshots:
+        objects |= identities(snapshot.objects)
+    # Clusters without overrides share one list of objects: it is looked at once.
+    on_clusters = placement.contents.on_cluster.values()
+    lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
+    for manifests in lists.values():
+        objects |= identities(manifests)
+    return objects
 
 
 def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
@@ -73,20 +80,24 @@ def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
             for binding in bindings:
                 for claim in _claimed(placement, binding, rolled, sharing.objects):
                     claims.setdefault((binding.cluster, claim.object), []).append(claim)
-    for (cluster, each), claimants in claims.items():
-        outside = sharing.direct.get(cluster, {}).get(each)
-        if outside is not None:
-            _settle_beside(claimants, cluster, outside)
+    for (cluster, object_id), claimants in claims.items():
+        direct_owner = sharing.direct.get(cluster, {}).get(object_id)
+        if direct_owner is not None:
+            _settle_beside(claimants, cluster, direct_owner)
         _settle_among(claimants, cluster)
 
 
-def _settle_beside(claimants: Sequence[_Claim], cluster: str, outside: tuple[str, Manifest]) -> None:
-    """Settle who gets an object that the cluster gets without a placement, too."""
-    who, manifest = outside
+def _settle_beside(claimants: Sequence[_Claim], cluster: str, direct_owner: tuple[str, Manifest]) -> None:
+    """Settle who gets an object that the cluster gets without a placement, too. `direct_owner` is who brings
+    it so, and what it is there.
+    """
+    owner, manifest = direct_owner
     for claim in claimants:
-        why = "" if claim.had_before else _why_not_taken(claim.placement, claim.object, cluster, manifest)
-        if why:
-            claim.placement.lost.setdefault(cluster, {})[claim.object] = Loss(who, why)
+        if claim.had_before:
+            continue
+        refusal = _why_not_taken(claim.placement, claim.object, cluster, manifest)
+        if refusal:
+            claim.placement.lost.setdefault(cluster, {})[claim.object] = Loss(owner, refusal)
 
 
 def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
@@ -120,10 +131,10 @@ def _claimed(
     """Which of the objects a placement would have on a cluster."""
     evicted = binding.cluster in placement.evicted
     content_before = None if evicted else placement.contents.on_cluster.get(binding.cluster)
-    before = identities(content_before.manifests) if content_before is not None else frozenset()
+    objects_before = identities(content_before.manifests) if content_before is not None else frozenset()
     untouched = binding.cluster not in rolled
     for object_id in identities(placement.claimed(binding, rolled)) & objects:
-        had_before = object_id in before
+        had_before = object_id in objects_before
         yield _Claim(placement, object_id, had_before, keeps=had_before and untouched)
 
 
@@ -144,8 +155,9 @@ def _why_not_taken(placement: PlacementPlan, object_id: Identity, cluster: str, 
     latest = placement.snapshots[-1].index if placement.snapshots else None
     rendered = placement.rendered(latest, cluster)
     brought = opened(rendered.manifests) if rendered is not None else ()
-    own = next((manifest for manifest in brought if identity(manifest) == object_id), None)
-    return "" if own is not None and own.body == outside.body else _DIFFERS
+    claimed = next((manifest for manifest in brought if identity(manifest) == object_id), None)
+    is_same = claimed is not None and claimed.body == outside.body
+    return "" if is_same else _DIFFERS
 
 
 def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -158,11 +170,11 @@ def _brought_twice(placement: PlacementPlan) -> Iterator[str]:
     """What state says that two placements brought to one cluster, a sentence for each object and owner."""
     clusters_of: dict[tuple[Identity, str], list[str]] = {}
     for cluster, owners in sorted(placement.doubled.items()):
-        for item in owners.items():
-            clusters_of.setdefault(item, []).append(cluster)
-    for (each, owner), clusters in clusters_of.items():
+        for object_and_owner in owners.items():
+            clusters_of.setdefault(object_and_owner, []).append(cluster)
+    for (object_id, owner), clusters in clusters_of.items():
         yield (
-            f"State says that both {owner} and this placement brought {each.title} to "
+            f"State says that both {owner} and this placement brought {object_id.title} to "
             f"{first_of(clusters, _MOST_CLUSTERS)}. On a hub one of them failed. Nothing is changed for "
             "that; the next rollout of this placement fails there. Let one of them select it."
         )
@@ -174,16 +186,16 @@ def _lost(placement: PlacementPlan) -> Iterator[str]:
     for cluster, losses in sorted(placement.lost.items()):
         for object_and_loss in losses.items():
             clusters_of.setdefault(object_and_loss, []).append(cluster)
-    for (item, loss), clusters in clusters_of.items():
+    for (object_id, loss), clusters in clusters_of.items():
         where = first_of(clusters, _MOST_CLUSTERS)
         if loss.raced:
             yield (
-                f"{loss.owner} and {placement.address} both bring {item.title} to {where} in this plan. "
+                f"{loss.owner} and {placement.address} both bring {object_id.title} to {where} in this plan. "
                 f"One of them fails ({loss.message}), and which is not foretold: the plan goes on as if "
                 f"{loss.owner} came first. Let one of them select it."
             )
         else:
             yield (
-                f"{item.title} on {where} belongs to {loss.owner}: {loss.message}. This placement does not "
-                f"apply it there until {loss.owner} lets go of it."
+                f"{object_id.title} on {where} belongs to {loss.owner}: {loss.message}. This placement does "
+                f"not apply it there until {loss.owner} lets go of it."
             )

@@ -68,7 +68,8 @@ def plan_placements(
     placements: list[PlacementPlan] = []
     for instance in instances:
         placement, problems = _begun(instance, blocks, evaluation, shown)
-        placements += [placement] if placement is not None else []
+        if placement is not None:
+            placements.append(placement)
         diagnostics += problems
     diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
     labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
@@ -99,7 +100,7 @@ def _evaluated(
     assert expanded is not None
     blocks.diagnostics += expanded.diagnostics
     needs = blocks.order.direct_needs(block.address)
-    others = [need for need in needs if blocks.order.phases[need] == PLACEMENT_PHASE]
+    other_placements = [need for need in needs if blocks.order.phases[need] == PLACEMENT_PHASE]
     diagnostics: list[Diagnostic] = []
     for instance in expanded.instances:
         if not instance.configured:
@@ -107,11 +108,14 @@ def _evaluated(
         diagnostics += blocks.evaluate(instance, evaluation)
         for path in undecided(instance):
             instance.broken = True
-            problem = _circle(instance, path, others[0]) if others else undecided_error(instance, path)
-            diagnostics.append(problem)
+            if other_placements:
+                diagnostics.append(_circle(instance, path, other_placements[0]))
+            else:
+                diagnostics.append(undecided_error(instance, path))
         assert instance.config is not None
-        known = {} if instance.broken else {"id": instance.type.identify(instance.config)}
-        instance.planned = planned_attributes(instance.type.schema, instance.config, None, known)
+        # Later blocks may refer to its id; all else that is computed they see as unknown.
+        computed = {} if instance.broken else {"id": instance.type.identify(instance.config)}
+        instance.planned = planned_attributes(instance.type.schema, instance.config, None, computed)
         show(instance, evaluation)
     return expanded.instances, diagnostics
 
@@ -137,18 +141,18 @@ def _begun(
 
 def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """What may not change about an object that stands."""
-    before, now, instance = placement.before, placement.written, placement.instance
+    before, written, instance = placement.before, placement.written, placement.instance
     if before is None:
         return
-    changes = check_policy_change(before.policy, now.policy)
-    changes += check_strategy_change(before.strategy, now.strategy)
-    if before.status_reporting_scope != now.status_reporting_scope:
+    changes = check_policy_change(before.policy, written.policy)
+    changes += check_strategy_change(before.strategy, written.strategy)
+    if before.status_reporting_scope != written.status_reporting_scope:
         changes.append(invalid(("status_reporting_scope",), "statusReportingScope is immutable"))
     in_manifest = bool(instance.config and instance.config.get("manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path
-        if path == ("policy",) and now.policy is None:
-            path = ()
+        if path == ("policy",) and written.policy is None:
+            path = ()  # the block is gone: nothing to point at but the placement
         detail = (
             f"{sentence(change.detail)} To make the placement anew, and with it every "
             f"binding, plan with -replace='{instance.address}'."
@@ -189,28 +193,28 @@ def _rows(
             yield from binding_rows(placement, members, refusals.get(instance.address, ()))
 
 
-def _circle(instance: Instance, path: Path, other: ConfigAddress) -> Diagnostic:
+def _circle(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
     return instance.error(
         "placement-depends-on-another-placement",
         f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
-        f"is decided for {other}. Write the value out, or derive both from the same variable.",
+        f"is decided for {other_placement}. Write the value out, or derive both from the same variable.",
         path,
     )
 
 
 def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
     """Carry out the evictions that this plan makes, in planning order."""
-    problems = [*_budget_problems(placements, hub)]
+    problems = list(_budget_problems(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
         target = _target(placement) if placement is not None else None
         _, budget = hub.budgets.get(eviction.placement, (None, None))
-        result = evict(eviction.cluster, target, budget.budget if budget is not None else None)
+        outcome = evict(eviction.cluster, target, budget.budget if budget is not None else None)
         if placement is not None:
-            placement.evictions.append((eviction.name, result))
-        if not result.executed:
-            text = f"{result.message} (placement {eviction.placement}, cluster {eviction.cluster})."
-            kind = "eviction-is-not-executed" if result.valid else "invalid-eviction"
+            placement.evictions.append((eviction.name, outcome))
+        if not outcome.executed:
+            text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
+            kind = "eviction-is-not-executed" if outcome.valid else "invalid-eviction"
             problems.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
     return problems
 
@@ -254,7 +258,8 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
     placement.rolled |= outcome.reached
     timeline = rolling_timeline(placement)
-    placement.rollouts += [timeline] if timeline is not None else []
+    if timeline is not None:
+        placement.rollouts.append(timeline)
     if outcome.stalled:
         text = (
             f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "

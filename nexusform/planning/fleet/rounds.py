@@ -47,9 +47,9 @@ class Rounds(Struct):
         refusals: dict[Address, tuple[Refusal, ...]] = {}
         for placement in placements:
             held = {binding.cluster for binding in placement.held}
-            verdicts = [each for each in self.explanation(placement).clusters if each.cluster not in held]
-            refused = chain.from_iterable(verdict.refusals for verdict in verdicts)
-            refusals[placement.instance.address] = tuple(refused)
+            verdicts = self.explanation(placement).clusters
+            of_others = [verdict.refusals for verdict in verdicts if verdict.cluster not in held]
+            refusals[placement.instance.address] = tuple(chain.from_iterable(of_others))
         return refusals
 
 
@@ -57,9 +57,9 @@ def run_rounds(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, direct: Direct
 ) -> Rounds:
     """Settle all placements. `direct` are the objects that clusters get without one."""
-    before = [member.before for member in members.values() if member.before is not None]
+    members_before = [member.before for member in members.values() if member.before is not None]
     start = Rounds(_roster(members), sharing=sharing_of(placements, direct))
-    return _settle_all(placements, members, pods, before, start, edits=True)
+    return _settle_all(placements, members, pods, members_before, start, edits=True)
 
 
 def after_runs(
@@ -82,18 +82,19 @@ def _settle_all(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     pods: Pods,
-    before: list[Member],
+    members_before: list[Member],
     rounds: Rounds,
     *,
     edits: bool,
 ) -> Rounds:
-    """Rounds until nothing changes: it ends because later ones only ever add bindings. `edits`: what the plan
-    itself edits queues placements.
+    """Rounds until nothing changes: it ends because later ones only ever add bindings. `members_before` are
+    the members as placements saw them last; `edits`: what the plan itself edits queues placements, too.
     """
     roster = _roster(members)
     for _ in range(MOST_ROUNDS):
         watched = [placement.watched() for placement in placements]
-        changes_of = {each.placement: each.changes for each in queued(before, roster.members, watched)}
+        queue = queued(members_before, roster.members, watched)
+        changes_of = {entry.placement: entry.changes for entry in queue}
         changed = False
         for placement in placements:
             if placement.refused is not None:
@@ -106,7 +107,7 @@ def _settle_all(
         place_pods(placements, members, pods, rounds)
         if not changed:
             break
-        before = list(roster.members)
+        members_before = list(roster.members)
         if not _refreshed(members, pods):
             break
         roster = _roster(members)
@@ -134,25 +135,24 @@ def _settle(
     """Run the chain of cycles of one placement; whether its bindings change."""
     leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving |= {member.name for member in roster.members if member.leaving}
-    held_clusters = [binding.cluster for binding in placement.held]
+    held_clusters = {binding.cluster for binding in placement.held}
+    is_first_cycle = not placement.ran
     occasion = Occasion(
-        created=placement.first_time and not placement.ran,
-        policy_changed=placement.policy_changed and not placement.ran,
-        number_increased=placement.number_increased and not placement.ran,
+        created=placement.first_time and is_first_cycle,
+        policy_changed=placement.policy_changed and is_first_cycle,
+        number_increased=placement.number_increased and is_first_cycle,
         evicted=placement.evicted,
-        left=frozenset(
-            cluster for cluster in held_clusters if cluster in leaving or cluster not in roster.position
-        ),
+        left=frozenset((held_clusters & leaving) | (held_clusters - roster.position.keys())),
         members={change.member: change.trigger for change in changes if change.member in members},
         other=placement.other_trigger,
     )
     held = placement.held
-    if not placement.ran and placement.evicted:
+    if is_first_cycle and placement.evicted:
         held = tuple(replace(binding, deleting=binding.cluster in placement.evicted) for binding in held)
-    result = cycle.settle(
+    settled = cycle.settle(
         held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
     )
-    return placement.take(result, occasion, held, roster)
+    return placement.take(settled, occasion, held, roster)
 
 
 def place_pods(
@@ -167,7 +167,9 @@ def place_pods(
     holdings = [(placement, *_rollout(placement)) for placement in placements]
     settle_owners(holdings, rounds.sharing)
     for placement, bindings, rolled in holdings:
-        with_objects = {b.cluster for b in bindings if placement.content(b, rolled) is not None}
+        with_objects = {
+            binding.cluster for binding in bindings if placement.content(binding, rolled) is not None
+        }
         for cluster in _clusters_left(placement, with_objects, rounds):
             pods.leave(placement.address, cluster)
             placement.workloads.pop(cluster, None)
@@ -214,13 +216,14 @@ def _place(
     content_before = placement.contents.on_cluster.get(cluster)
     prior = placement.prior_attributes.get("workloads") or {}
     same_snapshot = _snapshot_before(placement, cluster) == binding.resource_snapshot
+    digest_changed = content_before is not None and content_before.digest != content.digest
     workloads = pods.place(
         placement.address,
         cluster_id,
         content.manifests,
         prior.get(cluster) or {},
         before=content_before.manifests if content_before is not None else (),
-        overridden=content_before is not None and content_before.digest != content.digest and same_snapshot,
+        overridden=digest_changed and same_snapshot,
     )
     if workloads:
         placement.workloads[cluster] = workloads
@@ -232,12 +235,12 @@ def _snapshot_before(placement: PlacementPlan, cluster: str) -> int | None:
 
 
 def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:
-    """Read the derived figures anew; whether any of them changed."""
+    """Read anew what members derive from their nodes and pods; whether any of it changed."""
     changed = False
     for state in members.values():
         if state.written is None or state.cluster is None or state.now is None:
             continue
-        now: Member = member_of(state.written, state.cluster, pods.requests(state.cluster.id))
-        changed |= now != state.now
-        state.now = now
+        refreshed: Member = member_of(state.written, state.cluster, pods.requests(state.cluster.id))
+        changed |= refreshed != state.now
+        state.now = refreshed
     return changed

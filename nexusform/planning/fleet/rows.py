@@ -67,17 +67,17 @@ def binding_rows(
     after = {binding.cluster: binding for binding in placement.held}
     for cluster in sorted(before):
         if cluster not in after or cluster in placement.evicted:
-            why, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
-            yield _removed(placement.instance.address, before[cluster], why, turn)
-    kept = []
+            trigger, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
+            yield _removed(placement.instance.address, before[cluster], trigger, turn)
+    kept_rows = []
     for cluster, binding in sorted(after.items()):
         prior = before.get(cluster) if cluster not in placement.evicted else None
         row = _present(placement, prior, binding, members, rejected)
         if row.action is PlacementAction.KEEP:
-            kept.append(row)
+            kept_rows.append(row)
         else:
             yield row
-    yield from kept
+    yield from kept_rows
 
 
 def removed_rows(instance: Instance) -> Iterator[PlacementChange]:
@@ -87,10 +87,13 @@ def removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 
 def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:
+    """Why a placement leaves a cluster: an eviction, else what its cycles noted, else what takes it away."""
     if cluster in placement.evicted:
         return Trigger.EVICTED
+    if cluster in placement.released:
+        return placement.released[cluster]
     by_run = placement.external and placement.turn_of(cluster) is not None
-    return placement.released.get(cluster, Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED)
+    return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 
 
 def _removed(
@@ -125,8 +128,8 @@ def _with_turn(reason: str, turn: tuple[str, RolloutStep] | None) -> str:
         return reason
     cause, step = turn
     place = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
-    after = f", after {step.waits_for}" if step.waits_for else ""
-    return "; ".join(text for text in (reason, f"{place}{after}") if text)
+    wait = f", after {step.waits_for}" if step.waits_for else ""
+    return f"{reason}; {place}{wait}" if reason else f"{place}{wait}"
 
 
 def _scores(binding: Binding) -> dict[str, int]:
@@ -191,6 +194,7 @@ def _what_happens(
 
 
 def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Binding) -> Trigger:
+    """Why a binding that stays is changed: it is given up, picked again, or gets other resources."""
     if binding.state is BindingState.UNSCHEDULED:
         return _why_gone(placement, binding.cluster)
     if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.picked:
@@ -206,8 +210,8 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     if turn is not None and turn[1].status == LATER:
         return "", f"{_with_turn('', turn)}: not reached by this plan"
     if placement.left_to_runs is not None and has_resources(binding):
-        what = CHANGES[placement.left_to_runs]
-        return "", f"{what}; kept: External, so a staged run has to bring it"
+        change = CHANGES[placement.left_to_runs]
+        return "", f"{change}; kept: External, so a staged run has to bring it"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
@@ -241,15 +245,15 @@ def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 
 
 def _wave_steps(waves: Sequence[Wave]) -> Iterator[RolloutStep]:
+    """The steps of every wave, with the seconds after which it begins: delete, update, wait for the next."""
     begins: float = 0
     waited = ""
     for number, wave in enumerate(waves, 1):
-        for kind, clusters in (
-            (str(StepKind.DELETE), wave.deleted),
-            (_UPDATE, tuple(sorted((*wave.updated, *wave.bound)))),
-        ):
-            if clusters:
-                yield RolloutStep(kind, "", number, clusters, begins, waits_for=waited)
+        updated = tuple(sorted((*wave.updated, *wave.bound)))
+        if wave.deleted:
+            yield RolloutStep(str(StepKind.DELETE), "", number, wave.deleted, begins, waits_for=waited)
+        if updated:
+            yield RolloutStep(_UPDATE, "", number, updated, begins, waits_for=waited)
         waited = ""
         if wave.wait_seconds and number < len(waves):
             yield RolloutStep(str(StepKind.WAIT), "", number, (), begins, wave.wait_seconds)
@@ -289,7 +293,7 @@ def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome
         else:
             group += 1
             begins, pending = begins + pending, 0
-        tells = step.clusters and waited
+        tells = bool(step.clusters and waited)
         yield RolloutStep(
             kind=str(step.kind),
             stage=stage,

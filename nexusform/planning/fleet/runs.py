@@ -82,12 +82,14 @@ class _Terms(Struct, frozen=True):
 def _run(
     instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
 ) -> Iterator[Diagnostic]:
+    """Carry out one staged run as far as it gets: the placement holds and has rolled out what it reaches."""
+
     def warned(kind: str, text: str) -> Diagnostic:
         return instance.problem(Problem((), kind, text, Severity.WARNING))
 
     if placement is None or not placement.external:
-        what = "no such placement" if placement is None else "its strategy is not External"
-        yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {what}.")
+        obstacle = "no such placement" if placement is None else "its strategy is not External"
+        yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
         return
     noted = (None if instance.replaced or instance.prior is None else instance.prior.private) or {}
     terms = _terms(run, placement, hub, roster, convert(noted, _Fixed))
@@ -115,7 +117,7 @@ def _run(
     placement.held = outcome.bindings
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
-            placement.rolled |= {*step.clusters}
+            placement.rolled |= set(step.clusters)
     if outcome.stuck:
         yield warned(
             "staged-run-is-stuck",
@@ -141,9 +143,9 @@ def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iter
             asked_for.append(f"{run.name}-before-{stage.name}")
         if any(task.type == APPROVAL for task in stage.after):
             asked_for.append(f"{run.name}-after-{stage.name}")
-    known = f"It asks for {listed(asked_for)}." if asked_for else "No stage of it asks for any."
-    for name in sorted({*written} - {*asked_for}):
-        text = f'The run never asks for "{name}".{did_you_mean(name, asked_for)} {known}'
+    choice = f"It asks for {listed(asked_for)}." if asked_for else "No stage of it asks for any."
+    for name in sorted(set(written) - set(asked_for)):
+        text = f'The run never asks for "{name}".{did_you_mean(name, asked_for)} {choice}'
         problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
         yield instance.problem(problem)
 
@@ -218,13 +220,12 @@ def _terms(
 
 def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: _Fixed) -> str:
     """Why a run that began earlier goes no further, "" when it does."""
-    was = (
-        plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot,
-        plan.cluster_count if begun.cluster_count is None else begun.cluster_count,
-    )
-    if was != (plan.policy_snapshot, plan.cluster_count):
+    # What an older version did not note is taken as it is now.
+    snapshot = plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot
+    count = plan.cluster_count if begun.cluster_count is None else begun.cluster_count
+    if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
         return (
-            f"{run.name} began under policy snapshot {was[0]} with {was[1]} cluster(s); now it is "
+            f"{run.name} began under policy snapshot {snapshot} with {count} cluster(s); now it is "
             f"{plan.policy_snapshot} with {plan.cluster_count}"
         )
     if begun.apply is not None and begun.apply != placement.written.apply:
@@ -239,20 +240,20 @@ def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: _Fi
 def _overrides_of(
     placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
-    """The overrides that a run takes along, and which of them its clusters get."""
+    """The overrides that a run takes along, and by cluster which of them it gets, by position among these."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
-        own = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
-        if own:
-            by_cluster[cluster] = own
+        of_cluster = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
+        if of_cluster:
+            by_cluster[cluster] = of_cluster
     # Overrides hold mappings, so they are told apart by their identity.
     used = {id(override) for override in chain.from_iterable(by_cluster.values())}
-    taken = tuple(override for override in placement.overrides if id(override) in used)
-    number_of = {id(override): number for number, override in enumerate(taken)}
-    numbers = {}
+    taken_along = tuple(override for override in placement.overrides if id(override) in used)
+    position_of = {id(override): position for position, override in enumerate(taken_along)}
+    positions = {}
     for cluster, overrides in by_cluster.items():
-        numbers[cluster] = tuple(number_of[id(override)] for override in overrides)
-    return taken, numbers
+        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
+    return taken_along, positions
 
 
 def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:
@@ -260,11 +261,11 @@ def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:
     overrides, snapshot = terms.fixed.overrides or (), placement.snapshot_of(terms.resource_snapshot)
     assert snapshot is not None, "a run of a missing snapshot does not begin"
     renders: dict[tuple[int, ...], Renders] = {}
-    for cluster in (name for stage in terms.plan.stages for name in stage.clusters):
+    for cluster in chain.from_iterable(stage.clusters for stage in terms.plan.stages):
         positions = (terms.fixed.picked or {}).get(cluster, ())
         if positions not in renders:
-            own = tuple(overrides[at] for at in positions)
-            renders[positions] = Renders(snapshot.objects, own, placement.labels)
+            of_cluster = tuple(overrides[position] for position in positions)
+            renders[positions] = Renders(snapshot.objects, of_cluster, placement.labels)
         placement.fixed[cluster] = terms.resource_snapshot, renders[positions]
 
 
