@@ -100,9 +100,9 @@ def not_abandoned(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
                 f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which would leave its "
-                "objects on the clusters. KubeFleet's API has the field and nothing in it acts upon it (e160c1cd), "
-                "so this plan foretells that they go. A hub that does leaves them, and their pods, where "
-                "they are."
+                "objects on the clusters. KubeFleet's API has the field and nothing in it acts upon it "
+                "(e160c1cd), so this plan foretells that they go. A hub that does leaves them, and their "
+                "pods, where they are."
             )
             yield instance.problem(Problem((), "delete-strategy-has-no-effect", text, Severity.WARNING))
 

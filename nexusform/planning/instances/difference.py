@@ -69,6 +69,7 @@ def planned_attributes(
 
 
 def _absent(block: NestedBlock) -> Any:
+    """What a block type reads as that is not written."""
     return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
 
 
@@ -137,8 +138,8 @@ def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = (
         value = config.get(name)
         if value is UNKNOWN and _decides(block.schema):
             yield (*at, name)
-        for path, part in _parts(block, value):
-            yield from undecided_paths(block.schema, part, (*at, name, *path))
+        for path, body in _bodies(block, value):
+            yield from undecided_paths(block.schema, body, (*at, name, *path))
 
 
 def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
@@ -147,8 +148,8 @@ def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ())
         if None in _plain_elements(attribute.type, config.get(name)):
             yield (*at, name)
     for name, block in schema.blocks.items():
-        for path, part in _parts(block, config.get(name)):
-            yield from null_elements(block.schema, part, (*at, name, *path))
+        for path, body in _bodies(block, config.get(name)):
+            yield from null_elements(block.schema, body, (*at, name, *path))
 
 
 def _plain_elements(kind: Type, value: Any) -> Collection[Any]:
@@ -160,20 +161,22 @@ def _plain_elements(kind: Type, value: Any) -> Collection[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+def _bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
     """The bodies of a nested block by their path below its name."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]
-        return [((label,), part) for label, part in value.items()]
+        return [((label,), body) for label, body in value.items()]
     if isinstance(value, list) and block.nesting is not Nesting.SINGLE:
-        return [((index,), part) for index, part in enumerate(value)]
+        return [((index,), body) for index, body in enumerate(value)]
     return []
 
 
 def _decides(schema: BlockSchema) -> bool:
-    own = any(attribute.decides_placement for attribute in schema.attributes.values())
-    return own or any(_decides(block.schema) for block in schema.blocks.values())
+    """Whether an argument of a block, or of one inside of it, decides placements."""
+    if any(attribute.decides_placement for attribute in schema.attributes.values()):
+        return True
+    return any(_decides(block.schema) for block in schema.blocks.values())
 
 
 def ignoring(
@@ -182,44 +185,44 @@ def ignoring(
     """The configuration with the values at ignored paths taken from what stands."""
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
-    result = dict(config)
+    merged = dict(config)
     for path in paths:
-        _take_over(result, prior, path)
-    return result
+        _take_over(merged, prior, path)
+    return merged
 
 
 def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
     """Put what stands at a path into `target`, copying what lies on the way. Where nothing stands at the
     path, nothing is planned there either; what is not there on both sides is let be.
     """
-    step, rest = path[0], path[1:]
+    step, deeper_path = path[0], path[1:]
     if not isinstance(prior, dict) or (step not in prior and step not in target):
         return
-    inner, before = target.get(step), prior.get(step)
-    if not rest:
+    inner, standing = target.get(step), prior.get(step)
+    if not deeper_path:
         if step in prior:
-            target[step] = before
+            target[step] = standing
         else:
             target.pop(step, None)
     elif isinstance(inner, dict):
         copy = dict(inner)
-        _take_over(copy, before, rest)
+        _take_over(copy, standing, deeper_path)
         target[step] = copy
-    elif isinstance(inner, list) and isinstance(before, list):
-        target[step] = _with_element_taken_over(inner, before, rest)
+    elif isinstance(inner, list) and isinstance(standing, list):
+        target[step] = _with_element_taken_over(inner, standing, deeper_path)
 
 
-def _with_element_taken_over(items: list[Any], before: list[Any], path: Path) -> list[Any]:
-    """The list with what stands at one path in it, in place of what is planned."""
-    index, rest = path[0], path[1:]
-    if not isinstance(index, int) or index >= len(items) or index >= len(before):
-        return items
-    copy = list(items)
-    if not rest:
-        copy[index] = before[index]
+def _with_element_taken_over(planned: list[Any], standing: list[Any], path: Path) -> list[Any]:
+    """The planned list with what stands at one path in it, in place of what is planned there."""
+    index, deeper_path = path[0], path[1:]
+    if not isinstance(index, int) or index >= len(planned) or index >= len(standing):
+        return planned
+    copy = list(planned)
+    if not deeper_path:
+        copy[index] = standing[index]
     elif isinstance(copy[index], dict):
         copy[index] = dict(copy[index])
-        _take_over(copy[index], before[index], rest)
+        _take_over(copy[index], standing[index], deeper_path)
     return copy
 
 
@@ -269,13 +272,13 @@ def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
     """Whether two different values of a block type differ by nothing but arguments that are not set."""
     if block is None or type(planned) is not type(prior):
         return block is not None and prior is None and planned == _absent(block)
-    after = dict(_parts(block, planned))
-    before = dict(_parts(block, prior))
-    if after.keys() != before.keys():
+    bodies_after = dict(_bodies(block, planned))
+    bodies_before = dict(_bodies(block, prior))
+    if bodies_after.keys() != bodies_before.keys():
         return False
-    if block.nesting is Nesting.LIST and list(after) != list(before):
+    if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
         return False
-    return all(same(block.schema, part, before[at]) for at, part in after.items())
+    return all(same(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 
 
 # Instances whose action is decided, by module, type and name, then by key.
@@ -300,7 +303,7 @@ def is_triggered(instance: Instance, planned: Planned, evaluation: Evaluation) -
         watched = _watched(expression, _key_reader(instance, evaluation))
         if watched is not None:
             instances = _instances_of(watched, instance.address.module, planned)
-            if any(_changes(other, watched.path) for other in instances):
+            if any(_changes(watched_one, watched.path) for watched_one in instances):
                 return True
     return False
 
@@ -332,12 +335,13 @@ def _watched(expression: Expression, read_key: Callable[[Expression], Key]) -> W
 
 
 def _in_traversal(traversal: Traversal) -> Watched | None:
+    """What `T.N`, `T.N["key"]` or `T.N.path` watches; None where no name follows the type."""
     if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
         return None
-    name, rest = traversal.steps[0].name, traversal.steps[1:]
-    if rest and isinstance(rest[0], TraverseIndex):
-        return Watched(traversal.root.name, name, _key(rest[0]), _path(rest[1:]))
-    return Watched(traversal.root.name, name, None, _path(rest))
+    name, steps = traversal.steps[0].name, traversal.steps[1:]
+    if steps and isinstance(steps[0], TraverseIndex):
+        return Watched(traversal.root.name, name, _key(steps[0]), _path(steps[1:]))
+    return Watched(traversal.root.name, name, None, _path(steps))
 
 
 def _path(steps: Iterable[Step]) -> Path:
@@ -358,6 +362,7 @@ def _instances_of(watched: Watched, module: ModulePath, planned: Planned) -> Ite
 
 
 def _changes(instance: Instance, path: Path) -> bool:
+    """Whether the plan changes an instance: at all, or at a path."""
     if not path:
         return instance.action in _CHANGING
     return bool(part_at(instance.before, path) != part_at(instance.planned, path))

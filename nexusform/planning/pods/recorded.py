@@ -43,14 +43,15 @@ def clusters_as_recorded(
     """The clusters (`clusters` are those of the plan) whose nodes are as they were when an earlier edition
     foretold all their pods.
     """
-    current = {each.cluster_id for each in prior if each.current}
-    earlier = dict.fromkeys(each.cluster_id for each in prior if each.cluster_id not in current)
-    before = _clusters_of_state(blocks) if earlier else {}
+    current = {prior_pods.cluster_id for prior_pods in prior if prior_pods.current}
+    cluster_ids = dict.fromkeys(prior_pods.cluster_id for prior_pods in prior)
+    earlier = [cluster_id for cluster_id in cluster_ids if cluster_id not in current]
+    clusters_before = _clusters_of_state(blocks) if earlier else {}
     same: set[str] = set()
     for cluster_id in earlier:
         cluster = clusters.get(cluster_id)
         if cluster is not None and not (cluster.fresh or cluster.new):
-            prior_cluster = before.get(cluster_id, cluster)
+            prior_cluster = clusters_before.get(cluster_id, cluster)
             if (prior_cluster.nodes, prior_cluster.seed) == (cluster.nodes, cluster.seed):
                 same.add(cluster_id)
     return same

@@ -59,7 +59,7 @@ def finalised(
         return plan, []
     again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False)).plan
     if again.errored:
-        return plan, [each for each in again.diagnostics if each.severity is Severity.ERROR]
+        return plan, [problem for problem in again.diagnostics if problem.severity is Severity.ERROR]
     problems: list[Diagnostic] = []
     changes = _final_changes(plan, again, request.registries, problems)
     steps = tuple(_step(step, changes[step.change]) for step in plan.steps)
@@ -96,6 +96,7 @@ def _final_outputs(plan: Plan, again: Plan, problems: list[Diagnostic]) -> dict[
 
 
 def _step(step: Step, change: Change) -> Step:
+    """A step with what its change became, where it was not wholly known."""
     if step.planned is None or not has_unknown(step.planned):
         return step
     return replace(step, planned=change.after)
@@ -113,15 +114,16 @@ def _differing_arguments(
     for name, value in change.after.items():
         actual = final.after.get(name)
         attribute = schema.attributes.get(name) if schema is not None else None
-        of = attribute.type if attribute is not None else DYNAMIC
-        refined = [(path[1:], known) for path, known in change.refined_after if path[0] == name]
-        if not agrees(value, actual, of) or not _fulfils(actual, refined):
+        kind = attribute.type if attribute is not None else DYNAMIC
+        refined = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
+        if not agrees(value, actual, kind) or not _fulfils(actual, refined):
             hidden = any(path[:1] == (name,) or not path for path in _sensitive(change, final))
             words = _planned_and_actual(value, actual, hidden=hidden)
             yield _inconsistent(f'"{name}" of {change.address}', words, str(change.address))
 
 
 def _sensitive(change: Change, final: Change) -> Sequence[Path]:
+    """The paths of values that either plan has as sensitive."""
     return [*change.sensitive_after, *final.sensitive_after]
 
 
@@ -144,14 +146,18 @@ def agrees(planned: Any, actual: Any, of: Type = DYNAMIC) -> bool:
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
         if planned.keys() != actual.keys():
             return False
-        return all(agrees(part, actual[name], _part_type(of, name)) for name, part in planned.items())
+        return all(agrees(value, actual[name], _part_type(of, name)) for name, value in planned.items())
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(of, SetType) and planned != actual:
             return _sets_agree(planned, actual, of.element)
-        pairs = enumerate(zip(planned, actual, strict=False))
-        parts = (agrees(one, other, _part_type(of, index)) for index, (one, other) in pairs)
-        return len(planned) == len(actual) and all(parts)
+        return len(planned) == len(actual) and _elements_agree(planned, actual, of)
     return bool(planned == actual) or (isinstance(actual, str) and _text(planned) == actual)
+
+
+def _elements_agree(planned: Sequence[Any], actual: Sequence[Any], of: Type) -> bool:
+    """Whether two lists of one length agree element by element; `of` is the type of the lists."""
+    pairs = enumerate(zip(planned, actual, strict=True))
+    return all(agrees(element, came_out, _part_type(of, index)) for index, (element, came_out) in pairs)
 
 
 def _text(planned: Any) -> str | None:
@@ -164,8 +170,8 @@ def _text(planned: Any) -> str | None:
 def _fulfils(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
     """Whether what is known by now is as was said of it while it was not."""
     for path, refinement in refined:
-        part = part_at(actual, path)
-        if part is not UNKNOWN and not fulfils(part, refinement):
+        value = part_at(actual, path)
+        if value is not UNKNOWN and not fulfils(value, refinement):
             return False
     return True
 
@@ -182,19 +188,27 @@ def _part_type(of: Type, key: str | int) -> Type:
 
 
 def _sets_agree(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Whether known elements are there, and every other one is what some unknown element may become."""
-    unsure = [part for part in planned if has_unknown(part)]
-    certain = [part for part in planned if not has_unknown(part)]
-    if not all(any(agrees(part, other, element) for other in actual) for part in certain):
+    """Whether known elements are there, and every other one is what some unknown element may become;
+    `element` is the type of the elements.
+    """
+    unsure = [value for value in planned if has_unknown(value)]
+    certain = [value for value in planned if not has_unknown(value)]
+    if not all(_came_out(value, actual, element) for value in certain):
         return False
-    rest = [part for part in actual if not _agrees_with_one(certain, part, element)]
-    if len(rest) > len(unsure):
+    unplanned = [value for value in actual if not _agrees_with_one(certain, value, element)]
+    if len(unplanned) > len(unsure):
         return False
-    return all(_agrees_with_one(unsure, part, element) for part in rest)
+    return all(_agrees_with_one(unsure, value, element) for value in unplanned)
 
 
-def _agrees_with_one(unsure: Sequence[Any], actual: Any, element: Type) -> bool:
-    return any(agrees(planned, actual, element) for planned in unsure)
+def _came_out(planned: Any, actual: Sequence[Any], element: Type) -> bool:
+    """Whether a planned element is among the actual ones."""
+    return any(agrees(planned, value, element) for value in actual)
+
+
+def _agrees_with_one(planned: Sequence[Any], actual: Any, element: Type) -> bool:
+    """Whether an actual element is what one of the planned ones was to become."""
+    return any(agrees(value, actual, element) for value in planned)
 
 
 def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:
@@ -204,10 +218,10 @@ def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:
 
 
 def _shown(value: Any) -> str:
-    def unknown(part: Any) -> Any:
-        return "(known after apply)" if part is UNKNOWN else json_text.plain_mapping(part)
+    def written(inner: Any) -> Any:
+        return "(known after apply)" if inner is UNKNOWN else json_text.plain_mapping(inner)
 
-    text = json_text.dumps(value, default=unknown).decode()
+    text = json_text.dumps(value, default=written).decode()
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
@@ -326,12 +340,12 @@ def _checked_again(
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """The conditions over what stands, and what is wrong with those that the plan did not find broken."""
     planned = {(check.kind, check.address): check for check in plan.checks}
-    now: dict[tuple[str, str], CheckResult] = {}
+    checked_now: dict[tuple[str, str], CheckResult] = {}
     problems: list[Diagnostic] = []
     for checked in check_standing(request, evaluation):
         for check in checked.checks:
             key = (check.kind, check.address)
-            now[key] = check
+            checked_now[key] = check
             if key not in planned or planned[key].status != check.status:
                 problems += checked.problems
-    return tuple(now.get(key, check) for key, check in planned.items()), problems
+    return tuple(checked_now.get(key, check) for key, check in planned.items()), problems

@@ -57,15 +57,16 @@ def with_zone_sets(
     plan = result.plan
     for rule in denied:
         # What other rules are in error for already is no reason against a way out for this one.
-        others = broken - {str(rule.instance.address)}
-        plan = _with_advice(plan, rule, list(_ways(rule, result, _trial(request, make_plan, others))))
+        other_rules = broken - {str(rule.instance.address)}
+        ways = list(_ways(rule, result, _trial(request, make_plan, other_rules)))
+        plan = _with_advice(plan, rule, ways)
     return replace(result, plan=plan)
 
 
 def _trial(
-    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], others: AbstractSet[str]
+    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> Trial:
-    """Makes the plan once more with adjustments; None where the rule or anything but the `others` is in
+    """Makes the plan once more with adjustments; None where the rule or anything but the `other_rules` is in
     error then.
     """
     quiet = replace(request, ways_out=False, lint=False, want_rejected=False, explain=())
@@ -74,17 +75,17 @@ def _trial(
         # Most trials fail for want of room; tie-breaks are repeated for those that do not.
         adjusted = replace(quiet, adjustments=tuple(adjustments))
         outcome = make_plan(replace(adjusted, tie_breaks=0))
-        if request.tie_breaks != 0 and _satisfies(outcome, others):
+        if request.tie_breaks != 0 and _satisfies(outcome, other_rules):
             outcome = make_plan(adjusted)
-        return outcome if _satisfies(outcome, others) else None
+        return outcome if _satisfies(outcome, other_rules) else None
 
     return trial
 
 
-def _satisfies(outcome: PlanResult, others: AbstractSet[str]) -> bool:
-    """Whether nothing is in error but rules at these other addresses."""
+def _satisfies(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
+    """Whether nothing is in error in a trial but the rules at these other addresses."""
     errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    return all(diagnostic.id == BROKEN and diagnostic.address in others for diagnostic in errors)
+    return all(diagnostic.id == BROKEN and diagnostic.address in other_rules for diagnostic in errors)
 
 
 def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[WayOut]) -> Plan:
@@ -181,12 +182,12 @@ def _as_before(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[Way
 
 def _mixed(rule: OpenRule) -> bool:
     """Whether two groups have members in one pool (pods on its nodes): zones cannot part these."""
-    seen: set[tuple[str, str]] = set()  # address and pool
+    pools_so_far: set[tuple[str, str]] = set()  # address and pool
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}
-        if pools & seen:
+        if pools & pools_so_far:
             return True
-        seen |= pools
+        pools_so_far |= pools
     return False
 
 
@@ -221,6 +222,7 @@ def _stays(member: GroupMember, *, moving: bool) -> bool:
 
 
 def _name(member: GroupMember) -> str:
+    """What people call the cluster of a member: the last part of its id."""
     return member.cluster.rpartition(":")[2].rpartition("/")[2]
 
 
@@ -266,9 +268,11 @@ def _choices(sides: Sequence[_Side]) -> Iterator[tuple[Zones, ...]]:
             yield zones
 
 
-def _deal(sides: Sequence[_Side], sizes: Sequence[int], taken: set[str]) -> tuple[Zones, ...] | None:
-    """So many zones for each group in turn, its preferred ones first; None when they run out."""
-    used = set(taken)
+def _deal(sides: Sequence[_Side], sizes: Sequence[int], fixed: set[str]) -> tuple[Zones, ...] | None:
+    """So many zones for each group in turn, its preferred ones first; None when they run out. `fixed` are
+    the zones that some group must have.
+    """
+    used = set(fixed)
     dealt = []
     for side, size in zip(sides, sizes, strict=True):
         missing = size - len(side.fixed)
@@ -298,10 +302,10 @@ def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustm
 
 def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[str, dict[str, Any]]:
     """What a choice of zones means, in words and as data."""
-    parts, data = [], []
+    texts, groups = [], []
     for side, chosen in zip(sides, zones, strict=True):
-        parts.append(f"{', '.join(side.names)} in {_listed(chosen)}")
-        data.append(
+        texts.append(f"{', '.join(side.names)} in {_listed(chosen)}")
+        groups.append(
             {
                 "clusters": list(side.names),
                 "availability_zones": list(chosen),
@@ -309,7 +313,7 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
             }
         )
     moved = moved_vms(plan, "zones_changed", "cluster_replaced")
-    return f"{'; '.join(parts)}.{_cost(moved, plan)}", {"groups": data, "replaced_vms": moved}
+    return f"{'; '.join(texts)}.{_cost(moved, plan)}", {"groups": groups, "replaced_vms": moved}
 
 
 def _listed(zones: Sequence[str]) -> str:

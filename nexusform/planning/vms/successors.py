@@ -32,7 +32,9 @@ class _Described(Struct, frozen=True):
 def hand_on(blocks: Blocks) -> None:
     """Note at every machine that comes who was seen on the one whose slot it takes."""
     instances = blocks.instances.values()
-    leaving = [each for each in instances if (each.going or each.replaced) and _seen_on(each)]
+    leaving = [
+        instance for instance in instances if (instance.going or instance.replaced) and _seen_on(instance)
+    ]
     if not leaving:
         return
     slot_of = {(machine.site_id, machine.name): machine.slot for machine in _described(_standing(blocks))}
@@ -47,11 +49,11 @@ def hand_on(blocks: Blocks) -> None:
                 handed_on.setdefault(successor.address, []).append(renamed)
                 blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
     by_address = {str(instance.address): instance for instance in instances}
-    for address, seen in handed_on.items():
+    for address, renamed_vms in handed_on.items():
         successor_instance = by_address[address]
         # Under the old names it is what stood before.
         seen_before = [occupied for _, occupied in _seen_on(successor_instance)]
-        successor_instance.private = note_of(dict.fromkeys([*seen_before, *seen]))
+        successor_instance.private = note_of(dict.fromkeys([*seen_before, *renamed_vms]))
 
 
 def _standing(blocks: Blocks) -> Inventory:

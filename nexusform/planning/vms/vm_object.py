@@ -158,8 +158,10 @@ class VmObject(Struct):
 
     def names_failed(self) -> list[str]:
         """The VMs that found no place."""
+        if not self.failed:
+            return []
         names: list[str] = []
-        for pool in self.pools if self.failed else ():
+        for pool in self.pools:
             numbered = zip(pool.numbers, pool.names, strict=True)
             names += [name for number, name in numbered if (pool.pool, number) in self.failed]
         return names
@@ -255,19 +257,23 @@ def compare(
 
 
 def _present(moves: Moves, key: VmKey, trigger: str) -> None:
+    """A VM that stands stays, unless something makes it anew."""
     if trigger:
         moves.again[key] = trigger
     else:
         moves.stay.append(key)
 
 
-def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | None, was_there: bool) -> None:
+def _arrival(
+    moves: Moves, key: VmKey, situation: Situation, prior: PoolDemand | None, was_there: bool
+) -> None:
+    """A VM that does not stand: new, or made again where the prior arguments asked for it already."""
     if situation.whole:
         moves.again[key] = situation.whole
     elif was_there:
         moves.again[key] = "node_deleted"
     else:
-        moves.arrive[key] = "scale_out" if old else "new"
+        moves.arrive[key] = "scale_out" if prior else "new"
 
 
 def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, changed: str) -> None:
@@ -288,18 +294,20 @@ def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -
         return "heal"
     if situation.whole:
         return situation.whole
-    machine = situation.machine_trigger(vm.placement.machine)
-    if machine:
-        return machine
-    return "kubernetes_version_changed" if upgraded else changed
+    by_machine = situation.machine_trigger(vm.placement.machine)
+    if by_machine:
+        return by_machine
+    return ROLLING if upgraded else changed
 
 
-def changed_argument(old: PoolDemand | None, pool: PoolDemand) -> str:
-    """The first of the pool's arguments, in order of precedence, that differs from before."""
-    if old is None:
+def changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
+    """The first of the pool's arguments, in order of precedence, that differs from before; "" when none
+    does, or the pool is new.
+    """
+    if prior is None:
         return ""
-    before = dict(old.triggers)
-    return next((name for name, value in pool.triggers if before.get(name) != value), "")
+    prior_values = dict(prior.triggers)
+    return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
 
 
 def batch_size(text: str, pool_size: int) -> int:
@@ -322,20 +330,20 @@ def note_placed(
     """The object's note after a plan: `came` are (name, trigger) of VMs that the plan places, `present` all
     that stand afterwards, `serial` the one that applying it will give. None when nothing is known.
     """
-    known = set(present) - {name for name, _ in came}
+    stayed = set(present) - {name for name, _ in came}
+    note = dict(prior or {})
     groups: list[list[Any]] = []
-    for was, trigger, names in (prior or {}).get(PLACED, ()):
-        left = [name for name in names if name in known]
-        if left:
-            groups.append([was, trigger, left])
-    fresh: dict[str, list[str]] = {}
+    for prior_serial, trigger, names in note.pop(PLACED, ()):
+        names_that_stayed = [name for name in names if name in stayed]
+        if names_that_stayed:
+            groups.append([prior_serial, trigger, names_that_stayed])
+    came_by_trigger: dict[str, list[str]] = {}
     for name, trigger in came:
-        fresh.setdefault(trigger, []).append(name)
-    groups += [[serial, trigger, names] for trigger, names in fresh.items()]
-    rest = {key: value for key, value in (prior or {}).items() if key != PLACED}
+        came_by_trigger.setdefault(trigger, []).append(name)
+    groups += [[serial, trigger, names] for trigger, names in came_by_trigger.items()]
     if groups:
-        rest[PLACED] = groups
-    return rest or None
+        note[PLACED] = groups
+    return note or None
 
 
 def placed_by(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:

@@ -50,8 +50,8 @@ def stand(instance: Instance, world: VmWorld, recorded: Mapping[str, Any] | None
 def _note_elsewhere(vms: VmObject, recorded: Iterable[PlacedVm]) -> None:
     """Note the VMs that stand on another machine than state has them."""
     for vm in recorded:
-        now = vms.standing.get((vm.pool, vm.number))
-        if now is not None and now.placement.machine != vm.placement.machine:
+        observed = vms.standing.get((vm.pool, vm.number))
+        if observed is not None and observed.placement.machine != vm.placement.machine:
             vms.recorded[vm.pool, vm.number] = vm.placement
 
 
@@ -92,8 +92,12 @@ def _hold_new_vfs(vms: VmObject) -> None:
     """What VMs that stay take of a machine's VFs is as their pool says now."""
     if vms.demand is None:
         return
-    before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
-    changed = {pool.pool: pool for pool in vms.pools if pool.sku.vfs != before.get(pool.pool, pool.sku.vfs)}
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+    changed = {
+        pool.pool: pool
+        for pool in vms.pools
+        if pool.pool in vfs_before and pool.sku.vfs != vfs_before[pool.pool]
+    }
     for key in vms.moves.stay:
         pool_name, number = key
         if pool_name not in changed or key not in vms.held:
@@ -137,6 +141,7 @@ def leave(vms: VmObject) -> None:
 
 
 def _release(vms: VmObject, key: VmKey) -> None:
+    """Free the room that a VM holds, if it holds any."""
     held = vms.held.pop(key, None)
     if held is not None:
         site, handle = held
@@ -152,8 +157,8 @@ def place_again(vms: VmObject, world: VmWorld) -> None:
             if trigger != ROLLING:
                 # A VM that is healed goes back to the machine it was on only where no other takes it.
                 standing = vms.standing.get((pool.pool, number)) if trigger == "heal" else None
-                old = standing.placement.machine if standing is not None else None
-                _place(vms, pool, number, name, world, last_resort=old)
+                old_machine = standing.placement.machine if standing is not None else None
+                _place(vms, pool, number, name, world, last_resort=old_machine)
     for pool, names in _of_pools(vms, triggers):
         rolling = {number: name for number, name in names.items() if triggers[pool.pool, number] == ROLLING}
         _roll(vms, pool, rolling, world)
@@ -249,9 +254,10 @@ def _pin(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
 
 
 def _decided(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
+    """The record of a VM that this plan places."""
     assert vms.demand is not None
-    came = vms.trigger_of((pool.pool, number))
-    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.demand.provenance, came=came)
+    trigger = vms.trigger_of((pool.pool, number))
+    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.demand.provenance, came=trigger)
 
 
 def group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:

@@ -54,11 +54,11 @@ def plan_vms(
     walk = _Walk(blocks, world)
     first = evaluation.fork()
     instances_of = walk.pass_one(vm_blocks, first)  # the others, whose blocks wait, are not known yet
-    known = [*chain.from_iterable(instances_of.values()), *orphans]
+    early = [*chain.from_iterable(instances_of.values()), *orphans]
     waiting = [block for block in vm_blocks if block.address not in instances_of]
-    walk.stand([*known, *walk.standing_of(waiting)])
-    walk.consider(known, first)
-    walk.leave_and_return(known)
+    walk.stand([*early, *walk.standing_of(waiting)])
+    walk.consider(early, first)
+    walk.leave_and_return(early)
     second = evaluation.fork()
     for block in vm_blocks:
         if block.address in instances_of:
@@ -174,10 +174,14 @@ class _Walk:
                 followers.append((vms, demand))
             else:
                 self._consider(vms, demand, evaluation)
-        replaced = {each.type.identify(each.config) for each in clusters if each.replaced and each.config}
+        replaced_ids = {
+            cluster.type.identify(cluster.config)
+            for cluster in clusters
+            if cluster.replaced and cluster.config
+        }
         for vms, demand in followers:
             instance = vms.instance
-            if demand.parent_id in replaced and instance.prior is not None and instance.block is not None:
+            if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
                 instance.forced = "replace_by_triggers"
             self._consider(vms, demand, evaluation)
         self.diagnostics += last_system_pools(self._of(instances))
@@ -311,14 +315,15 @@ def _computed_before(instance: Instance) -> Mapping[str, Any]:
     if before is None or instance.replaced:
         return {}
     attributes = instance.type.schema.attributes.items()
-    return {name: before[name] for name, of in attributes if not of.configurable and name in before}
+    computed = [name for name, attribute in attributes if not attribute.configurable]
+    return {name: before[name] for name in computed if name in before}
 
 
 def _unplaced(instance: Instance) -> dict[str, Any]:
-    """The planned attributes while placements are unknown."""
+    """The planned attributes while placements are unknown: of what is computed only the id is known."""
     assert instance.config is not None
-    known = {} if instance.broken else {"id": instance.type.identify(instance.config)}
-    return planned_attributes(instance.type.schema, instance.config, None, known)
+    computed = {} if instance.broken else {"id": instance.type.identify(instance.config)}
+    return planned_attributes(instance.type.schema, instance.config, None, computed)
 
 
 def _placed_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
@@ -367,9 +372,8 @@ def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:
     if selection.targets:
         named = [address for address in prior.instances if selection.targets_itself(address)]
         return _with_dependents(named, prior)
-    return prior.instances.keys() - _with_needs(
-        [address for address in prior.instances if not selection.has(address)], prior
-    )
+    kept = [address for address in prior.instances if not selection.has(address)]
+    return prior.instances.keys() - _with_needs(kept, prior)
 
 
 def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
@@ -380,7 +384,9 @@ def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
             dependents.setdefault(need, []).append(address)
 
     def next_to(address: Address) -> Iterator[Address]:
-        return (other for other in dependents.get(str(address.config), ()) if _may_meet(address, other))
+        for dependent in dependents.get(str(address.config), ()):
+            if _may_meet(address, dependent):
+                yield dependent
 
     return reached(named, next_to)
 
@@ -391,16 +397,18 @@ def _with_needs(kept: Iterable[Address], prior: Prior) -> set[Address]:
 
     def next_to(address: Address) -> Iterator[Address]:
         for need in prior.dependencies(address, "", ()):
-            yield from (other for other in by_text.get(need, ()) if _may_meet(address, other))
+            for needed in by_text.get(need, ()):
+                if _may_meet(address, needed):
+                    yield needed
 
     return reached(kept, next_to)
 
 
-def _may_meet(one: Address, other: Address) -> bool:
+def _may_meet(address: Address, other: Address) -> bool:
     """Whether one may depend on the other. State records dependencies without instance keys, and
     instances of one module know nothing of each other.
     """
-    for step, other_step in zip(one.module, other.module, strict=False):
+    for step, other_step in zip(address.module, other.module, strict=False):
         if step.name != other_step.name:
             return True
         if step.key != other_step.key:

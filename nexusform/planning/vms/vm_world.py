@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +28,9 @@ from nexusform.ports import Kind
 from nexusform.scheduling.racks.vms import Hint, HintScope
 from nexusform.scheduling.world import Inventory, MachineClash
 
+# Who has a hard hint, where among its hints it is written, and the attributes of its block.
+_WrittenHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
+
 
 class HintTargets:
     """Machines and racks by the ids that hints may name: a VM, a cluster or VNF, a machine, a rack."""
@@ -42,8 +45,8 @@ class HintTargets:
             machine = offer.machine
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
         self._objects: dict[str, VmObject] = {}
-        # By the id that a hard hint names: who has the hint, and the hint.
-        self._hinting: dict[str, dict[Address, list[tuple[VmObject, int, Mapping[str, Any]]]]] = {}
+        # By the id that a hard hint names, and the address of who has the hint.
+        self._hinting: dict[str, dict[Address, list[_WrittenHint]]] = {}
 
     def take_in(self, objects: Iterable[VmObject]) -> None:
         """From now on hints see where the VMs of these objects stand."""
@@ -54,7 +57,8 @@ class HintTargets:
                 self._note_hints(vms, values)
 
     def _note_hints(self, vms: VmObject, values: Mapping[str, Any]) -> None:
-        by_target: dict[str, list[tuple[VmObject, int, Mapping[str, Any]]]] = {}
+        """Note the hard hints of an object by what they name, in place of those that it had before."""
+        by_target: dict[str, list[_WrittenHint]] = {}
         for index, hint in _hard_hints(values):
             if isinstance(hint["resource_id"], str):
                 by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
@@ -71,14 +75,14 @@ class HintTargets:
         hinting = self._hinting.get(vms.instance.type.identify(values), {})
         is_single = sum(len(pool.numbers) for pool in vms.demand.pools) == 1
         hints = []
-        for other, index, written in chain.from_iterable(hinting.values()):
-            if not other.placed or other is vms:
+        for owner, index, written in chain.from_iterable(hinting.values()):
+            if not owner.placed or owner is vms:
                 continue
-            hint = _seen_from(other, written)
+            hint = _seen_from(owner, written)
             if is_single or not hint.affinity:
-                name = next(iter(other.placed.values())).name
-                stands = not other.moves.again
-                hints.append(HardHint(other.instance.address, name, index, hint, stands=stands))
+                name = next(iter(owner.placed.values())).name
+                stands = not owner.moves.again
+                hints.append(HardHint(owner.instance.address, name, index, hint, stands=stands))
         return hints
 
     def of_itself(self, vms: VmObject) -> list[HardHint]:
@@ -110,16 +114,16 @@ class HintTargets:
         return None
 
 
-def _seen_from(other: VmObject, written: Mapping[str, Any]) -> Hint:
-    """A hard hint of another object as it binds whom it names: with, or away from, its VMs."""
-    places = [vm.placement for vm in other.placed.values()]
+def _seen_from(owner: VmObject, written: Mapping[str, Any]) -> Hint:
+    """A hard hint of an object as it binds whom it names: with, or away from, the owner's VMs."""
+    places = [vm.placement for vm in owner.placed.values()]
     return Hint(
         affinity=written["hint_type"] == "Affinity",
         hard=True,
         scope=HintScope(written["scope"]),
         machines=frozenset(place.machine for place in places),
         racks=frozenset(place.rack for place in places),
-        target=f"{other.instance.address}, whose hint names it",
+        target=f"{owner.instance.address}, whose hint names it",
     )
 
 
@@ -241,7 +245,7 @@ def _stands_so(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
     """Whether a pool had these zones before, and all of its VMs stay: a real site may show a pool whose zones
     no rack has any more.
     """
-    if not any(before.pool == pool.pool and before.zones == pool.zones for before in vms.prior_pools):
+    if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
         return False
     machines = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
     return all(machine in site.machines for machine in machines)
@@ -288,6 +292,7 @@ def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+    """Of pools that would be replaced and are the only System pool of a cluster that stays."""
     standing = [(vms, vms.prior_demand) for vms in objects if vms.prior_demand is not None]
     system_pools: Counter[str] = Counter()
     for _, prior in standing:
