@@ -38,8 +38,10 @@ from nexusform.rendering.pull_request.markdown_places import (
     all_rooms,
     binding_lines,
     causes_line,
+    every_vm,
     kind_lines,
-    other_lines,
+    leaving_lines,
+    pod_lines,
     pool_rows,
     rollout_lines,
     room_lines,
@@ -55,7 +57,7 @@ from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
-from nexusform.words import counted, first_of, listed
+from nexusform.words import counted, first_of, listed, natural
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
@@ -116,15 +118,22 @@ def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
     unexpected = [] if new_pools else unexpected_pools(report)
     return [
         ReportPart("VMs", 92, tuple(vm_rows(plan))),
+        ReportPart("Every VM", 35, tuple(every_vm(plan)), lambda text: details("Every VM", text)),
         ReportPart("Causes", 91, tuple(causes_line(plan, origin))),
         ReportPart("New VMs", 88, tuple(new_pools)),
+        ReportPart("VMs that leave", 82, tuple(leaving_lines(report))),
         ReportPart("Pools that are spread otherwise than expected", 70, tuple(unexpected)),
         ReportPart("Fleet bindings", 87, tuple(binding_lines(plan))),
         ReportPart("Rollouts", 83, tuple(rollout_lines(report)), headed("How it rolls out")),
-        ReportPart("Pods and what leaves", 82, tuple(other_lines(report))),
+        ReportPart("Pods", 82, tuple(pod_lines(report)), headed("Pods")),
         ReportPart("Racks", 65, tuple(picture), lambda text: fenced(text, "text"), whole=True),
-        ReportPart("Counts", 86, tuple(kind_lines(plan, report))),
+        _counts(plan, report),
     ]
+
+
+def _counts(plan: Plan, report: Report) -> ReportPart:
+    lines = tuple(kind_lines(plan, report))
+    return ReportPart("Counts", 86, lines, headed("In all") if len(lines) > 1 else str)
 
 
 def _consequences(plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin) -> list[ReportPart]:
@@ -278,11 +287,13 @@ _MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NOT_THERE, "no machine"), (_MANY
 
 def rack_picture(racks: Sequence[RackCounts]) -> list[str]:
     """The lines of the picture, at most WIDTH wide; none when no rack changes."""
+    racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
     standing = [rack for rack in racks if rack.stood]
     new = [rack for rack in racks if not rack.stood]
-    shown = [*standing[:_RACKS], *new[:_NEW_RACKS]]
+    # Where not all fit, those that most VMs leave; read in the order in which people look for them.
+    shown = [*sorted(standing[:_RACKS], key=_by_name), *new[:_NEW_RACKS]]
     lines: list[str] = []
     for rack in shown:
         lines += _rack_lines(rack)
@@ -292,6 +303,10 @@ def rack_picture(racks: Sequence[RackCounts]) -> list[str]:
     lines.append("a figure: VMs on a machine")
     lines += [f"{sign}: {meaning}" for sign, meaning in _MEANINGS if sign in drawn]
     return lines
+
+
+def _by_name(rack: RackCounts) -> tuple[object, ...]:
+    return rack.site, natural(rack.name)
 
 
 def _figures(racks: Iterable[RackCounts]) -> Iterable[str]:

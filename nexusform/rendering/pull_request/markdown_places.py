@@ -7,8 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nexusform.planning.effects import Effect
-from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.planning.effects import Effect, effect_of
+from nexusform.planning.plan import (
+    Action,
+    Change,
+    Place,
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+    Plan,
+)
 from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
@@ -24,8 +32,9 @@ from nexusform.rendering.report.placement_rows import (
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import first_of, form, listed
+from nexusform.words import first_of, form, listed, natural
 
+_MOST_ROWS: Final = 15
 _FEW: Final = 12  # that many new VMs are listed one by one
 _NAMED: Final = 10
 _CAUSES: Final = 5
@@ -36,18 +45,64 @@ _NEW: Final = "new"  # the trigger that needs no word in a table of new VMs
 
 
 def vm_rows(plan: Plan) -> list[str]:
-    """The VMs that move, and new ones where they are few: `VM | leaves → goes to | this machine`."""
-    moves = vm_journeys(plan, PlacementAction.MOVE)
-    new = vm_journeys(plan, PlacementAction.PLACE)
-    journeys = [*moves, *(new if len(new) <= _FEW else ())]
+    """The VMs that move, and new ones where they are few: `VM | leaves → goes to | this machine`; by pool
+    where that would be many rows.
+    """
+    rows = _listed_vms(plan)
+    return _vm_table(rows, plan) if len(rows) <= _MOST_ROWS else _pool_table(rows)
+
+
+def every_vm(plan: Plan) -> list[str]:
+    """The VMs one by one where `vm_rows` tells of pools."""
+    rows = _listed_vms(plan)
+    return _vm_table(rows, plan) if len(rows) > _MOST_ROWS else []
+
+
+def _listed_vms(plan: Plan) -> list[PlacementChange]:
+    vms = [row for row in plan.placements if row.kind == "vm"]
+    moves = [row for row in vms if row.action is PlacementAction.MOVE]
+    new = [row for row in vms if row.action is PlacementAction.PLACE]
+    return [*moves, *(new if len(new) <= _FEW else ())]
+
+
+def _vm_table(rows: Sequence[PlacementChange], plan: Plan) -> list[str]:
+    journeys = vm_journeys(rows, plan.tie_breaks)
     if not journeys:
         return []
-    heads = ["VM", "leaves → goes to" if any(each.origin for each in moves) else "goes to"]
+    heads = ["VM", "leaves → goes to" if any(each.origin for each in journeys) else "goes to"]
     certain = any(journey.machine_share is not None for journey in journeys)
     if certain:
         heads.append("this machine")
     cells = [_vm_cells(journey, certain=certain) for journey in journeys]
     return table(heads, cells, figures=1 if certain else 0)
+
+
+def _pool_table(rows: Sequence[PlacementChange]) -> list[str]:
+    """VMs by their pool and what becomes of them, with the racks that they leave and come to."""
+    groups: dict[tuple[str, str, Effect], list[PlacementChange]] = {}
+    for row in rows:
+        groups.setdefault((row.cluster, row.pool, effect_of(row)), []).append(row)
+    cells = []
+    for (cluster, pool, effect), members in groups.items():
+        name = "/".join(part for part in (cluster, pool) if part) or members[0].object
+        cells.append([code(name).replace("|", "\\|"), _racks_of(members, effect), f"{len(members):,}"])
+    shown = cells[:_MOST_ROWS]
+    if len(cells) > len(shown):
+        shown[-1] = [f"and {len(cells) - len(shown) + 1:,} more", "", ""]
+    return table(["Pool", "leave → go to", "VMs"], shown, figures=1)
+
+
+def _racks_of(rows: Sequence[PlacementChange], effect: Effect) -> str:
+    origins = _racks(row.source for row in rows)
+    targets = f"**{_racks(row.target for row in rows)}**"
+    if effect is Effect.AGAIN:
+        return f"{targets}, in place"
+    return f"{origins} → {targets}" if origins else targets
+
+
+def _racks(places: Iterable[Place | None]) -> str:
+    names = {place.rack for place in places if isinstance(place, Placement)}
+    return plain(names_text(sorted(names, key=natural)))
 
 
 def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
@@ -171,17 +226,18 @@ def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
     return clauses
 
 
-def other_lines(report: Report) -> list[str]:
-    """VMs that leave or are told of where they stay, and pods: a line per run."""
-    lines = []
-    for group in report.groups:
-        for line in group.lines:
-            in_table = group.kind == "vm" and line.action in (PlacementAction.PLACE, PlacementAction.MOVE)
-            if group.kind != "binding" and not in_table:
-                # A VM's name says whose it is, a pod's does not.
-                whose = f"{plain(group.name)}: " if group.kind == "pod" else ""
-                lines.append(f"- {whose}{_other_line(line)}")
-    return lines
+def leaving_lines(report: Report) -> list[str]:
+    """VMs that leave or are told of where they stay: a line per run. Their names say whose they are."""
+    in_table = (PlacementAction.PLACE, PlacementAction.MOVE)
+    groups = [group for group in report.groups if group.kind == "vm"]
+    lines = [line for group in groups for line in group.lines]
+    return [f"- {_other_line(line)}" for line in lines if line.action not in in_table]
+
+
+def pod_lines(report: Report) -> list[str]:
+    """Pods and whose they are: a line per run."""
+    groups = [group for group in report.groups if group.kind == "pod"]
+    return [f"- {plain(group.name)}: {_other_line(line)}" for group in groups for line in group.lines]
 
 
 def _other_line(line: PlacementLine) -> str:

@@ -383,10 +383,9 @@ class VmJourney(Struct, frozen=True):
     in_place: bool = False
 
 
-def vm_journeys(plan: Plan, action: PlacementAction) -> list[VmJourney]:
-    """The VMs with this action, in the plan's order."""
-    rows = [row for row in plan.placements if row.kind == "vm" and row.action is action]
-    return [_journey(row, plan.tie_breaks) for row in rows]
+def vm_journeys(rows: Iterable[PlacementChange], tie_breaks: int) -> list[VmJourney]:
+    """The VMs of rows, in their order; `tie_breaks` is how many repetitions their certainty stands on."""
+    return [_journey(row, tie_breaks) for row in rows]
 
 
 def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:

@@ -331,3 +331,26 @@ def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
     comment = render_markdown(replace(plan, placements=bindings, kept=kept), plans.files)
     assert "1 fleet binding stays where it is." in comment
+
+
+def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    move = next(row for row in plan.placements if row.action is PlacementAction.MOVE)
+    many = tuple(replace(move, object=f"vm-{number}", number=number) for number in range(40))
+    comment = render_markdown(replace(plan, placements=many), plans.files)
+    open_part, _, below = comment.partition("<details>")
+    assert "| Pool | leave → go to | VMs |" in open_part
+    assert f"| `{move.cluster}/{move.pool}` | rack7 → **rack7** | 40 |" in open_part
+    assert "vm-39" not in open_part
+    assert "| `vm-39` |" in below
+    few = render_markdown(replace(plan, placements=many[:15]), plans.files)
+    assert "| `vm-14` |" in few.split("<details>")[0]
+    assert "Every VM" not in few
+
+
+def test_pictures_are_of_racks_that_differ_in_the_order_of_their_names() -> None:
+    kept = rack("rack2", (3, 3, False), (1, 1, True))
+    racks = [rack("rack10", (2, 0, False)), kept, rack("rack9", (1, 0, False)), rack("rack1", (0, 1, False))]
+    picture = rack_picture(racks)
+    assert [line.split()[0] for line in picture if line.startswith("rack")] == ["rack1", "rack9", "rack10"]
+    assert rack_picture([kept]) == []
