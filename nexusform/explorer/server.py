@@ -75,7 +75,7 @@ class ExplorerServer(ThreadingHTTPServer):
                 "footer", "Planned by the engine on the recorded state; nothing is applied.", class_="quiet"
             ),
             content.data,
-            more=script,
+            extra_scripts=script,
             policy=_POLICY,
         )
         return page.encode()

@@ -21,7 +21,7 @@ _SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploym
 def arm_document(objects: AzureObjects) -> dict[str, Any]:
     """The template. Each resource depends on the one before it, so that they are made in the plan's order."""
     writer = _Writer(objects)
-    resources = [writer.resource(one) for one in objects.placed]
+    resources = [writer.resource(resource) for resource in objects.placed]
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",
@@ -39,48 +39,49 @@ class _Writer:
         self.inputs: list[Input] = [LOCATION]
         self.previous = ""
 
-    def resource(self, one: AzureObject) -> dict[str, Any]:
+    def resource(self, azure_object: AzureObject) -> dict[str, Any]:
         """A resource with all of its body: a deployment brings what stands to it."""
-        location = {"name": self._text(self.objects.location(one.site)), "type": "CustomLocation"}
+        location = {"name": self._text(self.objects.location(azure_object.site)), "type": "CustomLocation"}
         block: dict[str, Any] = {
-            "type": one.type,
+            "type": azure_object.type,
             "apiVersion": API_VERSION,
-            "name": one.title,
+            "name": azure_object.title,
             "location": self._text(LOCATION),
             "extendedLocation": location,
-            **({"tags": self._value(one.tags)} if one.tags else {}),
-            "properties": self._value(one.properties),
+            **({"tags": self._value(azure_object.tags)} if azure_object.tags else {}),
+            "properties": self._value(azure_object.properties),
         }
         if self.previous:
             block["dependsOn"] = [self.previous]
-        names = ", ".join(f"'{_quoted(name)}'" for name in one.names)
-        self.previous = f"[resourceId('{one.type}', {names})]"
+        names = ", ".join(f"'{_quoted(name)}'" for name in azure_object.names)
+        self.previous = f"[resourceId('{azure_object.type}', {names})]"
         return block
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that were named, in their order."""
         written: dict[str, Any] = {}
         for inputs in distinct(self.inputs).values():
-            first = inputs[0]
-            parameter: dict[str, Any] = {"type": "object" if first.entry else "string"}
-            if first == LOCATION:
-                parameter["defaultValue"] = "[resourceGroup().location]"
-            written[first.camel] = {**parameter, "metadata": {"description": meaning_of(inputs)}}
+            parameter = inputs[0]
+            definition: dict[str, Any] = {"type": "object" if parameter.entry else "string"}
+            if parameter == LOCATION:
+                definition["defaultValue"] = "[resourceGroup().location]"
+            written[parameter.camel] = {**definition, "metadata": {"description": meaning_of(inputs)}}
         return written
 
-    def _text(self, one: Input) -> str:
-        self.inputs.append(one)
-        entry = f"['{_quoted(one.entry)}']" if one.entry else ""
-        return f"[parameters('{one.camel}'){entry}]"
+    def _text(self, parameter: Input) -> str:
+        """An expression for a parameter, which is noted."""
+        self.inputs.append(parameter)
+        entry = f"['{_quoted(parameter.entry)}']" if parameter.entry else ""
+        return f"[parameters('{parameter.camel}'){entry}]"
 
     def _value(self, value: Any) -> Any:
         """A value as the template has it: inputs as expressions, no other text taken for one."""
         if isinstance(value, Input):
             return self._text(value)
         if isinstance(value, Mapping):
-            return {name: self._value(part) for name, part in value.items()}
+            return {name: self._value(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._value(part) for part in value]
+            return [self._value(inner) for inner in value]
         return f"[{value}" if isinstance(value, str) and value.startswith("[") else value
 
 

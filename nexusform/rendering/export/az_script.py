@@ -48,9 +48,11 @@ set -euo pipefail
 def az_script(objects: AzureObjects) -> str:
     """The script."""
     writer = _Writer(objects)
-    steps = [writer.removed(one) for one in objects.removed]
-    steps += [writer.cordoned(one) for one in objects.cordons]
-    steps += [writer.changed(one) if one.do is Do.UPDATE else writer.made(one) for one in objects.placed]
+    steps = [writer.removed(resource) for resource in objects.removed]
+    steps += [writer.cordoned(cordon) for cordon in objects.cordons]
+    for resource in objects.placed:
+        write = writer.changed if resource.do is Do.UPDATE else writer.made
+        steps.append(write(resource))
     return "\n".join([_HEAD, *writer.variables(), "", *steps])
 
 
@@ -64,48 +66,53 @@ class _Writer:
     def variables(self) -> Iterator[str]:
         """What has to be filled in, checked before anything is done."""
         for inputs in distinct(self.inputs).values():
-            for one in inputs:
-                of = f" ({one.entry})" if one.entry else ""
-                meaning = _UNSAFE.sub("", f"{one.meaning[:-1]}{of}")
-                yield f': "${{{one.shouted}:?{meaning}}}"'
+            for variable in inputs:
+                of_entry = f" ({variable.entry})" if variable.entry else ""
+                meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{of_entry}")
+                yield f': "${{{variable.shouted}:?{meaning}}}"'
 
-    def made(self, one: AzureObject) -> str:
+    def made(self, resource: AzureObject) -> str:
         """A new resource; one that is made anew goes first."""
-        site = self.objects.location(one.site)
+        site = self.objects.location(resource.site)
         location = f"name={self._variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._variable(LOCATION)}"]
-        flags += [self._flag(name, value) for name, value in one.properties.items()]
-        flags += [self._flag("tags", one.tags)] if one.tags else []
-        command = self._command(one, "create", flags)
-        if one.do is Do.REPLACE:
-            return f"{self.removed(one)}\n{command}"
-        return f"# {one.address}: make {one.title}\n{command}"
+        flags += [self._flag(name, value) for name, value in resource.properties.items()]
+        flags += [self._flag("tags", resource.tags)] if resource.tags else []
+        command = self._command(resource, "create", flags)
+        if resource.do is Do.REPLACE:
+            return f"{self.removed(resource)}\n{command}"
+        return f"# {resource.address}: make {resource.title}\n{command}"
 
-    def changed(self, one: AzureObject) -> str:
+    def changed(self, resource: AzureObject) -> str:
         """What is sent to a resource that stands."""
-        flags = [self._flag(name, value) for name, value in one.changed.items()]
-        return f"# {one.address}: change {one.title}\n{self._command(one, 'update', flags)}"
+        flags = [self._flag(name, value) for name, value in resource.changed.items()]
+        return f"# {resource.address}: change {resource.title}\n{self._command(resource, 'update', flags)}"
 
-    def removed(self, one: AzureObject) -> str:
+    def removed(self, resource: AzureObject) -> str:
         """A resource that goes."""
-        what = "make anew" if one.do is Do.REPLACE else "remove"
-        return f"# {one.address}: {what} {one.title}\n{self._command(one, 'delete', ['--yes'])}"
+        verb = "make anew" if resource.do is Do.REPLACE else "remove"
+        return (
+            f"# {resource.address}: {verb} {resource.title}\n{self._command(resource, 'delete', ['--yes'])}"
+        )
 
-    def cordoned(self, one: Cordon) -> str:
+    def cordoned(self, cordon: Cordon) -> str:
         """A machine that takes new VMs no more, or again."""
-        several = len({cordon.site for cordon in self.objects.cordons}) > 1
-        group = Input(_MACHINES_GROUP, one.site if several else "", "Name of the resource group of machines.")
-        verb = "uncordon" if one.verb == "uncordon" else "cordon"
-        flags = [f"--name {shlex.quote(one.machine)}", f"--resource-group {self._variable(group)}"]
-        flags += ["--evacuate True"] if one.verb == "evacuate" else []
+        sites = {step.site for step in self.objects.cordons}
+        group = Input(
+            _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
+        )
+        verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
+        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._variable(group)}"]
+        flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
-        return f"# {one.address}: {one.verb} {one.machine}\n{command}\n"
+        return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
 
-    def _command(self, one: AzureObject, verb: str, flags: list[str]) -> str:
-        names = [f"--name {shlex.quote(one.names[-1])}", f"--resource-group {self._variable(_GROUP)}"]
-        if one.type == POOL:
-            names.insert(0, f"--kubernetes-cluster-name {shlex.quote(one.names[0])}")
-        lines = [f"{_COMMANDS[one.type]} {verb}", *names, *flags]
+    def _command(self, resource: AzureObject, verb: str, flags: list[str]) -> str:
+        """A command of `az` about a resource, a flag to a line."""
+        names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {self._variable(_GROUP)}"]
+        if resource.type == POOL:
+            names.insert(0, f"--kubernetes-cluster-name {shlex.quote(resource.names[0])}")
+        lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
 
     def _flag(self, name: str, value: Any) -> str:
@@ -114,8 +121,8 @@ class _Writer:
         if isinstance(value, Mapping):
             if name == "storageProfile":
                 value = value["osDisk"]
-            parts = [f"{_kebab(key)}={self._argument(part)}" for key, part in value.items()]
-            return " ".join([flag, *parts])
+            words = [f"{_kebab(key)}={self._argument(inner)}" for key, inner in value.items()]
+            return " ".join([flag, *words])
         return f"{flag} {self._argument(value)}"
 
     def _argument(self, value: Any) -> str:
@@ -123,13 +130,14 @@ class _Writer:
         if isinstance(value, Input):
             return self._variable(value)
         return "".join(
-            self._variable(part) if isinstance(part, Input) else _word(part)
-            for part in _joined(_shorthand(value, top=True))
+            self._variable(piece) if isinstance(piece, Input) else _word(piece)
+            for piece in _joined(_shorthand(value, top=True))
         )
 
-    def _variable(self, one: Input) -> str:
-        self.inputs.append(one)
-        return f'"${one.shouted}"'
+    def _variable(self, variable: Input) -> str:
+        """A variable of the shell, which is noted to be filled in."""
+        self.inputs.append(variable)
+        return f'"${variable.shouted}"'
 
 
 def _word(text: str) -> str:
@@ -143,16 +151,16 @@ def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
         yield value
     elif isinstance(value, Mapping):
         yield "{"
-        for number, (name, part) in enumerate(value.items()):
+        for number, (name, inner) in enumerate(value.items()):
             yield f"{',' if number else ''}{_kebab(name)}:"
-            yield from _shorthand(part)
+            yield from _shorthand(inner)
         yield "}"
     elif isinstance(value, list):
         yield "["
-        for number, part in enumerate(value):
+        for number, inner in enumerate(value):
             if number:
                 yield ","
-            yield from _shorthand(part)
+            yield from _shorthand(inner)
         yield "]"
     else:
         text = str(value)
@@ -160,20 +168,21 @@ def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
         yield text if bare else "'" + text.replace("'", "'/") + "'"
 
 
-def _joined(parts: Iterator[str | Input]) -> Iterator[str | Input]:
+def _joined(pieces: Iterator[str | Input]) -> Iterator[str | Input]:
     """Texts that stand side by side as one."""
     text = ""
-    for part in parts:
-        if isinstance(part, Input):
+    for piece in pieces:
+        if isinstance(piece, Input):
             if text:
                 yield text
-            yield part
+            yield piece
             text = ""
         else:
-            text += part
+            text += piece
     if text:
         yield text
 
 
 def _kebab(name: str) -> str:
+    """The flag for a property of the API: `adminUsername` -> `admin-username`."""
     return _FLAGS.get(name) or _WORD.sub("-", name).lower()

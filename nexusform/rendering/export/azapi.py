@@ -30,12 +30,12 @@ def azapi_document(objects: AzureObjects) -> dict[str, Any]:
     resources: dict[str, Any] = {}
     updates: dict[str, Any] = {}
     labels = iter(writer.labels)
-    for one in objects.placed:
-        if one.do is Do.UPDATE:
-            updates[one.label] = writer.changed(one)
+    for resource in objects.placed:
+        if resource.do is Do.UPDATE:
+            updates[resource.label] = writer.changed(resource)
         else:
             label = next(labels)
-            resources[label] = writer.made(label, one)
+            resources[label] = writer.made(label, resource)
     written: dict[str, Any] = {
         "//": _WRITTEN,
         "terraform": {"required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}},
@@ -53,36 +53,38 @@ class _Writer:
         self.objects = objects
         self.inputs: list[Input] = []
         self.labels: dict[str, AzureObject] = {}
-        for one in objects.made:
-            label, number = one.label, 2
+        for resource in objects.made:
+            label, number = resource.label, 2
             while label in self.labels:
-                label, number = f"{one.label}_{number}", number + 1
-            self.labels[label] = one
-        self.clusters = {one.names[0]: label for label, one in self.labels.items() if one.type == CLUSTER}
+                label, number = f"{resource.label}_{number}", number + 1
+            self.labels[label] = resource
+        self.clusters = {
+            resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
+        }
         self.previous = ""
 
-    def made(self, label: str, one: AzureObject) -> dict[str, Any]:
+    def made(self, label: str, resource: AzureObject) -> dict[str, Any]:
         """A resource that comes after the one that was written before it."""
-        location = {"name": self._text(self.objects.location(one.site)), "type": "CustomLocation"}
+        location = {"name": self._text(self.objects.location(resource.site)), "type": "CustomLocation"}
         block: dict[str, Any] = {
-            "type": f"{one.type}@{API_VERSION}",
-            "name": _literal(one.names[-1]),
-            "parent_id": self._parent(one),
+            "type": f"{resource.type}@{API_VERSION}",
+            "name": _literal(resource.names[-1]),
+            "parent_id": self._parent(resource),
             "location": self._text(LOCATION),
-            **({"tags": self._value(one.tags)} if one.tags else {}),
-            "body": {"extendedLocation": location, "properties": self._value(one.properties)},
+            **({"tags": self._value(resource.tags)} if resource.tags else {}),
+            "body": {"extendedLocation": location, "properties": self._value(resource.properties)},
         }
         return self._in_order(block, f"azapi_resource.{label}")
 
-    def changed(self, one: AzureObject) -> dict[str, Any]:
+    def changed(self, resource: AzureObject) -> dict[str, Any]:
         """What is sent to a resource that stands."""
         block = {
-            "type": f"{one.type}@{API_VERSION}",
-            "name": _literal(one.names[-1]),
-            "parent_id": self._parent(one),
-            "body": {"properties": self._value(one.changed)},
+            "type": f"{resource.type}@{API_VERSION}",
+            "name": _literal(resource.names[-1]),
+            "parent_id": self._parent(resource),
+            "body": {"properties": self._value(resource.changed)},
         }
-        return self._in_order(block, f"azapi_update_resource.{one.label}")
+        return self._in_order(block, f"azapi_update_resource.{resource.label}")
 
     def _in_order(self, block: dict[str, Any], address: str) -> dict[str, Any]:
         """The block, to be done after the one before it."""
@@ -94,30 +96,32 @@ class _Writer:
     def variables(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The variables that were named, in their order."""
         for inputs in distinct(self.inputs).values():
-            first = inputs[0]
-            kind = "map(string)" if first.entry else "string"
-            yield first.snake, {"type": kind, "description": meaning_of(inputs)}
+            variable = inputs[0]
+            kind = "map(string)" if variable.entry else "string"
+            yield variable.snake, {"type": kind, "description": meaning_of(inputs)}
 
-    def _parent(self, one: AzureObject) -> str:
-        if one.type != POOL:
+    def _parent(self, resource: AzureObject) -> str:
+        """What a resource stands in: its cluster for a pool, else the resource group."""
+        if resource.type != POOL:
             return self._text(RESOURCE_GROUP)
-        if one.names[0] in self.clusters:
-            return f"${{azapi_resource.{self.clusters[one.names[0]]}.id}}"
-        return f"{self._text(RESOURCE_GROUP)}/providers/{CLUSTER}/{_literal(one.names[0])}"
+        if resource.names[0] in self.clusters:
+            return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
+        return f"{self._text(RESOURCE_GROUP)}/providers/{CLUSTER}/{_literal(resource.names[0])}"
 
-    def _text(self, one: Input) -> str:
-        self.inputs.append(one)
-        entry = f'["{one.entry}"]' if one.entry else ""
-        return f"${{var.{one.snake}{entry}}}"
+    def _text(self, variable: Input) -> str:
+        """A reference to a variable, which is noted."""
+        self.inputs.append(variable)
+        entry = f'["{variable.entry}"]' if variable.entry else ""
+        return f"${{var.{variable.snake}{entry}}}"
 
     def _value(self, value: Any) -> Any:
         """A value as Terraform's JSON has it: inputs as references, all other text as it stands."""
         if isinstance(value, Input):
             return self._text(value)
         if isinstance(value, Mapping):
-            return {_literal(name): self._value(part) for name, part in value.items()}
+            return {_literal(name): self._value(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._value(part) for part in value]
+            return [self._value(inner) for inner in value]
         return _literal(value) if isinstance(value, str) else value
 
 

@@ -147,12 +147,12 @@ class AzureObjects(Struct, frozen=True):
     @property
     def made(self) -> tuple[AzureObject, ...]:
         """The resources that come."""
-        return tuple(one for one in self.placed if one.do is not Do.UPDATE)
+        return tuple(resource for resource in self.placed if resource.do is not Do.UPDATE)
 
     @property
     def sites(self) -> tuple[str, ...]:
         """The sites that resources come to or change on, by name."""
-        return tuple(sorted({one.site for one in self.placed}))
+        return tuple(sorted({resource.site for resource in self.placed}))
 
     def location(self, site: str) -> Input:
         """The extended location of a site; where there are several, each is an entry of a map."""
@@ -171,13 +171,13 @@ def azure_objects(plan: Plan) -> AzureObjects:
     objects: list[AzureObject] = []
     for change in by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
-            objects += _of(change, clusters)
+            objects += _resources_of(change, clusters)
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
-    placed = [one for one in objects if one.do is not Do.DELETE]
+    placed = [resource for resource in objects if resource.do is not Do.DELETE]
     vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
     return AzureObjects(
-        placed=tuple(sorted(placed, key=lambda one: position[one.address])),
-        removed=tuple(one for one in objects if one.do is Do.DELETE),
+        placed=tuple(sorted(placed, key=lambda resource: position[resource.address])),
+        removed=tuple(resource for resource in objects if resource.do is Do.DELETE),
         left_out=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _MADE),
         cordons=tuple(chain.from_iterable(map(_cordons, plan.changes))),
     )
@@ -194,13 +194,13 @@ def _cordons(change: Change) -> Iterator[Cordon]:
             yield Cordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
 
 
-def _cordoned(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _cordoned(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """How the machines that take no new VMs came to that, by name."""
     if kind == "nexus_rack":
-        blocks = dict(values.get("machine_override") or {})
+        blocks = dict(attributes.get("machine_override") or {})
         cordoned = {name for name, block in blocks.items() if block.get("cordoned") is True}
     elif kind == "nexus_bare_metal_machine":
-        blocks = {str(values.get("name")): values}
+        blocks = {str(attributes.get("name")): attributes}
         cordoned = {name for name, block in blocks.items() if block.get("cordon_status") == "Cordoned"}
     else:
         return {}
@@ -220,44 +220,46 @@ _DO: Final = {
 }
 
 
-def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]:
+def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]:
     """The resources that one change makes, changes and removes; a cluster's pools are such of their own."""
     do = _DO.get(change.action)
     if do is None:
         return
     if do is Do.REPLACE and change.before and change.after and change.before["id"] != change.after["id"]:
         # Under another name it is another resource: the old one goes, the new one comes.
-        yield from _of(replace(change, action=Action.DELETE, after=None), clusters)
-        yield from _of(replace(change, action=Action.CREATE, before=None), clusters)
+        yield from _resources_of(replace(change, action=Action.DELETE, after=None), clusters)
+        yield from _resources_of(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
-    values = _without_secrets(change.after or change.before or {}, change)
+    attributes = _without_secrets(change.after or change.before or {}, change)
     if kind == POOL:
-        names, site = _names_of_pool(values, clusters)
+        names, site = _names_of_pool(attributes, clusters)
         pool = AzureObject(type=POOL, names=names, do=do, site=site, address=address)
-        yield from _with_pool_body(pool, change.before, values)
+        yield from _with_pool_body(pool, change.before, attributes)
         return
-    one = AzureObject(
-        type=kind, names=(str(values["name"]),), do=do, site=str(values["site_id"]), address=address
+    resource = AzureObject(
+        type=kind, names=(str(attributes["name"]),), do=do, site=str(attributes["site_id"]), address=address
     )
     if do is Do.DELETE:
-        yield one
+        yield resource
     elif kind == VM:
-        yield replace(one, properties=_new_vm(values), tags=_tags(values))
+        yield replace(resource, properties=_new_vm(attributes), tags=_tags(attributes))
     elif do is Do.UPDATE:
-        yield from _changed_cluster(one, change.before or {}, values)
+        yield from _changed_cluster(resource, change.before or {}, attributes)
     else:
-        yield replace(one, properties=_new_cluster(values), tags=_tags(values))
+        yield replace(resource, properties=_new_cluster(attributes), tags=_tags(attributes))
 
 
-def _names_of_pool(values: Mapping[str, Any], clusters: Mapping[str, Change]) -> tuple[tuple[str, str], str]:
+def _names_of_pool(
+    attributes: Mapping[str, Any], clusters: Mapping[str, Change]
+) -> tuple[tuple[str, str], str]:
     """The names of a separate pool's cluster and its own, and the site of both."""
-    cluster_id = str(values["kubernetes_cluster_id"])
+    cluster_id = str(attributes["kubernetes_cluster_id"])
     site, _, cluster_name = cluster_id.rpartition("/")
     if cluster_id in clusters:
         cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
         cluster_name = str(cluster.get("name", cluster_name))
-    return (cluster_name, str(values["name"])), site
+    return (cluster_name, str(attributes["name"])), site
 
 
 class _Cluster(Struct, frozen=True):
@@ -268,32 +270,35 @@ class _Cluster(Struct, frozen=True):
     pools: Mapping[str, Mapping[str, Any]]
 
 
-def _cluster_of(values: Mapping[str, Any]) -> _Cluster:
+def _cluster_of(attributes: Mapping[str, Any]) -> _Cluster:
+    """What Azure changes of a cluster, from its attributes."""
     return _Cluster(
-        values.get("kubernetes_version"), values["control_plane"]["count"], dict(ordered_pools(values))
+        attributes.get("kubernetes_version"),
+        attributes["control_plane"]["count"],
+        dict(ordered_pools(attributes)),
     )
 
 
 def _changed_cluster(
-    one: AzureObject, values_before: Mapping[str, Any], values: Mapping[str, Any]
+    cluster: AzureObject, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> Iterator[AzureObject]:
     """The cluster itself, and its pools as resources of their own."""
-    before, after = _cluster_of(values_before), _cluster_of(values)
+    before, after = _cluster_of(attributes_before), _cluster_of(attributes)
     changed: dict[str, Any] = {}
     if before.version != after.version:
         changed["kubernetesVersion"] = after.version
     if before.control_plane_count != after.control_plane_count:
         changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
     if changed:
-        yield replace(one, properties=_new_cluster(values), changed=changed)
-    pool = replace(one, type=POOL)
+        yield replace(cluster, properties=_new_cluster(attributes), changed=changed)
+    pool = replace(cluster, type=POOL)
     for name, arguments in after.pools.items():
         do = Do.UPDATE if name in before.pools else Do.CREATE
-        named = replace(pool, names=(*one.names, name), do=do)
+        named = replace(pool, names=(*cluster.names, name), do=do)
         yield from _with_pool_body(named, before.pools.get(name), arguments)
     for name, arguments in before.pools.items():
         if name not in after.pools:
-            named = replace(pool, names=(*one.names, name), do=Do.DELETE)
+            named = replace(pool, names=(*cluster.names, name), do=Do.DELETE)
             yield from _with_pool_body(named, arguments, arguments)
 
 
@@ -306,86 +311,87 @@ def _with_pool_body(
     changed: dict[str, Any] = {}
     if do is Do.UPDATE and before is not None:
         old = pool_properties(before)
-        changed = {name: part for name, part in properties.items() if old.get(name) != part}
-        gone = old.keys() - properties.keys()
-        if not changed and not gone:
+        changed = {name: value for name, value in properties.items() if old.get(name) != value}
+        dropped = old.keys() - properties.keys()
+        if not changed and not dropped:
             return
-        if gone or not _PATCHED.issuperset(changed):
+        if dropped or not _PATCHED.issuperset(changed):
             do = Do.REPLACE
-    made = properties if do is Do.UPDATE else new_pool_properties(after)
-    whole = merged(_opaque(after), made)
-    yield replace(pool, do=do, properties=whole, changed=changed, tags=_tags(after))
+    body = properties if do is Do.UPDATE else new_pool_properties(after)
+    with_azure_block = merged(_opaque(after), body)
+    yield replace(pool, do=do, properties=with_azure_block, changed=changed, tags=_tags(after))
 
 
 # --- bodies ------------------------------------------------------------------------------------
 
 
-def _new_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
+def _new_cluster(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a new cluster; Inputs stand where somebody has to fill in."""
     networks = "Ids of the CNI networks, by cluster."
     needed = {
         "kubernetesVersion": KUBERNETES_VERSION,
-        **cluster_properties(values),
+        **cluster_properties(attributes),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
-            "cniNetworkId": Input(("cni", "network", "ids"), str(values["name"]), networks),
+            "cniNetworkId": Input(("cni", "network", "ids"), str(attributes["name"]), networks),
         },
     }
-    extra = {name: _opaque(pool) for name, pool in ordered_pools(values)}
+    extra = {name: _opaque(pool) for name, pool in ordered_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
     pools = [{**merged(pool, extra[pool["name"]]), **pool} for pool in needed[initial]]
-    return {**merged(needed, _opaque(values)), initial: pools}
+    return {**merged(needed, _opaque(attributes)), initial: pools}
 
 
-def _opaque(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _opaque(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """The properties of the body in an azure block."""
-    properties = body_of(values).get("properties")
+    properties = body_of(attributes).get("properties")
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _tags(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    tags = body_of(values).get("tags")
+def _tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tags in an azure block."""
+    tags = body_of(attributes).get("tags")
     return tags if isinstance(tags, Mapping) else {}
 
 
-def _without_secrets(values: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
+def _without_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:
     """The attributes with Inputs for what of azure blocks is sensitive: exports are files like others."""
     for path in change.sensitive_after:
         if "azure" in path:
             words = tuple(_WORD.findall(str(path[-1])))
             meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
             secret = Input(("secret", *(word.lower() for word in words)), str(change.id), meaning)
-            values = with_part(values, path, secret)
-    return values
+            attributes = with_part(attributes, path, secret)
+    return attributes
 
 
-def _new_vm(values: Mapping[str, Any]) -> dict[str, Any]:
+def _new_vm(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a VM."""
     targets = "Ids in Azure of what placement hints name, by the id here."
-    hints = placement_hints(values, partial(Input, ("resource", "ids"), meaning=targets))
+    hints = placement_hints(attributes, partial(Input, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
     needed = {
         "adminUsername": ADMIN_USERNAME,
         "cloudServicesNetworkAttachment": attachment,
-        **vm_properties(values),
+        **vm_properties(attributes),
         "vmImage": VM_IMAGE,
         **({"placementHints": hints} if hints else {}),
     }
-    return {**merged(merged(needed, _opaque(values)), vm_properties(values))}
+    return {**merged(merged(needed, _opaque(attributes)), vm_properties(attributes))}
 
 
 def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
     """Inputs by their words, in the order in which they first come; the same input counts once."""
     by_words: dict[tuple[str, ...], list[Input]] = {}
-    for one in inputs:
-        held = by_words.setdefault(one.words, [])
-        if one not in held:
-            held.append(one)
+    for needed in inputs:
+        of_words = by_words.setdefault(needed.words, [])
+        if needed not in of_words:
+            of_words.append(needed)
     return by_words
 
 
 def meaning_of(inputs: Sequence[Input]) -> str:
     """What inputs of the same words are for; of the entries of a map with their names."""
     meaning = inputs[0].meaning
-    entries = ", ".join(one.entry for one in inputs if one.entry)
+    entries = ", ".join(needed.entry for needed in inputs if needed.entry)
     return f"{meaning[:-1]}: {entries}." if entries else meaning

@@ -62,35 +62,37 @@ def _documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any
         yield _yaml({"apiVersion": _PLACEMENT, "kind": _KINDS[type_name], "metadata": metadata, "spec": spec})
 
 
-def _says_something(name: str, attribute: Attribute, values: Mapping[str, Any]) -> bool:
+def _says_something(name: str, attribute: Attribute, arguments: Mapping[str, Any]) -> bool:
     """Whether an argument is more than its default."""
     if name == "group":  # the API wants it said, the core group too
         return True
-    value = values.get(name)
+    value = arguments.get(name)
     return value is not None and (attribute.required or value != attribute.default)
 
 
-def _body(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+def _body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a body that say something."""
     outside = _OF_OBJECT if "id" in schema.attributes else ()
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        if attribute.configurable and name not in outside and _says_something(name, attribute, values):
-            body[_camel(name)] = _value(name, values.get(name))
+        if attribute.configurable and name not in outside and _says_something(name, attribute, arguments):
+            body[_camel(name)] = _value(name, arguments.get(name))
     for name, block in schema.blocks.items():
-        value = values.get(name)
+        value = arguments.get(name)
         if value is not None and value != []:
             body[_key(name, block)] = _block(block, value)
     return body
 
 
-def _block(block: NestedBlock, value: Any) -> Any:
+def _block(block: NestedBlock, content: Any) -> Any:
+    """The content of a nested block: of a repeated one a list."""
     if block.nesting is Nesting.LIST:
-        return [_body(block.schema, part) for part in value]
-    return _body(block.schema, value)
+        return [_body(block.schema, body) for body in content]
+    return _body(block.schema, content)
 
 
 def _key(name: str, block: NestedBlock) -> str:
+    """What the API calls a block: a repeated one in the plural."""
     several = block.nesting is Nesting.LIST and name not in _SINGULAR
     return _camel(name) + ("s" if several else "")
 
@@ -108,8 +110,9 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    """`max_unavailable` -> `maxUnavailable`."""
+    first_word, *further_words = name.split("_")
+    return first_word + "".join(word.capitalize() for word in further_words)
 
 
 def _yaml(document: Mapping[str, Any]) -> str:
@@ -139,7 +142,7 @@ def node_labels_script(plan: Plan) -> str:
             continue
         for name, node in nodes.items():
             if node.get("role") == "Worker" and node.get("machine"):
-                called = shlex.quote(node.get("platform_name") or name)
+                node_name = shlex.quote(node.get("platform_name") or name)
                 labels = " ".join(shlex.quote(f"{key}={node['machine']}") for key in keys)
-                lines.append(f"kubectl --context {context} label node {called} --overwrite {labels}")
+                lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
     return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""

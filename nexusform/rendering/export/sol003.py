@@ -47,16 +47,16 @@ def grant_requests(plan: Plan) -> Grants:
 def _request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
     """The request for a grant of one VNF."""
     after, before = change.after or {}, change.before or {}
-    values = after or before
+    attributes = after or before
     vnfcs = {**(before.get("vnfcs") or {}), **(after.get("vnfcs") or {})}
     optional = {
-        "flavourId": values.get("flavour_id"),
-        "instantiationLevelId": values.get("instantiation_level"),
+        "flavourId": attributes.get("flavour_id"),
+        "instantiationLevelId": attributes.get("instantiation_level"),
     }
     coming = [name for name in vnfcs if actions.get(name) in _COMES]
     going = [name for name in vnfcs if actions.get(name) in _GOES]
     return {
-        "vnfInstanceId": values["id"],
+        "vnfInstanceId": attributes["id"],
         **{name: value for name, value in optional.items() if value},
         "operation": _operation(change, actions),
         "isAutomaticInvocation": False,
@@ -83,6 +83,7 @@ def _request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str
 
 
 def _operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
+    """The life-cycle operation that a change of a VNF is."""
     if change.before is None:
         return "INSTANTIATE"
     if change.after is None:
@@ -90,10 +91,10 @@ def _operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
     return "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
 
 
-def _constraints(after: Mapping[str, Any], coming: set[str]) -> Iterator[dict[str, Any]]:
+def _constraints(attributes: Mapping[str, Any], coming: set[str]) -> Iterator[dict[str, Any]]:
     """One per rule of two VNFCs or more; those that stand already are named as the VIM's resources."""
-    vnfcs: Mapping[str, Mapping[str, Any]] = after.get("vnfcs") or {}
-    for rule in _rules(after):
+    vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
+    for rule in _rules(attributes):
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         if len(members) > 1:
             yield {
@@ -108,10 +109,12 @@ def _constraints(after: Mapping[str, Any], coming: set[str]) -> Iterator[dict[st
 
 
 def _rules(attributes: Mapping[str, Any]) -> Sequence[Rule]:
+    """The placement rules of a VNF; none while its documents are not known."""
     return read_documents(attributes).vnf.rules if documents_known(attributes) else ()
 
 
 def _unsaid(change: Change) -> Iterator[str]:
+    """Rules of a VNF that a request has no words for."""
     for rule in _rules(change.after or {}):
         if rule.most > 1:
             yield f"up to {rule.most} VMs of {rule.name} may share a machine"

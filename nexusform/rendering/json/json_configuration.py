@@ -82,15 +82,16 @@ def _collect_providers(module: Module, documents: dict[str, Any]) -> None:
 
 
 def _module_document(module: Module, registries: Registries) -> dict[str, Any]:
+    """What a module declares, without what is empty."""
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
-    parts = {
+    declared = {
         "outputs": {name: _output_document(output) for name, output in sorted(module.outputs.items())},
         "resources": [_resource_document(block, registries) for block in module.resources.values()],
         "module_calls": {name: _call_document(call, registries) for name, call in calls},
         "variables": {name: _variable_document(variable) for name, variable in variables},
     }
-    return {name: part for name, part in parts.items() if part}
+    return {name: documents for name, documents in declared.items() if documents}
 
 
 def _call_document(call: ModuleCall, registries: Registries) -> dict[str, Any]:
@@ -162,16 +163,17 @@ def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     labels = {name: _label_names(block) for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Complaints were made when the configuration was read.
-    parts, _ = content(body, body_schema, partial=True)
+    written, _ = content(body, body_schema, partial=True)
     document: dict[str, Any] = {}
-    for name, attribute in parts.attributes.items():
+    for name, attribute in written.attributes.items():
         document[name] = expression_document(attribute.expression)
-    for block in parts.blocks:
+    for block in written.blocks:
         _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
     return document
 
 
 def _label_names(block: NestedBlock) -> tuple[str, ...]:
+    """The labels that a nested block has: one where it stands for an entry of a map."""
     return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
@@ -211,7 +213,9 @@ def _schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
 
 
 def _block(schema: BlockSchema) -> dict[str, Any]:
-    block: dict[str, Any] = {"attributes": {n: _attribute(a) for n, a in sorted(schema.attributes.items())}}
+    block: dict[str, Any] = {
+        "attributes": {name: _attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
+    }
     if schema.blocks:
         block["block_types"] = {name: _nested(nested) for name, nested in sorted(schema.blocks.items())}
     if schema.description:

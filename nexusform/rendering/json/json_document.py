@@ -227,6 +227,7 @@ def _planned_values(plan: Plan, show: bool) -> Section:
 
 
 def _values(outputs: Mapping[str, OutputState], root_module: Section, show: bool) -> Section:
+    """Outputs and the tree of modules, as `values` has them."""
     if not outputs:
         return Section(root_module=root_module)
     documents = {name: _output(output, show) for name, output in sorted(outputs.items())}
@@ -295,6 +296,7 @@ def _state(state: State, show: bool) -> Section:
 
 
 def _objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
+    """The objects of an instance with their deposed keys ("" for the current one)."""
     if instance.current is not None:
         yield "", instance.current
     yield from sorted(instance.deposed.items())
@@ -325,6 +327,7 @@ _WORST: Final = ("error", "fail", "unknown", "pass")
 
 
 def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
+    """The results of conditions, grouped by what declares them."""
     groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         groups.setdefault((result.kind, _without_keys(result.address)), []).append(result)
@@ -340,6 +343,7 @@ def _check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[st
 
 
 def _severity(status: str) -> int:
+    """How bad a status is: the lowest is the worst."""
     return _WORST.index(status) if status in _WORST else len(_WORST)
 
 
@@ -351,6 +355,7 @@ def _check_instance(result: CheckResult) -> dict[str, Any]:
 
 
 def _without_keys(address: str) -> str:
+    """An address without the keys of instances: `a.b["x"]` -> `a.b`."""
     import re
 
     return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]', "", address)

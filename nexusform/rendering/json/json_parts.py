@@ -43,11 +43,11 @@ def address_keys(address: Address) -> dict[str, Any]:
 def resource_keys(address: Address) -> dict[str, Any]:
     """An address as the event stream names it."""
     module = module_text(address.module)
-    whole = str(address)
+    text = str(address)
     return {
-        "addr": whole,
+        "addr": text,
         "module": module,
-        "resource": whole[len(module) + 1 :] if module else whole,
+        "resource": text[len(module) + 1 :] if module else text,
         "implied_provider": address.type.partition("_")[0],
         "resource_type": address.type,
         "resource_name": address.name,

@@ -34,10 +34,10 @@ UI_VERSION: Final = "1.2"
 Event = dict[str, Any]
 
 
-def event(kind: str, message: str, time: str, *, level: str = "info", **more: Any) -> Event:
+def event(kind: str, message: str, time: str, *, level: str = "info", **keys: Any) -> Event:
     """An event with the keys that every event has."""
     head = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
-    return head | more
+    return head | keys
 
 
 def version_event(version: str, time: str) -> Event:
@@ -72,11 +72,11 @@ def diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], ti
 
 def finding_event(finding: Finding, files: Mapping[str, SourceFile], time: str) -> Event:
     """A diagnostic of a plan; a note is told as information."""
-    whole = diagnostic_event(finding.diagnostic, files, time)
-    whole["diagnostic"] = finding_document(finding, files)
+    stream_event = diagnostic_event(finding.diagnostic, files, time)
+    stream_event["diagnostic"] = finding_document(finding, files)
     if finding.level is Level.NOTE:
-        whole |= {"@level": "info", "@message": f"Note: {finding.diagnostic.summary}"}
-    return whole
+        stream_event |= {"@level": "info", "@message": f"Note: {finding.diagnostic.summary}"}
+    return stream_event
 
 
 # --- plan --------------------------------------------------------------------------------------
@@ -254,6 +254,7 @@ def apply_end_event(step: StepEvent, time: str) -> Event:
 
 
 def _hook(step: StepEvent) -> Event:
+    """What every event of a step says: the resource, the action, the id once it is known."""
     hook: Event = {"resource": _resource(step.address), "action": _STEP_ACTIONS[step.kind]}
     if step.id:
         hook |= {"id_key": "id", "id_value": step.id}
@@ -261,6 +262,7 @@ def _hook(step: StepEvent) -> Event:
 
 
 def _resource(address: str) -> Event:
+    """An address as the stream names it; as it is written where it cannot be read."""
     try:
         return resource_keys(parse_address(address))
     except AddressProblem:

@@ -62,9 +62,10 @@ def render_csv(plan: Plan, detail: Detail) -> str:
 
 
 def _place(place: dict[str, Any] | None) -> Iterable[str]:
-    parts = place or {}
-    cells = parts.get("numa_cells")
-    shown = {**parts, "numa_cells": " ".join(map(str, cells)) if cells else None}
+    """The cells of a place, in the order of _PLACE."""
+    document = place or {}
+    cells = document.get("numa_cells")
+    shown = {**document, "numa_cells": " ".join(map(str, cells)) if cells else None}
     return harmless_cells("" if shown.get(name) is None else str(shown[name]) for name in _PLACE)
 
 

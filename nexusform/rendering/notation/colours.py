@@ -103,14 +103,17 @@ def wrap(text: str, width: int) -> list[str]:
     """
     lines: list[str] = []
     for line in text.split("\n"):
-        item = _ITEM.match(line)
-        is_fixed = item is None and line.startswith(" ")
+        list_item = _ITEM.match(line)
+        is_fixed = list_item is None and line.startswith(" ")
         if is_fixed or width < _NARROWEST or columns(line) <= width:
             lines.append(line.rstrip())
         else:
-            indent = item.end() if item is not None else 0
-            first, *more = _fill(line[indent:].split(" "), width - indent)
-            lines += [f"{line[:indent]}{first}", *(f"{' ' * indent}{each}" for each in more)]
+            indent = list_item.end() if list_item is not None else 0
+            first_line, *further_lines = _fill(line[indent:].split(" "), width - indent)
+            lines += [
+                f"{line[:indent]}{first_line}",
+                *(f"{' ' * indent}{further}" for further in further_lines),
+            ]
     return lines
 
 
@@ -125,8 +128,8 @@ def hang(text: str, width: int) -> str:
         if width < _NARROWEST or columns(line) <= width:
             lines.append(line)
             continue
-        first, *more = _fill(line[indent:].split(" "), width - indent)
-        lines += [f"{line[:indent]}{first}", *(f"{' ' * indent}{each}" for each in more)]
+        first_line, *further_lines = _fill(line[indent:].split(" "), width - indent)
+        lines += [f"{line[:indent]}{first_line}", *(f"{' ' * indent}{further}" for further in further_lines)]
     return "\n".join(lines)
 
 

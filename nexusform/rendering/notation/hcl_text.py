@@ -27,12 +27,12 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\
 _MAX_DEPTH = 100
 
 
-def is_too_deep(plain: Any, left: int = _MAX_DEPTH) -> bool:
+def is_too_deep(plain: Any, levels_left: int = _MAX_DEPTH) -> bool:
     """Whether a value nests deeper than is drawn: more than a hundred levels."""
     if plain.__class__ is not dict and plain.__class__ is not list:
         return False
-    parts = plain.values() if plain.__class__ is dict else plain
-    return not left or any(is_too_deep(part, left - 1) for part in parts)
+    inner_values = plain.values() if plain.__class__ is dict else plain
+    return not levels_left or any(is_too_deep(inner, levels_left - 1) for inner in inner_values)
 
 
 def quoted(text: str) -> str:
@@ -118,11 +118,14 @@ def _sequence(plain: list[Any], of: Type, indent: int) -> str:
     if not plain:
         return f"{opening}{closing}"
     margin = " " * (indent + 2)
-    lines = [f"{margin}{_value(part, _element(of, index), indent + 2)}," for index, part in enumerate(plain)]
+    lines = [
+        f"{margin}{_value(element, _element(of, index), indent + 2)}," for index, element in enumerate(plain)
+    ]
     return "\n".join([opening, *lines, " " * indent + closing])
 
 
 def _element(of: Type, index: int) -> Type:
+    """The type of an element of a list, set or tuple."""
     if isinstance(of, ListType | SetType):
         return of.element
     if isinstance(of, TupleType) and index < len(of.elements):
@@ -174,4 +177,5 @@ NO_MARKS: Final = Marks()
 
 
 def _down(trie: Any, step: PathStep | None) -> Any:
+    """A trie seen from one step further in; None where no path goes there."""
     return trie.get(step) if trie.__class__ is dict else None

@@ -76,6 +76,7 @@ def _attributes(attributes: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    """A value as an attribute has it."""
     # 12.0 and 12 are drawn alike.
     return f"{float(value):g}" if isinstance(value, float) or is_fraction(value) else str(value)
 

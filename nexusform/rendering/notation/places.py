@@ -30,6 +30,7 @@ def cells_text(placement: Placement) -> str:
 
 
 def _joined(*parts: str | None) -> str:
+    """What there is of a place, from the outside in."""
     return " / ".join(part for part in parts if part)
 
 
@@ -70,12 +71,12 @@ def draws_text(draws: Draws | None) -> str:
     """How much of a plan hangs on NUMA cells that nobody told; "" for none."""
     if draws is None:
         return ""
-    known = f"not known on {counted(draws.machines, 'machine')}"
+    unknown_cells = f"not known on {counted(draws.machines, 'machine')}"
     shown = f"draw {draws.shown} is shown"
     if not draws.runs:
-        return f"{known}; {shown}, no others were tried."
+        return f"{unknown_cells}; {shown}, no others were tried."
     fits = f"everything fits in {draws.fitting:,} of {draws.runs:,} draws of them, {shown}"
-    return f"{known}; {fits}. Shares are of these draws, samples that make no place there sure."
+    return f"{unknown_cells}; {fits}. Shares are of these draws, samples that make no place there sure."
 
 
 def draws_document(draws: Draws | None) -> dict[str, int] | None:

@@ -238,6 +238,7 @@ def one_by_one(rows: Sequence[PlacementChange]) -> Part:
 
 
 def _cut(count: int) -> Part:
+    """How many rows are listed, where that is not all."""
     return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
 
 
@@ -251,6 +252,7 @@ def _hint(squares: Mapping[tuple[str, str], Square]) -> Part:
 
 
 def _only_picked(squares: Mapping[tuple[str, str], Square]) -> bool:
+    """Whether nothing is known of clusters that were not picked."""
     return all(square.binding is not None for square in squares.values())
 
 
@@ -293,8 +295,8 @@ _SAID: Final = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.
 
 def _pod_line(row: PlacementChange) -> tuple[str, ...]:
     effect = effect_of(row)
-    said = verb_of(effect, state_of(row), 1) if effect in _SAID else row.action.value
-    action = f"{_SIGNS[row.action]} {said}".strip()
+    verb = verb_of(effect, state_of(row), 1) if effect in _SAID else row.action.value
+    action = f"{_SIGNS[row.action]} {verb}".strip()
     origin = place_text(row.source) if row.source else ""
     target = place_text(row.target) if row.target else ""
     return row.object, row.pool, action, origin, target, row.trigger

@@ -105,10 +105,10 @@ def whole_page(
     footer: Markup,
     data: dict[str, Any],
     *,
-    more: Sequence[Markup] = (),
+    extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """A page that draws its map from `data`, as one file; `more` stands behind its scripts."""
+    """A page that draws its map from `data`, as one file; `extra_scripts` stand behind its own."""
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
@@ -118,13 +118,14 @@ def whole_page(
         footer,
         data_script("plan-data", data),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
-        more,
+        extra_scripts,
     )
     page = element("html", _head(title, policy), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
 def _file(name: str) -> str:
+    """A file of the assets, as text."""
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 

@@ -219,7 +219,7 @@ def _explanation(row: PlacementChange) -> dict[str, Any]:
     if row.scores:
         document["scores"] = known_part(row.scores)
     if row.rejected:
-        document["rejected"] = [[each.candidate, each.rule, each.reason] for each in row.rejected]
+        document["rejected"] = [[refusal.candidate, refusal.rule, refusal.reason] for refusal in row.rejected]
     return document
 
 
@@ -248,18 +248,18 @@ def _change(change: Change, stanza: Stanza | None) -> list[Any]:
 
 def _row(row: PlacementChange) -> list[Any]:
     """The fields of a binding or a pod, as FIELDS has them."""
-    more = _explanation(row)
-    more.pop("trigger", None)
+    explanation = _explanation(row)
+    explanation.pop("trigger", None)
     return [
         row.kind,
         row.object,
         str(row.address),
-        "/".join(part for part in (row.cluster, row.pool) if part),
+        "/".join(text for text in (row.cluster, row.pool) if text),
         row.action.value,
         _where(row.source),
         _where(row.target),
         row.trigger,
-        more or None,
+        explanation or None,
         _at(row),
     ]
 

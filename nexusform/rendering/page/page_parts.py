@@ -116,15 +116,16 @@ def table_row_of(
     heads: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
 ) -> Markup:
     """A row, headed by its first cell. `data-head` is what a cell is called where cells stand in lines."""
-    first, *others = cells
-    rest = [
+    row_head, *other_cells = cells
+    data_cells = [
         element("td", cell, class_=_kind(column, figures), data_head=heads[column] or None)
-        for column, cell in enumerate(others, start=1)
+        for column, cell in enumerate(other_cells, start=1)
     ]
-    return element("tr", element("th", first, scope="row"), rest, class_=kind)
+    return element("tr", element("th", row_head, scope="row"), data_cells, class_=kind)
 
 
 def _kind(column: int, figures: AbstractSet[int]) -> str | None:
+    """The class of a cell: one for figures."""
     return "n" if column in figures else None
 
 
@@ -149,10 +150,10 @@ _MOST_OBJECTS: Final = 60
 def _object_line(fold: ObjectFold) -> Markup:
     """`+ nexus_rack.rack["1".."8"]  rack1..8: 16 machines each`."""
     words = ", ".join(word for word in fold.words if word)
-    said = ": ".join(text for text in (fold.name, words) if text)
+    description = ": ".join(text for text in (fold.name, words) if text)
     sign = element("span", fold.symbol, class_=f"sign {_SIGN_KINDS.get(fold.symbol, '')}".rstrip())
     label = element("code", breakable(fold.label))
-    return element("li", sign, element("div", label, f" {said}" if said else None))
+    return element("li", sign, element("div", label, f" {description}" if description else None))
 
 
 _SIGN_KINDS: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed"}
@@ -316,26 +317,30 @@ _MOST_LISTED: Final = 2000
 def _alike(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Rows that differ in their cluster alone as one, in the order of the first of each."""
     clusters: dict[tuple[str, ...], list[str]] = {}
-    for cluster, *rest in rows:
-        clusters.setdefault(tuple(rest), []).append(cluster)
-    return [(_clusters(names), *rest) for rest, names in clusters.items()]
+    for cluster, *other_cells in rows:
+        clusters.setdefault(tuple(other_cells), []).append(cluster)
+    return [(_clusters(names), *other_cells) for other_cells, names in clusters.items()]
 
 
 def _clusters(names: Sequence[str]) -> str:
+    """The clusters of which a row speaks."""
     return names_text(names) if len(names) == 1 else f"{names_text(names)} (each of {len(names):,})"
 
 
 def _first(count: int) -> str:
+    """How many of the pools are listed, where that is not all."""
     return f" (the first {_MOST_LISTED:,})" if count > _MOST_LISTED else ""
 
 
 def _left_out(count: int) -> Part:
+    """How many rows are not shown; nothing where all are."""
     if count <= 0:
         return None
     return element("p", f"{counted(count, 'more row')}; the list of all pools has them.", class_="quiet")
 
 
 def _certainty(pool: PlacementTable) -> tuple[str, str]:
+    """How many VMs of a pool have a certain rack, and a certain machine."""
     if not pool.placed:
         return "", ""
     return f"{pool.racks_certain} of {pool.placed}", f"{pool.machines_certain} of {pool.placed}"
@@ -358,10 +363,10 @@ def _rule_row(verdict: SeparationVerdict) -> tuple[str, str, str, str]:
 
 def _violations(verdict: SeparationVerdict) -> Markup:
     """What is shared against a rule, as wide as the page is: in a column it would be a thread of text."""
-    items = [element("li", violation_text(violation)) for violation in verdict.violations]
-    title = f"{verdict.address}: {counted(len(items), 'violation')}"
+    lines = [element("li", violation_text(violation)) for violation in verdict.violations]
+    title = f"{verdict.address}: {counted(len(lines), 'violation')}"
     return element(
-        "details", element("summary", title), element("ul", items, class_="violations"), class_="reasons"
+        "details", element("summary", title), element("ul", lines, class_="violations"), class_="reasons"
     )
 
 
@@ -402,8 +407,8 @@ def drift_part(stanzas: Sequence[Stanza]) -> Part:
 def diff_lines(text: str, label: str) -> Markup:
     """Lines coloured by the sign they start with."""
     shown = []
-    for line, own in own_lines(text):
-        sign = "" if own else line.lstrip()[:1]
+    for line, is_own in own_lines(text):
+        sign = "" if is_own else line.lstrip()[:1]
         kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
         shown.append(element("span", f"{line}\n", class_=kind) if kind else joined(f"{line}\n"))
     return element("pre", shown, class_="diff", tabindex="0", role="group", aria_label=label)
@@ -411,7 +416,7 @@ def diff_lines(text: str, label: str) -> Markup:
 
 def rollouts_part(report: Report) -> Part:
     """How placements get their resources, step by step; nothing where that is one step."""
-    tables = [table(each.title, HEADS, each.rows) for each in report.rollouts]
+    tables = [table(rollout.title, HEADS, rollout.rows) for rollout in report.rollouts]
     note = "Times are the earliest: what waits tell, without the time that updates take."
     return (
         section("rollouts", "How it rolls out", element("p", note), tables, data_short="Rollouts")

@@ -158,6 +158,7 @@ _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
 
 def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
+    """The plan's rows of VMs, by whose they are."""
     rows: dict[_VmKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.kind == "vm":
@@ -241,6 +242,7 @@ class _SiteDraft(Struct):
 
 
 def _machine_mark(machine: SiteMachine) -> Mark:
+    """Whether a machine comes, goes or stays."""
     if not machine.after:
         return Mark.REMOVED
     return Mark.KEPT if machine.before else Mark.PLACED

@@ -70,45 +70,45 @@ def render_svg(plan: Plan) -> str:
 
 def svg_of(maps: Sequence[SiteMap], verdict: str = "") -> str:
     """An SVG document of maps, one below the other, under a verdict."""
-    parts: list[Markup] = []
+    drawings: list[Markup] = []
     width, top = 480, _MARGIN
     for site in maps:
         drawing = _Site(site)
-        parts.append(shape("g", drawing.markup(top)))
+        drawings.append(shape("g", drawing.markup(top)))
         top += drawing.height + _MARGIN
         width = max(width, drawing.width)
     if not maps:
-        parts.append(_text(_MARGIN, top + 14, "The plan knows no site.", "heading"))
+        drawings.append(_text(_MARGIN, top + 14, "The plan knows no site.", "heading"))
         top += 40
     patterns = definitions(maps)
-    return _document(_title(maps), _description(maps), [patterns, *parts], width, top, verdict)
+    return _document(_title(maps), _description(maps), [patterns, *drawings], width, top, verdict)
 
 
 def _document(
-    title: str, description: str, parts: Sequence[Markup], width: int, height: int, verdict: str
+    title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
 ) -> str:
     """A whole file: parts of this width, with margins beside them, on a white page."""
     if verdict:
         width = max(width, round(len(verdict) * _LETTER_OF_HEADING))
         description = f"{verdict}. {description}"
-        parts = [_text(_MARGIN, _MARGIN + 14, verdict, "heading"), _moved(parts, 0, _HEADING)]
+        drawings = [_text(_MARGIN, _MARGIN + 14, verdict, "heading"), _moved(drawings, 0, _HEADING)]
         height += _HEADING
-    wide = width + 2 * _MARGIN
-    whole = shape(
+    page_width = width + 2 * _MARGIN
+    picture = shape(
         "svg",
         shape("title", title, id="map-title"),
         shape("desc", description, id="map-desc"),
         STYLE,
-        shape("rect", class_="page", width=wide, height=height),
-        parts,
+        shape("rect", class_="page", width=page_width, height=height),
+        drawings,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {wide} {height}",
-        width=wide,
+        viewBox=f"0 0 {page_width} {height}",
+        width=page_width,
         height=height,
         role="img",
         aria_labelledby="map-title map-desc",
     )
-    return f"{whole}\n"
+    return f"{picture}\n"
 
 
 def _title(maps: Sequence[SiteMap]) -> str:
@@ -121,7 +121,7 @@ def _description(maps: Iterable[SiteMap]) -> str:
 
 def _site_description(site: SiteMap) -> str:
     """What the picture shows, for those who do not see it."""
-    things = ", ".join(
+    sizes = ", ".join(
         (
             counted(len(site.racks), "rack"),
             counted(site.machines, "machine"),
@@ -129,7 +129,7 @@ def _site_description(site: SiteMap) -> str:
         )
     )
     marks = ", ".join(f"{site.count(mark)} {mark.value}" for mark in Mark)
-    return f"Site {site.name}: {things}: {marks}."
+    return f"Site {site.name}: {sizes}: {marks}."
 
 
 # --- one site ----------------------------------------------------------------------------------
@@ -187,6 +187,7 @@ class _Site:
         self.height = _HEADING + self._legend_height + 26 + len(self._sides) * (_HEADING + panel)
 
     def _line_height(self, racks: Sequence[MapRack]) -> int:
+        """How high a line of racks is: that of its tallest."""
         rows = max((len(rack.machines) for rack in racks), default=0)
         return 22 + rows * (self._scale.row + self._scale.gap) + 10
 
@@ -211,13 +212,14 @@ class _Site:
         """A rack: its name over its machines."""
         parts = [self._rack_name(rack)]
         for number, machine in enumerate(rack.machines):
-            gone = machine.mark is Mark.REMOVED and side.is_after
-            if not gone:
+            is_gone = machine.mark is Mark.REMOVED and side.is_after
+            if not is_gone:
                 top = 22 + number * (self._scale.row + self._scale.gap)
                 parts.append(_moved(self._machine(machine, side), 0, top))
         return parts
 
     def _rack_name(self, rack: MapRack) -> Markup:
+        """The name of a rack, with its zone where that is another."""
         if not self._scale.texts:
             return _text(0, 14, rack.name, "small")
         zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
@@ -264,9 +266,9 @@ class _Site:
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
         parts: list[Markup] = [shape("title", vm_text(vm))] if scale.texts else []
         if not place.cells:
-            whole = machine.facts.cells * (scale.cell + 2) - 2.0
-            start = min(sum(filled), whole - 3.0)
-            width = min(share * scale.cell * vm.sku.numa_cells, whole - start)
+            machine_width = machine.facts.cells * (scale.cell + 2) - 2.0
+            start = min(sum(filled), machine_width - 3.0)
+            width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
             filled[0] += width
             parts += _box(self._paints[vm.cluster], mark, scale.label + start, width, scale)
         for cell in place.cells:
@@ -281,10 +283,12 @@ class _Site:
 
 
 def _moved(parts: Sequence[Markup], left: int, top: int) -> Markup:
+    """Drawings set to another place."""
     return shape("g", parts, transform=f"translate({left} {top})")
 
 
 def _most_cells(site: SiteMap) -> int:
+    """How many cells the machines of a site have at most."""
     cells = 0
     for rack in site.racks:
         cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
@@ -355,9 +359,10 @@ def _fate(vm: MapVm) -> str:
 
 
 def _hardware(machine: MapMachine) -> str:
+    """What a machine is made of, in brackets."""
     facts = machine.facts
-    each = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
-    return f" ({facts.machine_sku}, {each})" if facts.machine_sku else f" ({each})"
+    cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
+    return f" ({facts.machine_sku}, {cells})" if facts.machine_sku else f" ({cells})"
 
 
 def _text(left: float, top: float, text: str, kind: str) -> Markup:
