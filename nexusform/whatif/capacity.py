@@ -126,7 +126,7 @@ def find_capacity(
     planned = [rack for rack in site.racks if rack.planned and is_asked(rack.availability_zone)]
     fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     figures = _figures(machines, fragmentation)
-    asked = tuple(skus) or _usual_skus(site, machines)
+    counted_skus = tuple(skus) or _usual_skus(site, machines)
     mix_terms = {part.sku.name: replace(_usual_terms(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
@@ -134,7 +134,7 @@ def find_capacity(
         figures=figures,
         closed=Counter(machine.refusal for machine in machines if machine.refusal),
         planned_racks=tuple(rack.name for rack in planned),
-        rooms=tuple(_room(sku, site, zones, planned, figures) for sku in asked),
+        rooms=tuple(_room(sku, site, zones, planned, figures) for sku in counted_skus),
         fragmentation=fragmentation,
         mix=fill_with_mix(site.scheduler, mix, mix_terms) if mix else None,
         asked=bool(skus),
@@ -165,22 +165,23 @@ def _room(
 ) -> SkuRoom:
     """How many more VMs of a SKU fit, by zone, and with one rack lost."""
     terms = _usual_terms(site, sku)
-    now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
-    # Nothing stands on planned racks, so their room is known.
-    coming = {
-        rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)).least for rack in planned
-    }
-    zone_of = {rack.name: rack.availability_zone for rack in planned}
-    zone_of |= {
-        machine.rack: machine.availability_zone for machine in site.machines.values() if machine.rack in now
-    }
-    fitting = total(now.values())
+    free_on = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
+    planned_on: dict[str, int] = {}
+    zone_of: dict[str, str] = {}
+    for rack in planned:
+        # Nothing stands on planned racks, so their room is known.
+        planned_on[rack.name] = RackScheduler(rack.machines).count_free(anybodys(sku, terms)).least
+        zone_of[rack.name] = rack.availability_zone
+    for machine in site.machines.values():
+        if machine.rack in free_on:
+            zone_of[machine.rack] = machine.availability_zone
+    fitting = total(free_on.values())
     return SkuRoom(
         sku=sku,
         now=fitting,
-        planned=sum(coming.values()),
-        zones=_zones(zone_of, now, coming),
-        without_rack={rack: _without(fitting, now[rack]) for rack in sorted(now, key=str.encode)},
+        planned=sum(planned_on.values()),
+        zones=_zones(zone_of, free_on, planned_on),
+        without_rack={rack: _without(fitting, free_on[rack]) for rack in sorted(free_on, key=str.encode)},
         rest_vcpus=_left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
         rest_memory_gib=_left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
     )
@@ -192,25 +193,29 @@ def _usual_terms(site: SiteView, sku: VmSku) -> Terms:
 
 
 def _without(fitting: Interval, on_rack: Interval) -> Interval:
+    """How many VMs fit in all when those that fit on one rack do not."""
     return Interval(fitting.least - on_rack.least, fitting.most - on_rack.most)
 
 
 def _left_over(free: float, fitting: Interval, of_each: float) -> Interval:
+    """What is left of free vCPUs or GiB once the VMs that fit are there, each taking `of_each`."""
     return Interval(floor(free - fitting.most * of_each), floor(free - fitting.least * of_each))
 
 
 def _zones(
-    zone_of: Mapping[str, str], now: Mapping[str, Interval], coming: Mapping[str, int]
+    zone_of: Mapping[str, str], free_on: Mapping[str, Interval], planned_on: Mapping[str, int]
 ) -> tuple[ZoneRoom, ...]:
-    """The room by zone, in byte order. `zone_of`, `now` and `coming` are by rack."""
+    """The room by zone, in byte order. By rack: its zone, how many VMs fit there now, and how many once it
+    is there.
+    """
     racks: dict[str, list[str]] = {}
     for rack in sorted(zone_of, key=str.encode):
         racks.setdefault(zone_of[rack], []).append(rack)
     rooms: list[ZoneRoom] = []
     for zone in sorted(racks, key=str.encode):
         of_zone = racks[zone]
-        free = total(now[rack] for rack in of_zone if rack in now)
-        planned = sum(coming.get(rack, 0) for rack in of_zone)
+        free = total(free_on[rack] for rack in of_zone if rack in free_on)
+        planned = sum(planned_on.get(rack, 0) for rack in of_zone)
         rooms.append(ZoneRoom(zone, tuple(of_zone), free, planned))
     return tuple(rooms)
 
@@ -285,10 +290,11 @@ def _bounded_mix(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapp
     free = [_count_free(scheduler, part.sku, terms) for part in parts]
     most = min(interval.most // part.count for part, interval in zip(parts, free, strict=True))
     taken = [_taken_by_a_set(scheduler, part, parts) for part in parts]
-    least = min(most, *(interval.least // each for interval, each in zip(free, taken, strict=True)))
+    surely = [interval.least // by_a_set for interval, by_a_set in zip(free, taken, strict=True)]
+    least = min(most, *surely)
     left = [
-        (part.sku, Interval(interval.least - least * each, interval.most - least * part.count))
-        for part, interval, each in zip(parts, free, taken, strict=True)
+        (part.sku, Interval(interval.least - least * by_a_set, interval.most - least * part.count))
+        for part, interval, by_a_set in zip(parts, free, taken, strict=True)
     ]
     sets = Interval(least, most)
     return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(left))
@@ -302,8 +308,11 @@ def _taken_by_a_set(scheduler: RackScheduler, part: MixPart, parts: Iterable[Mix
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _WITHOUT_BOUND
     share = Share.of(sku)
-    others = [other for other in parts if other is not part]
-    return part.count + sum(other.count * kept_away(Share.of(other.sku), share) for other in others)
+    kept_away_by_others = 0
+    for other_part in parts:
+        if other_part is not part:
+            kept_away_by_others += other_part.count * kept_away(Share.of(other_part.sku), share)
+    return part.count + kept_away_by_others
 
 
 def _count_free(scheduler: RackScheduler, sku: VmSku, terms: Mapping[str, Terms]) -> Interval:
@@ -348,4 +357,6 @@ def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mappi
 
 
 def _demand(index: int, part: MixPart, number: int, terms: Mapping[str, Terms]) -> Demand:
-    return Demand(VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number), part.sku, terms[part.sku.name])
+    """VM `number` of the part at `index` of a mix: every part is a pool of its own."""
+    name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
+    return Demand(name, part.sku, terms[part.sku.name])

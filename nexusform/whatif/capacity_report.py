@@ -116,18 +116,18 @@ def _used_on(cells: int, cpus_per_cell: int, vms: Iterable[StandingVm]) -> Inter
     """The cells of one machine that hold a VM. VMs whose cells nobody told may share cells or not: at least
     as many as the largest of them needs, and as all vCPUs need.
     """
-    known: set[int] = set()
+    known_cells: set[int] = set()
     loose = largest = vcpus = 0
     for vm in vms:
-        known.update(vm.placement.cells)
+        known_cells.update(vm.placement.cells)
         vcpus += vm.sku.cpus_in_cell * vm.sku.numa_cells
         if not vm.placement.cells:
             loose += vm.sku.numa_cells
             largest = max(largest, vm.sku.numa_cells)
     if not loose:
-        return Interval(len(known), len(known))
-    least = max(len(known), largest, ceil(vcpus / max(cpus_per_cell, 1)))
-    return Interval(min(least, cells), min(len(known) + loose, cells))
+        return Interval(len(known_cells), len(known_cells))
+    least = max(len(known_cells), largest, ceil(vcpus / max(cpus_per_cell, 1)))
+    return Interval(min(least, cells), min(len(known_cells) + loose, cells))
 
 
 def find_outlook(room: SiteRoom, earlier: Mapping[str, Taken], now: datetime) -> Outlook | None:
@@ -140,9 +140,9 @@ def find_outlook(room: SiteRoom, earlier: Mapping[str, Taken], now: datetime) ->
     days = (now - datetime.fromisoformat(since)).total_seconds() / 86_400
     if days < LEAST_DAYS:
         return None
-    before, sku = earlier[since], room.room.sku
-    by_vcpus = (room.taken.vcpus - before.vcpus) / (sku.cpus_in_cell * sku.numa_cells)
-    by_memory = (room.taken.memory_gib - before.memory_gib) / (sku.memory_in_cell * sku.numa_cells)
+    taken_before, sku = earlier[since], room.room.sku
+    by_vcpus = (room.taken.vcpus - taken_before.vcpus) / (sku.cpus_in_cell * sku.numa_cells)
+    by_memory = (room.taken.memory_gib - taken_before.memory_gib) / (sku.memory_in_cell * sku.numa_cells)
     monthly = max(by_vcpus, by_memory) / days * DAYS_OF_A_MONTH
     if monthly <= 0:
         return Outlook(since, monthly, None)

@@ -197,9 +197,9 @@ def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> It
     """The workloads that lose pods, cluster by cluster; power is lost, nothing is drained."""
     for cluster_id, vms in down_by_cluster(pools).items():
         if cluster_id in pods:
-            own = pods[cluster_id]
+            cluster_pods = pods[cluster_id]
             nodes = {vm.name for vm in vms}
-            workloads, _ = take_down(own, own.standing, nodes, drained=False)
+            workloads, _ = take_down(cluster_pods, cluster_pods.standing, nodes, drained=False)
             yield from workloads
 
 
@@ -212,6 +212,7 @@ def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -
 
 
 def _coming_back(site: SiteView, lost: frozenset[str]) -> Iterable[tuple[Cluster, Pool, Sequence[PlacedVm]]]:
+    """The pools of NKS clusters with VMs on lost machines, and these VMs."""
     for cluster in site.clusters:
         if cluster.kind is not OwnerKind.NKS:
             continue

@@ -7,6 +7,7 @@ the members. What would happen without the edits, too, is left out.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -161,9 +162,9 @@ def fleet_world(
     in_order = sorted(things, key=lambda thing: thing.creation)
     states, instances = _as_prior(in_order, registries)
     clusters = standing_clusters(in_order, registries, catalogue)
-    seen = dict(_seen(clusters, states, registries, sight))
-    clusters |= {cluster_id: each.cluster for cluster_id, each in seen.items()}
-    facts = {cluster_id: each.standing for cluster_id, each in seen.items()}
+    observed = dict(_observed(clusters, states, registries, sight))
+    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
+    facts = {cluster_id: observation.standing for cluster_id, observation in observed.items()}
     world = FleetWorld(instances, states, registries, Seats({}, {}), facts)
     pods = _pods(world, clusters, {})
     members = dict(_seats(instances.values(), clusters, pods, facts))
@@ -190,33 +191,38 @@ def _as_prior(
     return states, instances
 
 
-def _seen(
+def _observed(
     clusters: Mapping[str, NodeCluster],
     states: Mapping[Address, InstanceState],
     registries: Registries,
     sight: Sight,
 ) -> Iterator[tuple[str, ObservedCluster]]:
     """The clusters that somebody looked at, by id."""
-    own = _own_workloads(states, registries) if sight.clusters else {}
+    brought = _workloads_brought(states, registries) if sight.clusters else {}
     for cluster_id in sight.clusters:
-        observed = sight.bound(cluster_id, clusters.get(cluster_id), own.get(cluster_id, ()))
+        observed = sight.bound(cluster_id, clusters.get(cluster_id), brought.get(cluster_id, ()))
         if observed is not None:
             yield cluster_id, observed
 
 
-def _own_workloads(states: Mapping[Address, InstanceState], registries: Registries) -> dict[str, set[str]]:
+def _workloads_brought(
+    states: Mapping[Address, InstanceState], registries: Registries
+) -> dict[str, set[str]]:
     """The keys of the workloads that objects brought to clusters, by cluster id."""
-    own: dict[str, set[str]] = {}
+    brought: dict[str, set[str]] = {}
     for prior in prior_pods(states, registries, prior_members(states, registries)):
-        own.setdefault(prior.cluster_id, set()).update(prior.workloads)
-    return own
+        brought.setdefault(prior.cluster_id, set()).update(prior.workloads)
+    return brought
 
 
 def _seats(
-    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase, seen: Container[str]
+    instances: Iterable[Instance],
+    clusters: Mapping[str, NodeCluster],
+    pods: PodPhase,
+    observed: Container[str],
 ) -> Iterator[tuple[str, Seat]]:
-    """The members. Where a member's nodes are in another state, its figures are those that it had last. Of
-    clusters that were `seen` (ids) all that runs there is known.
+    """The members by name. Where a member's nodes are in another state, its figures are those that it had
+    last. Of clusters that were `observed` (ids) all that runs there is known.
     """
     for instance in instances:
         written = _fleet_record(instance)
@@ -226,8 +232,8 @@ def _seats(
         last = remembered(written.name, note) if note and "labels" in note else None
         cluster = clusters.get(written.cluster_id) if written.cluster_id else None
         if cluster is not None:
-            others = (0, 0) if cluster.id in seen else _others(written, cluster, last, pods)
-            yield written.name, Seat(written, cluster, others)
+            requests = (0, 0) if cluster.id in observed else _other_requests(written, cluster, last, pods)
+            yield written.name, Seat(written, cluster, requests)
         elif written.cluster_id and last is not None:
             as_last = replace(written, cluster_id="", properties=last.properties, resources=last.resources)
             yield written.name, Seat(as_last)
@@ -240,23 +246,30 @@ def _fleet_record(instance: Instance) -> object:
     return instance.type.fleet(instance.before or {}) if instance.type.fleet is not None else None
 
 
-def _others(
+def _other_requests(
     written: FleetMember, cluster: NodeCluster, last: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """What pods ask for that stood on the cluster when it was planned last and that no object brings."""
+    """What pods ask for that stood on the cluster when it was planned last and that no object brings: CPU in
+    millicores and memory in bytes, 0 of each where that cannot be told.
+    """
     if last is None:
         return 0, 0
-    now = member_of(written, cluster, pods.requests(cluster.id)).resources
-    if now.allocatable != last.resources.allocatable:
+    usage = member_of(written, cluster, pods.requests(cluster.id)).resources
+    if usage.allocatable != last.resources.allocatable:
         return 0, 0
-    cpu, memory = (_shortfall(name, now, last.resources) for name in ("cpu", "memory"))
-    return max(0, cpu // 10**6), max(0, memory // 10**9)
+    cpu = _shortfall("cpu", usage, last.resources)
+    memory = _shortfall("memory", usage, last.resources)
+    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
 
 
-def _shortfall(name: str, now: ResourceUsage, last: ResourceUsage) -> int:
-    """How much less was available than now, in nano-units; 0 where nobody noted it."""
-    noted = last.available.get(name)
-    return now.available[name].nano - noted.nano if noted is not None else 0
+_NANO: Final = 10**9
+_NANO_PER_MILLI: Final = 10**6
+
+
+def _shortfall(name: str, usage: ResourceUsage, last: ResourceUsage) -> int:
+    """How much less was available last than now, in nano-units; 0 where nobody noted it."""
+    available_last = last.available.get(name)
+    return usage.available[name].nano - available_last.nano if available_last is not None else 0
 
 
 # --- simulating --------------------------------------------------------------------------------
@@ -291,22 +304,22 @@ class _Play(Struct, frozen=True):
 
 def _played(world: FleetWorld, seats: Mapping[str, Seat], drained: Sequence[str]) -> _Play:
     """Run the rounds over these members."""
-    clusters = {**world.seats.clusters}
+    clusters = dict(world.seats.clusters)
     clusters |= {seat.cluster.id: seat.cluster for seat in seats.values() if seat.cluster is not None}
     pods = _pods(world, clusters, seats)
     hub = read_hub(world.instances.values())
     members = _members(world.seats.members, seats, pods)
-    placements = [*_begun(world.instances.values())]
+    placements = list(_begun(world.instances.values()))
     hub.evictions += _evictions(placements, drained)
-    diagnostics = [*evict_once({placement.written.key: placement for placement in placements}, hub)]
+    diagnostics = list(evict_once({placement.written.key: placement for placement in placements}, hub))
     labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
     for placement in placements:
         prepare_resources(placement, hub, labels)
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += roll_out_all(placements)
-    rows = [row for placement in placements for row in binding_rows(placement, members)]
+    rows = tuple(chain.from_iterable(binding_rows(placement, members) for placement in placements))
     diagnostics += placement_warnings(placements, members, rounds)
-    return _Play(tuple(placements), tuple(rows), tuple(pods.rows), members, rounds.roster, tuple(diagnostics))
+    return _Play(tuple(placements), rows, tuple(pods.rows), members, rounds.roster, tuple(diagnostics))
 
 
 class _Pods(PodPhase):
@@ -315,8 +328,8 @@ class _Pods(PodPhase):
 
     def requests(self, cluster_name: str) -> tuple[int, int]:
         cpu, memory = super().requests(cluster_name)
-        more = self.others.get(cluster_name, (0, 0))
-        return cpu + more[0], memory + more[1]
+        other_cpu, other_memory = self.others.get(cluster_name, (0, 0))
+        return cpu + other_cpu, memory + other_memory
 
 
 def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping[str, Seat]) -> PodPhase:
@@ -346,19 +359,21 @@ def _objects_of_clusters(
 
 
 def _members(
-    before: Mapping[str, Seat], after: Mapping[str, Seat], pods: PodPhase
+    seats_before: Mapping[str, Seat], seats_after: Mapping[str, Seat], pods: PodPhase
 ) -> dict[str, FleetMemberState]:
     """The members of a play, with those that leave."""
     members: dict[str, FleetMemberState] = {}
-    for name in (*before, *(name for name in after if name not in before)):
-        seat = after.get(name)
-        old, now = _figures(before.get(name), pods), _figures(seat, pods)
+    for name in dict.fromkeys((*seats_before, *seats_after)):
+        seat = seats_after.get(name)
+        member_before = _member(seats_before.get(name), pods)
+        member_after = _member(seat, pods)
         written, cluster = (seat.written, seat.cluster) if seat is not None else (None, None)
-        members[name] = FleetMemberState(_MEMBER, written, cluster, old, now)
+        members[name] = FleetMemberState(_MEMBER, written, cluster, member_before, member_after)
     return members
 
 
-def _figures(seat: Seat | None, pods: PodPhase) -> Member | None:
+def _member(seat: Seat | None, pods: PodPhase) -> Member | None:
+    """A member with its figures as they follow from its nodes and pods; None where it is not there."""
     if seat is None:
         return None
     requests = pods.requests(seat.cluster.id) if seat.cluster is not None else (0, 0)
@@ -366,6 +381,7 @@ def _figures(seat: Seat | None, pods: PodPhase) -> Member | None:
 
 
 def _begun(instances: Iterable[Instance]) -> Iterator[PlacementPlan]:
+    """The placements before their first round."""
     for instance in instances:
         written = _fleet_record(instance)
         if isinstance(written, FleetPlacement):
@@ -404,20 +420,20 @@ def _outcomes(as_it_is: _Play, after: _Play) -> Iterator[PlacementOutcome]:
     anyway = {_key(row): row for row in rows_as_it_is if row.action is not PlacementAction.KEEP}
     bindings = _by_address(after.rows)
     pods = _by_address(row for row in after.pods if row.action is not PlacementAction.KEEP)
-    before = {placement.address: placement for placement in as_it_is.placements}
+    formers = {placement.address: placement for placement in as_it_is.placements}
     for placement in after.placements:
-        former = before[placement.address]
-        own_bindings = bindings.get(placement.instance.address, [])
-        own_pods = pods.get(placement.instance.address, [])
+        former = formers[placement.address]
+        binding_rows_of_it = bindings.get(placement.instance.address, [])
+        pod_rows_of_it = pods.get(placement.instance.address, [])
         yield PlacementOutcome(
             before=_standing(former, former.prior),
             after=_standing(placement, placement.held),
-            rows=tuple(row for row in own_bindings if anyway.get(_key(row)) != row),
-            pods=tuple(row for row in own_pods if anyway.get(_key(row)) != row),
+            rows=tuple(row for row in binding_rows_of_it if anyway.get(_key(row)) != row),
+            pods=tuple(row for row in pod_rows_of_it if anyway.get(_key(row)) != row),
             status=placement.status,
             fresh=_fresh(former, placement, as_it_is.roster, after.roster),
             stopped=placement.abort if former.abort is None else None,
-            anyway=tuple(row for row in own_bindings if anyway.get(_key(row)) == row),
+            anyway=tuple(row for row in binding_rows_of_it if anyway.get(_key(row)) == row),
         )
 
 
@@ -430,33 +446,40 @@ def _by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[Placement
 
 def _new_diagnostics(as_it_is: _Play, after: _Play) -> Iterator[Diagnostic]:
     """What is said after the edits and not without them."""
-    known = {(each.id, each.detail) for each in as_it_is.diagnostics}
+    said_anyway = {(diagnostic.id, diagnostic.detail) for diagnostic in as_it_is.diagnostics}
     for diagnostic in after.diagnostics:
-        if diagnostic.id not in _SAID_OTHERWISE and (diagnostic.id, diagnostic.detail) not in known:
+        is_new = (diagnostic.id, diagnostic.detail) not in said_anyway
+        if is_new and diagnostic.id not in _SAID_OTHERWISE:
             yield diagnostic
 
 
-def _fresh(before: PlacementPlan, placement: PlacementPlan, former: Roster, roster: Roster) -> PolicyDrift:
+def _fresh(
+    former: PlacementPlan, placement: PlacementPlan, former_roster: Roster, roster: Roster
+) -> PolicyDrift:
     """How a placement made anew would differ, where it would not before the edits, or would do without a
     cluster that could be picked before them. What was picked just now is the fresh choice itself.
     """
     fresh = _drift(placement, roster)
-    barred = _eligible(before, former) - _eligible(placement, roster)
-    known = fresh == _drift(before, former) and barred.isdisjoint(fresh.lost)
-    return PolicyDrift((), ()) if placement.picked or known else fresh
+    barred = _eligible(former, former_roster) - _eligible(placement, roster)
+    differs_anyway = fresh == _drift(former, former_roster) and barred.isdisjoint(fresh.lost)
+    return PolicyDrift((), ()) if placement.picked or differs_anyway else fresh
 
 
 def _drift(placement: PlacementPlan, roster: Roster) -> PolicyDrift:
+    """How a placement made anew over these members would differ from what is held."""
     policy, namespace = placement.policy_in(roster), placement.written.namespace
     return drift(placement.held, roster, policy, placement.snapshot, namespace)
 
 
 def _eligible(placement: PlacementPlan, roster: Roster) -> frozenset[str]:
+    """The members that the placement's policy allows."""
     return eligible(roster, placement.policy_in(roster), placement.written.namespace)
 
 
 def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing:
-    held = sorted(each.cluster for each in bindings if each.state is not BindingState.UNSCHEDULED)
+    """Where a placement stands with these bindings."""
+    scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
+    held = sorted(binding.cluster for binding in scheduled)
     written = placement.written
     return Standing(
         placement.instance.address,
@@ -469,14 +492,16 @@ def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing
 
 
 def _rooms(as_it_is: _Play, after: _Play) -> Iterator[MemberRoom]:
+    """The resources of every member without the edits and after them; None where it is not a member."""
     for name in sorted({*as_it_is.members, *after.members}, key=str.encode):
-        before, member = as_it_is.members.get(name), after.members[name]
-        now = before.now if before is not None else None
+        state = after.members[name]
+        state_anyway = as_it_is.members.get(name)
+        member_anyway = state_anyway.now if state_anyway is not None else None
         yield MemberRoom(
             name,
-            now.resources if now is not None else None,
-            member.now.resources if member.now is not None else None,
-            member.cluster is not None,
+            member_anyway.resources if member_anyway is not None else None,
+            state.now.resources if state.now is not None else None,
+            state.cluster is not None,
         )
 
 

@@ -118,10 +118,12 @@ _FORMS: Final[Mapping[Verb, str]] = {
 
 
 def _read_name(verb: Verb, text: str) -> Edit | None:
+    """`MEMBER`; None for any other text."""
     return Edit(verb, text) if text and ":" not in text and "=" not in text else None
 
 
 def _read_join(verb: Verb, text: str) -> Edit | None:
+    """`MEMBER` or `MEMBER=LIKE`; None for any other text."""
     name, equals, like = text.partition("=")
     if not name or ":" in name or (equals and not like):
         return None
@@ -152,9 +154,10 @@ def _read_taint(verb: Verb, text: str) -> Edit | None:
 
 
 def _read_health(verb: Verb, text: str) -> Edit | None:
+    """`MEMBER:HEALTH`; None for any other text."""
     member, _, health = text.partition(":")
-    known = health in {str(each) for each in Health}
-    return Edit(verb, member, value=health) if member and known else None
+    is_known = health in {str(known_health) for known_health in Health}
+    return Edit(verb, member, value=health) if member and is_known else None
 
 
 _READERS: Final[Mapping[Verb, Callable[[Verb, str], Edit | None]]] = {
@@ -175,15 +178,15 @@ def edited(seats: Seats, edits: Iterable[Edit]) -> tuple[Mapping[str, Seat], lis
     """The members once all of it has happened, those that join last; and what is wrong with edits."""
     members = dict(seats.members)
     problems: list[Diagnostic] = []
-    left: set[str] = set()
+    have_left: set[str] = set()
     # Who joins is there before anything else happens to it.
-    for edit in sorted(edits, key=lambda each: each.verb is not Verb.JOIN):
-        seat = _edited(seats, members, edit, left)
+    for edit in sorted(edits, key=lambda edit: edit.verb is not Verb.JOIN):
+        seat = _edited(seats, members, edit, have_left)
         if isinstance(seat, Diagnostic):
             if seat not in problems:
                 problems.append(seat)
         elif seat is None:
-            left.add(edit.member)
+            have_left.add(edit.member)
             del members[edit.member]
         else:
             members[edit.member] = seat
@@ -191,12 +194,12 @@ def edited(seats: Seats, edits: Iterable[Edit]) -> tuple[Mapping[str, Seat], lis
 
 
 def _edited(
-    seats: Seats, members: Mapping[str, Seat], edit: Edit, left: Collection[str]
+    seats: Seats, members: Mapping[str, Seat], edit: Edit, have_left: Collection[str]
 ) -> Seat | Diagnostic | None:
-    """The member after an edit; None where it leaves."""
+    """The member after an edit; None where it leaves. `have_left` are those that left by earlier edits."""
     if edit.verb is Verb.JOIN:
         seat = _joined(seats, edit)
-    elif edit.member in left:
+    elif edit.member in have_left:
         detail = f"-{edit.verb}: {edit.member} leaves the fleet already; nothing more can happen to it."
         return error("invalid-simulation", detail)
     elif edit.member not in members:
@@ -207,8 +210,8 @@ def _edited(
         seat = _changed(members[edit.member], edit)
     if isinstance(seat, Diagnostic):
         return seat
-    wrong = check_member(member_of(seat.written, seat.cluster, (0, 0)))
-    return error("invalid-simulation", f"{edit.text}: {wrong[0].detail}.") if wrong else seat
+    problems = check_member(member_of(seat.written, seat.cluster, (0, 0)))
+    return error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else seat
 
 
 def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
@@ -221,11 +224,12 @@ def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
     like = seats.members.get(edit.value)
     if like is not None:
         return _member_like(like, edit.member)
-    clusters = [each for each in seats.clusters.values() if edit.value in (each.id, each.name)]
+    all_clusters = seats.clusters.values()
+    clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
-        known = [*seats.members, *(each.id for each in seats.clusters.values())]
-        return _unknown("member or cluster", edit.value, known)
-    cluster = clusters[0]
+        names = [*seats.members, *(cluster.id for cluster in all_clusters)]
+        return _unknown("member or cluster", edit.value, names)
+    [cluster] = clusters
     return Seat(_new_member(edit.member, cluster.id), cluster)
 
 
@@ -263,11 +267,12 @@ def _copy_of(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
     """A cluster with nodes like those of another on a site of its own, and nothing on them."""
     if cluster is None:
         return None
-    own = f"simulated/{name}"
-    return NodeCluster(**{**asdict(cluster), "id": own, "name": name, "site_id": own})
+    site_id = f"simulated/{name}"
+    return NodeCluster(**{**asdict(cluster), "id": site_id, "name": name, "site_id": site_id})
 
 
 def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
+    """The member after an edit that neither brings nor removes it."""
     written = seat.written
     match edit.verb:
         case Verb.DRAIN:
@@ -285,11 +290,14 @@ def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
 
 
 def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
-    others = tuple(taint for taint in seat.written.taints if taint.key != edit.key)
-    if edit.value is None and len(others) == len(seat.written.taints):
-        return _has_no(edit, [taint.key for taint in seat.written.taints])
-    new = () if edit.value is None else (Taint(edit.key, edit.value, NO_SCHEDULE),)
-    return replace(seat, written=replace(seat.written, taints=(*others, *new)))
+    """The member with a taint of this key set, or without it."""
+    standing = seat.written.taints
+    taints = [taint for taint in standing if taint.key != edit.key]
+    if edit.value is not None:
+        taints.append(Taint(edit.key, edit.value, NO_SCHEDULE))
+    elif len(taints) == len(standing):
+        return _has_no(edit, [taint.key for taint in standing])
+    return replace(seat, written=replace(seat.written, taints=tuple(taints)))
 
 
 def _with_entry(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
@@ -337,9 +345,9 @@ def _resourced(seat: Seat, edit: Edit) -> Seat | Diagnostic:
     return replace(seat, written=replace(seat.written, resources=replace(usage, **{which: amounts})))
 
 
-def _has_no(edit: Edit, known: Iterable[str]) -> Diagnostic:
-    """A key cannot be taken away that a member does not have."""
-    names = sorted(set(known), key=str.encode)
+def _has_no(edit: Edit, keys: Iterable[str]) -> Diagnostic:
+    """A key cannot be taken away that a member does not have; `keys` are those that it has."""
+    names = sorted(set(keys), key=str.encode)
     choice = f"It has: {listed(names, _SHOWN)}." if names else f"It has no {edit.verb} at all."
     detail = f'{edit.member} has no {edit.verb} "{edit.key}".{did_you_mean(edit.key, names)} {choice}'
     return error("invalid-simulation", detail)

@@ -116,7 +116,7 @@ def find_fragmentation(
     usable = _Usable(site.skus.values())
     known_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
     in_use = list(chain.from_iterable(cells[kind] for kind in known_kinds))
-    on_loose = _free_as_a_whole(site, cells[CellKind.UNKNOWN])
+    loose_vcpus, loose_memory = _free_as_a_whole(site, cells[CellKind.UNKNOWN])
     stranded = [cell for cell in in_use if usable.is_stranded(cell)]
     broken = cells[CellKind.BROKEN]
     return Fragmentation(
@@ -135,8 +135,8 @@ def find_fragmentation(
         stranded_cells=len(stranded),
         stranded_vcpus=sum(cell.free_vcpus for cell in stranded),
         stranded_memory_gib=sum(cell.free_memory for cell in stranded),
-        free_vcpus=sum(cell.free_vcpus for cell in in_use) + on_loose[0],
-        free_memory_gib=sum(cell.free_memory for cell in in_use) + on_loose[1],
+        free_vcpus=sum(cell.free_vcpus for cell in in_use) + loose_vcpus,
+        free_memory_gib=sum(cell.free_memory for cell in in_use) + loose_memory,
     )
 
 
@@ -176,8 +176,8 @@ def _cells(site: SiteView, machines: Sequence[Machine]) -> Iterator[_Cell]:
         for number in vm.placement.cells:
             if number < len(cells[machine]):
                 _take(cells[machine][number], vm)
-    for name, own in cells.items():
-        for cell in own:
+    for name, cells_of_machine in cells.items():
+        for cell in cells_of_machine:
             cell.disk = disk[name]
             yield cell
 
@@ -206,6 +206,7 @@ def _kind(cell: _Cell, sku: VmSku | None) -> CellKind:
 
 
 def _may_hold(machine: Machine, sku: VmSku) -> bool:
+    """Whether a machine, with nobody on it, could hold a VM of a SKU."""
     return lists_hardware(sku, machine) and holds_when_empty(machine, sku)
 
 
@@ -241,5 +242,6 @@ class _Usable:
         return not self._known[key]
 
     def _takes(self, sku: VmSku, cell: _Cell) -> bool:
+        """Whether what is left of a cell is enough for the share of a SKU, and its hardware is listed."""
         fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
         return fits and cell.disk >= sku.disk_gib and lists_hardware(sku, cell.machine)

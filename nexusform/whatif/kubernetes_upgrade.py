@@ -7,6 +7,7 @@ new VMs of a batch are placed while the old ones still hold their room, then the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -113,7 +114,11 @@ def simulate_kubernetes_upgrade(
 ) -> KubernetesUpgrade:
     """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
     scheduler = site.scheduler.copy()
-    drawn = ask_again(scheduler, cluster.count, lambda each: [_missing(each, pool) for pool in cluster.pools])
+
+    def missing_by_pool(drawn_scheduler: RackScheduler) -> list[int]:
+        return [_missing(drawn_scheduler, pool) for pool in cluster.pools]
+
+    drawn = ask_again(scheduler, cluster.count, missing_by_pool)
     pools = tuple([_pool(scheduler, pool) for pool in cluster.pools])
     versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
     strict = strict_budgets(pods) if pods is not None else ()
@@ -124,6 +129,7 @@ def simulate_kubernetes_upgrade(
 
 
 class _Walk(Struct, frozen=True):
+    # The batches of a pool up to the one that did not fit; `shortage` None: all did.
     batches: tuple[Batch, ...]
     shortage: Shortage | None
 
@@ -133,14 +139,14 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
     count = len(pool.vms)
     max_surge, max_unavailable = _settings(pool)
     surge, unavailable = batch_size(max_surge, count), batch_size(max_unavailable, count)
-    before = scheduler.copy()
+    scheduler_before = scheduler.copy()
     walk = _walk(scheduler, pool, surge, unavailable)
     reason, fitting, in_place = "", 0, False
     if walk.shortage is not None:
         reason = walk.shortage.reason
         if not pool.control_plane:
-            fitting = _fitting_surge(before, pool, min(surge, count) - 1)
-            in_place = _walk(before.copy(), pool, 0, 1).shortage is None
+            fitting = _fitting_surge(scheduler_before, pool, min(surge, count) - 1)
+            in_place = _walk(scheduler_before.copy(), pool, 0, 1).shortage is None
     return PoolUpgrade(
         pool=pool.name,
         control_plane=pool.control_plane,
@@ -160,9 +166,11 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
 
 def _missing(scheduler: RackScheduler, pool: Pool) -> int:
     """How many VMs find no room in the batch at which a pool stops; 0 where it goes through."""
-    surge, unavailable = (batch_size(setting, len(pool.vms)) for setting in _settings(pool))
-    walk = _walk(scheduler, pool, surge, unavailable)
-    return sum(move.place is None for batch in walk.batches for move in batch.moves)
+    max_surge, max_unavailable = _settings(pool)
+    count = len(pool.vms)
+    walk = _walk(scheduler, pool, batch_size(max_surge, count), batch_size(max_unavailable, count))
+    moves = chain.from_iterable(batch.moves for batch in walk.batches)
+    return sum(move.place is None for move in moves)
 
 
 def _settings(pool: Pool) -> tuple[str, str]:
@@ -172,10 +180,10 @@ def _settings(pool: Pool) -> tuple[str, str]:
     return pool.demand.max_surge, pool.demand.max_unavailable
 
 
-def _fitting_surge(before: RackScheduler, pool: Pool, most: int) -> int:
+def _fitting_surge(scheduler: RackScheduler, pool: Pool, most: int) -> int:
     """The largest surge, searched downwards, with which the whole pool goes through; 0 when none does."""
     for surge in range(most, 0, -1):
-        if _walk(before.copy(), pool, surge, 0).shortage is None:
+        if _walk(scheduler.copy(), pool, surge, 0).shortage is None:
             return surge
     return 0
 
@@ -198,16 +206,16 @@ def _upgrade_batch(
     scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm], *, surging: bool
 ) -> PlacedAnew:
     """Place the new VMs of one batch; when one finds no room, everything is as before the batch."""
-    old = [pool.handles[vm.name] for vm in vms]
+    old_handles = [pool.handles[vm.name] for vm in vms]
     if not surging:
-        _leave(scheduler, old)
+        _leave(scheduler, old_handles)
     placed = place_anew(scheduler, pool, vms)
     if placed.shortage is not None:
         _leave(scheduler, placed.handles)
         if not surging:
             _come_back(scheduler, pool, vms)
     elif surging:
-        _leave(scheduler, old)
+        _leave(scheduler, old_handles)
     return placed
 
 

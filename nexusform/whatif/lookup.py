@@ -31,32 +31,32 @@ def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
 
 def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     """An active rack by id (`<site>/<rack>`), or by a name that only one site has: its site and name."""
-    known: dict[str, tuple[SiteView, str]] = {}
+    by_id: dict[str, tuple[SiteView, str]] = {}
     for site in world.sites.values():
-        known |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
-    return _by_id_or_name("rack", text, known, lambda pair: pair[1])
+        by_id |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
+    return _by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
 
 
 def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     """A machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`), or by a name of one site only."""
-    known: dict[str, tuple[SiteView, str]] = {}
+    by_id: dict[str, tuple[SiteView, str]] = {}
     for site in world.sites.values():
         for machine in site.machines.values():
             if text == f"{site.id}/{machine.name}":
                 return site, machine.name
-            known[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
-    return _by_id_or_name("machine", text, known, lambda pair: pair[1])
+            by_id[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
+    return _by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
 
 
 def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
     """A cluster (or VNF, or plain VM) by id, by address, or by a name that only one has."""
-    known: dict[str, tuple[SiteView, Cluster]] = {}
+    by_id: dict[str, tuple[SiteView, Cluster]] = {}
     for site in world.sites.values():
         for cluster in site.clusters:
             if any(str(pool.address) == text for pool in cluster.pools):
                 return site, cluster
-            known[cluster.id] = (site, cluster)
-    return _by_id_or_name("cluster", text, known, lambda pair: pair[1].name)
+            by_id[cluster.id] = (site, cluster)
+    return _by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
 
 
 def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
@@ -104,12 +104,13 @@ def _parts(text: str) -> list[str]:
 def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
     """A mix from `3xNC_P46_224_v1,NC_G6_28_v1`; the same SKU named twice is added up."""
     counts: Counter[str] = Counter()
-    for part in text.split(","):
-        count, name = _counted_sku(part.strip(), skus)
-        if name not in skus and (turned := _TURNED.fullmatch(part.strip())) and turned[1] in skus:
+    for written_part in map(str.strip, text.split(",")):
+        count, name = _counted_sku(written_part, skus)
+        turned = _TURNED.fullmatch(written_part)
+        if name not in skus and turned is not None and turned[1] in skus:
             return error("invalid-mix", f"The number stands before its SKU: {turned[2]}x{turned[1]}.")
         if not name:
-            detail = f'"{_short(part.strip())}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            detail = f'"{_short(written_part)}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
             return error("invalid-mix", detail)
         if name not in skus:
             return _unknown("VM SKU", name, skus)
@@ -120,13 +121,13 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
 
 
-def _counted_sku(part: str, skus: Collection[str]) -> tuple[int, str]:
-    """How many and of which SKU; "" for text that says neither."""
+def _counted_sku(text: str, skus: Collection[str]) -> tuple[int, str]:
+    """How many and of which SKU a part of a mix is; "" for text that says neither."""
     # A SKU of the user's own may be called "2xlarge".
-    if part in skus:
-        return 1, part
-    match = _PART.fullmatch(part)
-    if match is None or part.isdigit():
+    if text in skus:
+        return 1, text
+    match = _PART.fullmatch(text)
+    if match is None or text.isdigit():
         return 0, ""
     digits = match.group(1) or "1"
     return int(digits) if len(digits) < _DIGITS else _MOST_OF_A_PART + 1, match.group(2)
@@ -136,21 +137,21 @@ _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
 def _by_id_or_name(
-    what: str, text: str, known: Mapping[str, Named], name_of: Callable[[Named], str]
+    kind: str, text: str, by_id: Mapping[str, Named], name_of: Callable[[Named], str]
 ) -> Named | Diagnostic:
-    """The thing with this id, else the only one with this name; `what` says which kind is looked for."""
-    if text in known:
-        return known[text]
-    ids = [known_id for known_id, thing in known.items() if name_of(thing) == text]
+    """The entry with this id, else the only one with this name; `kind` says in words what is looked for."""
+    if text in by_id:
+        return by_id[text]
+    ids = [entry_id for entry_id, entry in by_id.items() if name_of(entry) == text]
     if len(ids) == 1:
-        return known[ids[0]]
+        return by_id[ids[0]]
     if ids:
         return error(
             "ambiguous-name",
             f'Several are called "{text}"; name one by its id: {listed(ids, _SHOWN)}.',
-            headline=f"Ambiguous {what}",
+            headline=f"Ambiguous {kind}",
         )
-    return _unknown(what, text, known)
+    return _unknown(kind, text, by_id)
 
 
 _UNKNOWN: Final = {
@@ -163,11 +164,12 @@ _UNKNOWN: Final = {
 }
 
 
-def _unknown(what: str, text: str, known: Iterable[str]) -> Diagnostic:
+def _unknown(kind: str, text: str, known: Iterable[str]) -> Diagnostic:
+    """The error of a name that nothing of this kind has, with the names that are `known`."""
     names = sorted(known, key=str.encode)
     near = did_you_mean(text, names)
     choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
-    return error(_UNKNOWN[what], f'There is no {what} "{_short(text)}".{near} {choice}')
+    return error(_UNKNOWN[kind], f'There is no {kind} "{_short(text)}".{near} {choice}')
 
 
 def _short(text: str) -> str:

@@ -125,14 +125,14 @@ def _leaving(machine: Machine, sku: VmSku, standing: Sequence[StandingVm]) -> li
 
 def _of_cell(machine: Machine, sku: VmSku, standing: Iterable[StandingVm], cell: int) -> list[StandingVm]:
     """The VMs to go from one cell: the largest first, and none that need not."""
-    here = sorted(
+    in_cell = sorted(
         (vm for vm in standing if cell in vm.placement.cells),
         key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),
     )
-    vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in here) - sku.cpus_in_cell
-    memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in here) - sku.memory_in_cell
+    vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
+    memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
     going: list[StandingVm] = []
-    for vm in here:
+    for vm in in_cell:
         if vcpus >= 0 and memory >= 0:
             break
         going.append(vm)

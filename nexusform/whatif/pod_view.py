@@ -41,10 +41,10 @@ class Sight(Struct, frozen=True):
     planned: bool = False
 
     def bound(
-        self, cluster_id: str, cluster: NodeCluster | None, own: Collection[str]
+        self, cluster_id: str, cluster: NodeCluster | None, brought: Collection[str]
     ) -> ObservedCluster | None:
-        """A cluster with its real nodes, and what was seen to run there; None where nobody looked. `own` are
-        the keys of the workloads that objects of this configuration brought there.
+        """A cluster with its real nodes, and what was seen to run there; None where nobody looked. `brought`
+        are the keys of the workloads that objects of this configuration brought there.
         """
         observation = self.clusters.get(cluster_id)
         if observation is None:
@@ -52,8 +52,8 @@ class Sight(Struct, frozen=True):
         observed = bind(cluster_id, cluster, observation, self.remade)
         if not self.planned:
             return observed
-        others = tuple(pod for pod in observed.standing if pod.workload not in own)
-        return replace(observed, standing=others)
+        besides = tuple(pod for pod in observed.standing if pod.workload not in brought)
+        return replace(observed, standing=besides)
 
 
 NOTHING_SEEN: Final = Sight()
@@ -87,8 +87,8 @@ def view_pods(
     for cluster in world.clusters():
         if cluster.kind is not OwnerKind.VM and brought.reaches(cluster.id):
             nodes = _node_cluster(cluster, attributes, registries)
-            seen = sight.bound(cluster.id, nodes, brought.placed.get(cluster.id, {}).keys())
-            views[cluster.id] = _pods(nodes, brought, seen)
+            observed = sight.bound(cluster.id, nodes, brought.placed.get(cluster.id, {}).keys())
+            views[cluster.id] = _pods(nodes, brought, observed)
     return views
 
 
@@ -108,6 +108,7 @@ class _Brought(Struct, frozen=True):
 
 
 def _brought(things: Sequence[Thing]) -> _Brought:
+    """What these objects bring pods with, and where their pods are."""
     members = _clusters_of_members(things)
     brought = _Brought()
     for thing in things:
@@ -115,8 +116,8 @@ def _brought(things: Sequence[Thing]) -> _Brought:
         if thing.address.type == MANIFEST_TYPE:
             text = str(thing.attributes.get("yaml_body") or "")
             manifests = unwrapped(read_manifests(str(thing.address), text).manifests).manifests
-            place = brought.direct.setdefault(target, []) if target else brought.hub
-            place.extend(manifests)
+            destination = brought.direct.setdefault(target, []) if target else brought.hub
+            destination.extend(manifests)
         for cluster_id, workloads in _placed(thing, target, members):
             brought.placed.setdefault(cluster_id, {}).update(workloads)
         for member, objects in (objects_on_clusters(thing.attributes, thing.note) or {}).items():
@@ -134,34 +135,37 @@ def _clusters_of_members(things: Iterable[Thing]) -> dict[str, str]:
 def _placed(
     thing: Thing, target: str, members: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Per cluster id, workload keys with their pods, as a manifest or a placement holds them."""
-    shown = thing.attributes.get("workloads")
-    if not isinstance(shown, Mapping):
+    """Per cluster id, workload keys with their pods, as a manifest or a placement holds them. `target` is the
+    cluster that a manifest names, "" for the hub; `members` the clusters of members.
+    """
+    attribute = thing.attributes.get("workloads")
+    if not isinstance(attribute, Mapping):
         return
     if thing.address.type == MANIFEST_TYPE:
         if target:
-            yield target, dict(shown)
+            yield target, dict(attribute)
         return
-    for member, workloads in shown.items():
+    for member, workloads in attribute.items():
         cluster_id = members.get(member, "")
         if cluster_id and isinstance(workloads, Mapping):
             yield cluster_id, dict(workloads)
 
 
-def _pods(cluster: NodeCluster, brought: _Brought, seen: ObservedCluster | None) -> ClusterPods:
+def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | None) -> ClusterPods:
     """Workloads given to the cluster directly, and those that placements put there."""
     direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
     # States of older versions tell only which workloads a placement brought, not what they were.
-    known = brought.by_placements.get(cluster.id, brought.hub)
-    selected = [workload for workload in workloads_of(known, brought.hub).workloads if workload.key in placed]
+    by_placements = brought.by_placements.get(cluster.id, brought.hub)
+    candidates = workloads_of(by_placements, brought.hub).workloads
+    selected = [workload for workload in candidates if workload.key in placed]
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
-    objects = [*direct, *(known if selected else [])]
-    nodes = cluster.nodes if seen is None else seen.cluster.nodes
-    offer = read_offer([*direct, *known])
+    objects = [*direct, *(by_placements if selected else [])]
+    nodes = cluster.nodes if observed is None else observed.cluster.nodes
+    offer = read_offer([*direct, *by_placements])
     model = PodCluster(
         cluster.name,
         nodes,
-        quotas=read_quotas([*direct, *known]),
+        quotas=read_quotas([*direct, *by_placements]),
         budgets=read_budgets(objects),
         volumes=offer.volumes,
         claims=offer.claims,
@@ -171,8 +175,8 @@ def _pods(cluster: NodeCluster, brought: _Brought, seen: ObservedCluster | None)
     for workload in workloads:
         for pod in _standing(workload, placed.get(workload.key), names):
             standing[pod.workload, pod.number] = pod
-    if seen is not None:
-        _stand_where_seen(standing, seen.standing, workloads)
+    if observed is not None:
+        _stand_where_seen(standing, observed.standing, workloads)
     pods = tuple(standing.values())
     if any(workload.key not in placed for workload in workloads):
         pods = predict(model, pods, workloads).standing()
@@ -180,10 +184,10 @@ def _pods(cluster: NodeCluster, brought: _Brought, seen: ObservedCluster | None)
 
 
 def _stand_where_seen(
-    standing: dict[PodKey, StandingPod], seen: Iterable[StandingPod], workloads: Iterable[Workload]
+    standing: dict[PodKey, StandingPod], observed: Iterable[StandingPod], workloads: Iterable[Workload]
 ) -> None:
     """Let what was seen hold its room; pods of these workloads are as their templates have them."""
-    facts = stand_where_seen(standing, seen)
+    facts = stand_where_seen(standing, observed)
     for workload in workloads:
         for pod in facts.get(workload.key, ()):
             standing[pod.workload, pod.number] = replace(pod, spec=workload.pod)
@@ -228,9 +232,10 @@ def _node_cluster(
     for pool in cluster.pools:
         family = kinds[pool.address.type].vms
         assert family is not None, "only what has VMs has pools"
-        own = attributes[str(pool.address)]
+        of_pool = attributes[str(pool.address)]
+        of_cluster = of_pool if whose is None else whose
         for vm in pool.vms:
-            nodes.append(node_of(vm, pool.sku, family.node(own, vm, own if whose is None else whose)))
+            nodes.append(node_of(vm, pool.sku, family.node(of_pool, vm, of_cluster)))
             skus.append(pool.sku)
             if vm.platform_name:
                 platform_names[vm.platform_name] = vm.name

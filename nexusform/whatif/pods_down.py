@@ -135,6 +135,7 @@ class PodsWalk(Struct):
         return tuple(self._verdict(workload) for workload in self.pods.workloads)
 
     def _verdict(self, workload: Workload) -> WorkloadVerdict:
+        """One workload over all waves; one that lost no pods is as it was before."""
         hits = self._hits.get(workload.key, [])
         lefts = [left for _, left in hits]
         running = _running(self.pods.standing)[workload.key]

@@ -59,8 +59,8 @@ def explain_pools(
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == "vm"}
     reasons: list[PoolReason] = []
     for table in planned.plan.placement_tables:
-        asked = pattern.matches(table.address) and name in ("", table.pool)
-        pool = _pool(planned, table) if asked else None
+        is_asked_about = pattern.matches(table.address) and name in ("", table.pool)
+        pool = _pool(planned, table) if is_asked_about else None
         if pool is None:
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
@@ -70,6 +70,7 @@ def explain_pools(
 
 
 def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
+    """The pool that a row of the placement table is about; None where it is not asked for any more."""
     vms = planned.objects.get(table.address)
     if vms is None or vms.demand is None:
         return None
@@ -127,7 +128,8 @@ def placement_reason(
     that are `secret` are left out.
     """
     policy, namespace = placement.policy_in(roster), placement.written.namespace
-    held = {b.cluster: b for b in placement.held if b.state is not BindingState.UNSCHEDULED}
+    scheduled = [binding for binding in placement.held if binding.state is not BindingState.UNSCHEDULED]
+    held = {binding.cluster: binding for binding in scheduled}
     private = placement.instance.prior.private if placement.instance.prior is not None else None
     notes = {name: placed_by(private, name) for name in held}
     reason = PlacementReason(
@@ -142,7 +144,11 @@ def placement_reason(
         return reason
     clusters = [cluster] if cluster else list(held)
     contents = {name: _on_cluster(placement, held.get(name), name) for name in clusters}
-    failures = {name: each.failure for name, (_, each) in contents.items() if each and each.failure}
+    failures = {
+        name: rendered.failure
+        for name, (_, rendered) in contents.items()
+        if rendered is not None and rendered.failure
+    }
     objects, rendered = contents[cluster] if cluster else ((), None)
     return replace(
         reason,
@@ -160,8 +166,8 @@ def _as_decided(
     policy = placement.policy_in(roster_then)
     snapshot, namespace = placement.snapshot, placement.written.namespace
     explanation = fleet_explanation.explain(held_then, roster_then, policy, snapshot, namespace)
-    clusters = tuple(replace(each, binding=held.get(each.cluster)) for each in explanation.clusters)
-    return replace(explanation, clusters=clusters)
+    verdicts = [replace(verdict, binding=held.get(verdict.cluster)) for verdict in explanation.clusters]
+    return replace(explanation, clusters=tuple(verdicts))
 
 
 def _on_cluster(
@@ -206,6 +212,9 @@ def pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[Po
 
 
 def _pod_reason(address: str, decision: PodDecision) -> PodReason:
+    """Why a pod is where it is. For one that stays there is no decision to explain: its nodes are asked
+    what they would say today.
+    """
     outcome, scene = decision.outcome, decision.scene
     verdicts = pod_explanation.explain(
         scene.model,
@@ -217,8 +226,9 @@ def _pod_reason(address: str, decision: PodDecision) -> PodReason:
     )
     today = not verdicts
     if today and outcome.spec is not None:
-        own = outcome.spec, outcome.number, outcome.volumes
-        verdicts = pod_explanation.consider(scene.model, decision.others, *own)
+        verdicts = pod_explanation.consider(
+            scene.model, decision.others, outcome.spec, outcome.number, outcome.volumes
+        )
     node = decision.cluster.node(outcome.node)
     return PodReason(
         address=address,

@@ -92,21 +92,23 @@ def check_cluster(
     unplaced: Iterable[tuple[str, int | str]],
     reality: RealMachines,
 ) -> ClusterCheck:
-    """Compare the VMs of an object; `observed` None: the export does not show the object."""
-    now = {(vm.pool, vm.number): vm for vm in observed or ()}
+    """Compare the VMs of an object; `observed` None: the export does not show the object. `unplaced` are the
+    (pool, number) of VMs that it shows without a machine.
+    """
+    observed_by_key = {(vm.pool, vm.number): vm for vm in observed or ()}
     homeless = set(unplaced)
     site = name.partition("/")[0]
     checks = []
     for vm in recorded:
         key = (vm.pool, vm.number)
-        seen = now.get(key)
-        if seen is None:
+        observed_vm = observed_by_key.get(key)
+        if observed_vm is None:
             cause = HOMELESS if key in homeless and observed is not None else GONE
             checks.append(VmCheck(vm.called, vm.placement, None, cause))
             continue
-        stays = seen.placement.machine == vm.placement.machine
+        stays = observed_vm.placement.machine == vm.placement.machine
         cause = "" if stays else _cause(site, vm.placement.machine, reality)
-        checks.append(VmCheck(seen.called, vm.placement, seen.placement, cause))
+        checks.append(VmCheck(observed_vm.called, vm.placement, observed_vm.placement, cause))
     return ClusterCheck(address, name, tuple(checks))
 
 
@@ -189,6 +191,7 @@ def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]
 
 
 def _why_unjudged(time: str, doubtful: tuple[str, str] | None, *, since_gone: bool) -> str:
+    """Why nobody can say what was free at a time, "" where it is known."""
     if not time:
         return NO_ORDER
     if since_gone:
@@ -211,10 +214,11 @@ def _doubtful(inventory: AzInventory) -> tuple[str, str] | None:
                 spans.append((pool_made, node_made))
     if not spans:
         return None
-    return min(start for start, _ in spans), max(made for _, made in spans)
+    return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def _plain_vms_in_time(inventory: AzInventory) -> Iterator[_TimedVm]:
+    """The plain VMs that have a machine, each with what orders it."""
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             size = f"{vm.shape.cpu_cores} vCPU"
@@ -224,19 +228,21 @@ def _plain_vms_in_time(inventory: AzInventory) -> Iterator[_TimedVm]:
 
 
 def _nodes_in_time(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
+    """The nodes of a cluster that have a machine and a known SKU, each with what orders it."""
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones
-    begun = cluster.created_at or ""
+    cluster_made = cluster.created_at or ""
     for node in cluster.nodes:
         sku = skus.get(node.vm_sku_name or "")
         if node.placement is None or sku is None:
             continue
-        own = node.created_at or ""
-        asked = zones.get(node.pool) or ()
-        terms = Terms(frozenset(asked) if asked else None)
+        node_made = node.created_at or ""
+        pool_zones = zones.get(node.pool) or ()
+        terms = Terms(frozenset(pool_zones) if pool_zones else None)
         vm = RealVm(node.name, cluster.name, node.pool, sku, terms, _placement(node.placement))
-        yield (own or begun, cluster.name, order.get(node.pool, len(order)), own), vm
+        place_of_pool = order.get(node.pool, len(order))
+        yield (node_made or cluster_made, cluster.name, place_of_pool, node_made), vm
 
 
 def _placement(place: AzPlacement) -> Placement:
@@ -298,6 +304,7 @@ def machine_refusal(machine: AzMachine) -> str:
 
 
 def _homeless(inventory: AzInventory) -> Iterator[str]:
+    """The names of nodes and VMs without a machine."""
     for cluster in inventory.clusters:
         yield from (node.name for node in cluster.nodes if node.placement is None)
     yield from (vm.name for vm in inventory.virtual_machines if vm.placement is None)

@@ -187,8 +187,8 @@ def _verdicts(site: SiteView, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerd
     """Every pool over all waves, in order of creation."""
     hits: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
     for wave in waves:
-        for left in wave.pools:
-            hits.setdefault((left.cluster_id, left.pool), []).append((wave.number, left))
+        for pool_left in wave.pools:
+            hits.setdefault((pool_left.cluster_id, pool_left.pool), []).append((wave.number, pool_left))
     for cluster in site.clusters:
         for pool in cluster.pools:
             of_pool = hits.get((cluster.id, pool.name), [])
@@ -200,10 +200,10 @@ def _verdicts(site: SiteView, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerd
                 pool=pool.name,
                 control_plane=pool.control_plane,
                 total=total,
-                fewest=min((left.left for _, left in of_pool), default=total),
+                fewest=min((pool_left.left for _, pool_left in of_pool), default=total),
                 quorum=quorum_of(total) if pool.control_plane else 0,
                 waves=tuple(number for number, _ in of_pool),
-                lost_in=tuple(number for number, left in of_pool if left.lost),
+                lost_in=tuple(number for number, pool_left in of_pool if pool_left.lost),
             )
 
 
@@ -216,6 +216,6 @@ def _unexpected(racks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read_by_people(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """The sort key of a name in which digits count as numbers."""
-    parts = [part for part in re.split(r"(\d+)", name) if part]
-    return tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in parts)
+    """The sort key of a name in which digits count as numbers: these come before text."""
+    pieces = [piece for piece in re.split(r"(\d+)", name) if piece]
+    return tuple((False, int(piece), "") if piece.isdigit() else (True, 0, piece) for piece in pieces)

@@ -200,9 +200,9 @@ class _Clusters(Struct):
         pools = tuple(_pool(thing.address, owner, pool, site, vms, self.ground.skus) for pool in owner.pools)
         cluster_id = owner.parent_id or kind.identify(thing.attributes)
         clusters = self.by_site.setdefault(site.id, {})
-        known = clusters.get(cluster_id)
-        if known is not None:
-            clusters[cluster_id] = replace(known, pools=(*known.pools, *pools))
+        cluster = clusters.get(cluster_id)
+        if cluster is not None:
+            clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
             return
         name = owner.cluster if kind.name != _PLAIN_VM else str(thing.attributes.get("name"))
         clusters[cluster_id] = Cluster(cluster_id, name, site.id, _kind_of(kind), pools)
@@ -213,18 +213,20 @@ def _pool(
     owner: VmDemand,
     pool: PoolDemand,
     site: SitePlan,
-    known: Mapping[tuple[str, int | str], PlacedVm],
+    standing: Mapping[tuple[str, int | str], PlacedVm],
     skus: Mapping[str, VmSku],
 ) -> Pool:
-    """The VMs of a pool, by number, each put on its machine."""
+    """The VMs of a pool, by number, each put on its machine; `standing` are those of its object, by pool and
+    number.
+    """
     vms: list[PlacedVm] = []
     handles: dict[str, int] = {}
     astray: list[str] = []
     unplaced: list[str] = []
-    for number, shown in zip(pool.numbers, pool.names, strict=True):
-        vm = known.get((pool.pool, number))
+    for number, planned_name in zip(pool.numbers, pool.names, strict=True):
+        vm = standing.get((pool.pool, number))
         if vm is None:
-            unplaced.append(shown)
+            unplaced.append(planned_name)
             continue
         name = vm_name(owner, pool, vm.pool, vm.number)
         housed = site.house(name, sku_of(vm, pool, skus), vm.placement)
@@ -248,7 +250,8 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
     """A site as questions see it, with its clusters; those who stand outside take their room."""
     of_site = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in of_site)
-    names = {name for pool in pools for vm in pool.vms for name in vm.names}
+    vms = chain.from_iterable(pool.vms for pool in pools)
+    names = set(chain.from_iterable(vm.names for vm in vms))
     outsiders = occupy_outsiders(site, names)
     return SiteView(
         id=site.id,
