@@ -68,6 +68,7 @@ def _untouched_lines(plan: Plan) -> list[str]:
 
 
 def _taken_over(change: Change) -> str:
+    """That an object is imported, or renamed to what."""
     return headline(change) if change.importing else f"is renamed to {code(str(change.address))}"
 
 
@@ -85,26 +86,29 @@ def drift_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
 def _inside_lines(change: Change, schema: BlockSchema | None) -> list[str]:
     """What changed inside an object; computed figures, which follow, stand with every change."""
     sensitive = (*change.sensitive_before, *change.sensitive_after)
-    before, after = _written(change.before or {}, schema), _written(change.after or {}, schema)
-    parts, more = changed_parts(compared(before), compared(after), sensitive, limit=_PLACES)
-    lines = [f"  - {code(part.place)}: {_turned(part)}" for part in parts]
-    return [*lines, f"  - and {more} more"] if more else lines
+    before = compared(_written(change.before or {}, schema))
+    after = compared(_written(change.after or {}, schema))
+    changed, left_out = changed_parts(before, after, sensitive, limit=_PLACES)
+    lines = [f"  - {code(part.place)}: {_turned(part)}" for part in changed]
+    return [*lines, f"  - and {left_out} more"] if left_out else lines
 
 
 def _written(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
     """The attributes without those that nobody can write."""
-    known = schema.attributes if schema is not None else {}
-    computed = {name for name, attribute in known.items() if attribute.computed and not attribute.optional}
+    declared = schema.attributes if schema is not None else {}
+    computed = {name for name, attribute in declared.items() if attribute.computed and not attribute.optional}
     return {name: value for name, value in attributes.items() if name not in computed}
 
 
 def _likewise(addresses: Sequence[str], most: int) -> str:
+    """The addresses of which the same is said."""
     if not addresses:
         return ""
     return f"; likewise {first_of([code(address) for address in addresses], most)}"
 
 
 def _turned(part: ChangedPart) -> str:
+    """What became of a part: added, removed, or old → new."""
     if not part.old:
         return f"added, {code(part.new)}"
     if not part.new:
@@ -173,7 +177,7 @@ def _alike_parts(differences: Iterable[_Difference], marks: Any) -> list[Changed
 def _differences(name: str, old: Any, new: Any) -> list[_Difference]:
     """The places inside an attribute that differ, or the attribute where its kind does."""
     if _is_container(old) and old.__class__ is new.__class__:
-        return [((name, *path), before, after) for path, before, after in _deep(old, new)]
+        return [((name, *path), old_part, new_part) for path, old_part, new_part in _deep(old, new)]
     return [((name,), _absent(old), _absent(new))]
 
 
@@ -195,9 +199,9 @@ def _deep(old: Any, new: Any) -> list[_Difference]:
     for levels in tree.values():
         for level in levels:
             path = tuple(level.path(output_format="list"))
-            before = _ABSENT if level.t1 is notpresent else level.t1
-            after = _ABSENT if level.t2 is notpresent else level.t2
-            differences.append((path, before, after))
+            old_part = _ABSENT if level.t1 is notpresent else level.t1
+            new_part = _ABSENT if level.t2 is notpresent else level.t2
+            differences.append((path, old_part, new_part))
     return sorted(differences, key=_place_order)
 
 
@@ -223,6 +227,7 @@ def _is_text(plain: Any) -> bool:
 
 
 def _hidden(plain: Any) -> str:
+    """What stands for a sensitive value; "" where there is none."""
     return "" if plain is _ABSENT else SENSITIVE
 
 

@@ -106,6 +106,7 @@ def _racks(places: Iterable[Place | None]) -> str:
 
 
 def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
+    """The cells of one VM that comes or moves."""
     cells = [code(journey.vm).replace("|", "\\|"), _from_to(journey)]
     if certain:
         share = journey.machine_share
@@ -114,6 +115,7 @@ def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
 
 
 def _from_to(journey: VmJourney) -> str:
+    """From where to where a VM goes, and why a new one comes."""
     target = f"**{plain(journey.target)}**"
     if journey.in_place:
         return f"{target}, in place"
@@ -344,10 +346,12 @@ def _picked_sites(count: int, rows: Sequence[RoomRow]) -> list[int]:
 
 
 def _site_table(site: str, number: int, rows: Iterable[RoomRow]) -> list[str]:
+    """The room of one site, before and after."""
     return table((plain(site), "before", "after"), [_cells(row, number) for row in rows], figures=2)
 
 
 def _cells(row: RoomRow, number: int) -> list[str]:
+    """The cells of one figure of a site."""
     before, after = row.values[number]
     return [plain(row.label), plain(before), f"**{plain(after)}**" if row.worse[number] else plain(after)]
 

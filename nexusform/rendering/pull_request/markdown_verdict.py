@@ -47,10 +47,12 @@ def alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
 
 
 def _boxed(kind: str, lines: Iterable[str]) -> list[str]:
+    """GitHub's box around lines."""
     return [f"> [!{kind}]", *(f"> {_clipped(line)}" for line in lines)]
 
 
 def _clipped(line: str) -> str:
+    """A line, cut where nobody would read it to its end."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 
@@ -80,6 +82,7 @@ def _sentences(plan: Plan, report: Report) -> str:
 
 
 def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
+    """The rows of VMs to which this happens."""
     return [row for row in plan.placements if row.kind == "vm" and effect_of(row) is effect]
 
 
@@ -104,6 +107,7 @@ def _in_place(plan: Plan) -> list[str]:
 
 
 def _why(moves: Sequence[PlacementChange]) -> str:
+    """The triggers of moves, in brackets."""
     triggers = ", ".join(dict.fromkeys(plain(row.trigger) for row in moves if row.trigger))
     return f" ({triggers})" if triggers else ""
 

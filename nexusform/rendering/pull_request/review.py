@@ -49,15 +49,15 @@ def read_diff(text: str) -> DiffLines:
     """The lines of a unified diff (`git diff`, the code host's `.diff`)."""
     lines: dict[str, set[int]] = {}
     # The file, the number of its next line, and how many of its lines the hunk still shows.
-    path, number, left = "", 0, 0
+    path, number, lines_left = "", 0, 0
     for line in text.splitlines():
-        if left > 0 and line[:1] in ("+", " ", ""):
+        if lines_left > 0 and line[:1] in ("+", " ", ""):
             lines[path].add(number)
-            number, left = number + 1, left - 1
+            number, lines_left = number + 1, lines_left - 1
         elif line.startswith("+++ "):
             path = line[4:].partition("\t")[0].strip('"').removeprefix("b/")
         elif (hunk := _HUNK.match(line)) and path:
-            number, left = int(hunk[1]), int(hunk[2] or 1)
+            number, lines_left = int(hunk[1]), int(hunk[2] or 1)
             lines.setdefault(path, set())
     return DiffLines({path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"})
 
@@ -70,11 +70,15 @@ def review_document(
     body: str,
 ) -> dict[str, Any]:
     """The review: changes are requested when the plan is refused. `body` is Markdown."""
-    failing = [each for each in plan.diagnostics if each.id not in ADVICE and each.subject is not None]
+    failing = [
+        diagnostic
+        for diagnostic in plan.diagnostics
+        if diagnostic.id not in ADVICE and diagnostic.subject is not None
+    ]
     comments: list[dict[str, Any]] = []
     for diagnostic in failing:
         comments += _suggestions(diagnostic, configuration, files, diff) or _remark(diagnostic, diff)
-    refused = any(each.severity is Severity.ERROR for each in plan.diagnostics)
+    refused = any(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
     return {
         "event": "REQUEST_CHANGES" if refused else "COMMENT",
         "body": body,
@@ -89,7 +93,7 @@ def _remark(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
     path = diff.path_of(span.filename)
     if not path or not diff.has(path, span.start.line, span.start.line):
         return []
-    return [_comment(path, span.start.line, span.start.line, _told(diagnostic))]
+    return [_comment(path, span.start.line, span.start.line, _explained(diagnostic))]
 
 
 def _suggestions(
@@ -103,16 +107,17 @@ def _suggestions(
         return []
     for way in diagnostic.extra.get("fit", {}).get("ways_out", ()):
         edits = [_edit(configuration, edit) for edit in way["edits"]]
-        known = [edit for edit in edits if edit is not None]
-        if not known or len(known) < len(edits):
+        possible = [edit for edit in edits if edit is not None]
+        if not possible or len(possible) < len(edits):
             continue
-        comments = [_suggestion(diagnostic, way["text"], edit, files, diff) for edit in known]
+        comments = [_suggestion(diagnostic, way["text"], edit, files, diff) for edit in possible]
         if all(comments):
             return [comment for comment in comments if comment is not None]
     return []
 
 
 def _edit(configuration: Configuration, edit: Mapping[str, Any]) -> TextEdit | None:
+    """An edit of a way out as one of the text; None where it is no literal in a file."""
     return literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
 
 
@@ -120,25 +125,28 @@ def _suggestion(
     diagnostic: Diagnostic, way: str, edit: TextEdit, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> dict[str, Any] | None:
     """One edit as a suggestion; None where its lines are not in the diff."""
-    first, last = edit.span.start.line, edit.span.end.line
+    first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.path_of(edit.span.filename)
-    if not path or not diff.has(path, first, last):
+    if not path or not diff.has(path, first_line, last_line):
         return None
     text = edited(files, [edit])[edit.span.filename]
     removed = edit.before.count("\n") - edit.after.count("\n")
-    lines = text.split("\n")[first - 1 : last - removed]
+    lines = text.split("\n")[first_line - 1 : last_line - removed]
     suggestion = fenced("\n".join(line.rstrip("\r") for line in lines), "suggestion")
-    return _comment(path, first, last, f"{_told(diagnostic)}\n\nTried just now: {escaped(way)}\n{suggestion}")
+    body = f"{_explained(diagnostic)}\n\nTried just now: {escaped(way)}\n{suggestion}"
+    return _comment(path, first_line, last_line, body)
 
 
-def _told(diagnostic: Diagnostic) -> str:
-    summary = harmless(diagnostic.summary)
-    first = harmless(diagnostic.detail).partition("\n\n")[0]
-    return f"**{escaped(summary)}**\n\n{escaped(first)}" if first else f"**{escaped(summary)}**"
+def _explained(diagnostic: Diagnostic) -> str:
+    """A diagnostic in Markdown: its summary and the first paragraph of its detail."""
+    summary = f"**{escaped(harmless(diagnostic.summary))}**"
+    first_paragraph = harmless(diagnostic.detail).partition("\n\n")[0]
+    return f"{summary}\n\n{escaped(first_paragraph)}" if first_paragraph else summary
 
 
-def _comment(path: str, first: int, last: int, body: str) -> dict[str, Any]:
-    comment: dict[str, Any] = {"path": path, "line": last, "side": "RIGHT", "body": body}
-    if first < last:
-        comment |= {"start_line": first, "start_side": "RIGHT"}
+def _comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
+    """A comment on these lines of a file, as the API takes it."""
+    comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": body}
+    if first_line < last_line:
+        comment |= {"start_line": first_line, "start_side": "RIGHT"}
     return comment

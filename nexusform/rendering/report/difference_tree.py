@@ -96,6 +96,7 @@ def value_difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, w
 
 
 def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
+    """The node of one value with its name."""
     node = _node(old, new, of, marks, walk)
     forces = marks.forces is True and node.symbol != SAME
     if not name and not forces:
@@ -116,17 +117,19 @@ def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
     if classes == {str}:
         return _string(symbol, old, new, walk)
     if dict in classes or list in classes:
-        before = _node(old, ABSENT, of, marks, walk)
-        after = _node(ABSENT, new, of, marks, walk)
-        return Difference(NodeKind.TURNED, symbol, children=(before, after))
+        old_node = _node(old, ABSENT, of, marks, walk)
+        new_node = _node(ABSENT, new, of, marks, walk)
+        return Difference(NodeKind.TURNED, symbol, children=(old_node, new_node))
     return Difference(NodeKind.LEAF, symbol, old=_present(old), new=_present(new))
 
 
 def _present(plain: Any) -> Any:
+    """A value, null where it is not there."""
     return None if plain is ABSENT else plain
 
 
 def _symbol(old: Any, new: Any, of: Type) -> str:
+    """What becomes of a value: it comes, goes, changes, or stays the same."""
     if old is ABSENT:
         return SAME if new is ABSENT else CREATED
     if new is ABSENT:
@@ -139,6 +142,7 @@ def _mark_symbol(marks: Marks) -> str:
 
 
 def _mark_note(old: Any, new: Any, marks: Marks) -> str:
+    """Whether a value becomes sensitive or stops being so; "" where neither."""
     if old is ABSENT or new is ABSENT or marks.old is marks.new:
         return ""
     return "sensitive" if marks.new is True else "exposed"
@@ -154,6 +158,7 @@ def same(old: Any, new: Any, of: Type = DYNAMIC) -> bool:
 
 
 def _same_kinds(old: Any, new: Any) -> bool:
+    """Whether equal values hold booleans in the same places: 1 equals true to Python."""
     if old.__class__ is dict:
         return all(_same_kinds(old[name], new[name]) for name in old)
     if old.__class__ is list:
@@ -175,16 +180,16 @@ def _mapping(
     children: list[Difference] = []
     hidden = width = 0
     for name in sorted({**old, **new}):
-        before, after = side_of(old, name), side_of(new, name)
-        if before is ABSENT and after is ABSENT:
+        old_value, new_value = side_of(old, name), side_of(new, name)
+        if old_value is ABSENT and new_value is ABSENT:
             continue
         width = max(width, name_width(name, quote=is_map))
         important = not is_map and name in IMPORTANT
         child_type, child_marks = types.get(name, element), marks.at(name, name)
-        if not important and skips(before, after, child_type, marks=child_marks, walk=walk):
+        if not important and skips(old_value, new_value, child_type, marks=child_marks, walk=walk):
             hidden += 1
             continue
-        child = _named(name, before, after, child_type, marks=child_marks, walk=walk)
+        child = _named(name, old_value, new_value, child_type, marks=child_marks, walk=walk)
         if important or is_shown(child, walk):
             children.append(child)
         else:
@@ -237,16 +242,17 @@ def _sequence(
     if isinstance(of, SetType):
         return _set(symbol, old, new, of, walk)
     children: list[Difference] = []
-    for i, j in paired(old, new):
-        element = _element_type(of, j if j is not None else i)
-        before = ABSENT if i is None else old[i]
-        after = ABSENT if j is None else new[j]
-        children.append(_node(before, after, element, marks.at(i, j), walk))
+    for old_at, new_at in paired(old, new):
+        element_type = _element_type(of, new_at if new_at is not None else old_at)
+        old_element = ABSENT if old_at is None else old[old_at]
+        new_element = ABSENT if new_at is None else new[new_at]
+        children.append(_node(old_element, new_element, element_type, marks.at(old_at, new_at), walk))
     shown, hidden = _with_context(children, walk)
     return Difference(NodeKind.LIST, _with_marks(symbol, children), children=shown, hidden=hidden)
 
 
 def _element_type(of: Type, index: int | None) -> Type:
+    """The type of an element of a list or a tuple."""
     if isinstance(of, ListType):
         return of.element
     if isinstance(of, TupleType) and index is not None and index < len(of.elements):
@@ -279,20 +285,25 @@ def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Dif
 def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:
     """The node of a set."""
     children: list[Difference] = []
-    for i, j in _set_pairs(old, new):
-        before = ABSENT if i is None else old[i]
-        after = ABSENT if j is None else new[j]
-        children.append(_node(before, after, of.element, NO_MARKS, walk))
+    for old_at, new_at in _set_pairs(old, new):
+        old_element = ABSENT if old_at is None else old[old_at]
+        new_element = ABSENT if new_at is None else new[new_at]
+        children.append(_node(old_element, new_element, of.element, NO_MARKS, walk))
     shown = tuple(child for child in children if is_shown(child, walk))
     return Difference(NodeKind.SET, symbol, children=shown, hidden=len(children) - len(shown))
 
 
 def _set_pairs(old: list[Any], new: list[Any]) -> list[Pair]:
+    """Positions of the elements on each side, those that stay or leave first."""
     # Elements of a set are the same or they are not: none "changes".
-    before = {repr(element): position for position, element in enumerate(old)}
-    after = {repr(element): position for position, element in enumerate(new)}
-    staying_or_leaving: list[Pair] = [(position, after.get(text)) for text, position in before.items()]
-    coming: list[Pair] = [(None, position) for text, position in after.items() if text not in before]
+    old_positions = {repr(element): position for position, element in enumerate(old)}
+    new_positions = {repr(element): position for position, element in enumerate(new)}
+    staying_or_leaving: list[Pair] = [
+        (position, new_positions.get(text)) for text, position in old_positions.items()
+    ]
+    coming: list[Pair] = [
+        (None, position) for text, position in new_positions.items() if text not in old_positions
+    ]
     return staying_or_leaving + coming
 
 
@@ -311,6 +322,7 @@ def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
 
 
 def _maybe_json(text: Any) -> bool:
+    """Whether a text might hold JSON, by how it begins; one that is not there might."""
     if text is ABSENT:
         return True
     # The first character alone tells most texts apart; only then is the whole of one stripped.
@@ -322,27 +334,28 @@ def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
     import json
 
     try:
-        before = ABSENT if old is ABSENT else json.loads(old)
-        after = ABSENT if new is ABSENT else json.loads(new)
+        old_json = ABSENT if old is ABSENT else json.loads(old)
+        new_json = ABSENT if new is ABSENT else json.loads(new)
     except (ValueError, RecursionError):
         return None
-    if is_too_deep(before) or is_too_deep(after):
+    if is_too_deep(old_json) or is_too_deep(new_json):
         return None
-    structure = _node(before, after, DYNAMIC, NO_MARKS, Walk(walk.show_unchanged, keep_null=True))
+    structure = _node(old_json, new_json, DYNAMIC, NO_MARKS, Walk(walk.show_unchanged, keep_null=True))
     return Difference(NodeKind.JSON, symbol, children=(structure,))
 
 
 def _text(symbol: str, old: Any, new: Any) -> Difference:
-    before = [] if old is ABSENT else old.split("\n")
-    after = [] if new is ABSENT else new.split("\n")
-    lines = tuple(_line(before, after, pair) for pair in paired(before, after))
+    """The node of a text of several lines, a child per line."""
+    old_lines = [] if old is ABSENT else old.split("\n")
+    new_lines = [] if new is ABSENT else new.split("\n")
+    lines = tuple(_line(old_lines, new_lines, pair) for pair in paired(old_lines, new_lines))
     return Difference(NodeKind.TEXT, symbol, children=lines)
 
 
-def _line(before: Sequence[str], after: Sequence[str], pair: Pair) -> Difference:
+def _line(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> Difference:
     """One line of a text that stands on one side or on both."""
-    old = None if pair[0] is None else before[pair[0]]
-    new = None if pair[1] is None else after[pair[1]]
+    old = None if pair[0] is None else old_lines[pair[0]]
+    new = None if pair[1] is None else new_lines[pair[1]]
     if old is None:
         return Difference(NodeKind.LEAF, CREATED, new=new)
     if new is None:

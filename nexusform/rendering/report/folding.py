@@ -57,10 +57,10 @@ def name_runs(names: Iterable[str]) -> list[NameRun]:
 
     Numbers of one run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    parts = [_split(name) for name in dict.fromkeys(names)]
-    padded = {(prefix, len(digits)) for prefix, digits in parts if _is_padded(digits)}
+    split_names = [_split(name) for name in dict.fromkeys(names)]
+    padded = {(prefix, len(digits)) for prefix, digits in split_names if _is_padded(digits)}
     groups: dict[tuple[str, int], list[str]] = {}
-    for prefix, digits in parts:
+    for prefix, digits in split_names:
         width = len(digits) if (prefix, len(digits)) in padded else 0
         groups.setdefault((prefix, width if digits else -1), []).append(digits)
     runs: list[NameRun] = []
@@ -104,9 +104,9 @@ def names_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
 def _numbers_text(prefix: str, runs: Sequence[NameRun]) -> str:
     """`rack1,2,4..7`: names that differ in their number, as many as a line has room for."""
     shown = runs if len(runs) <= _MOST_SPANS else runs[: _MOST_SPANS - 4]
-    left = sum(len(run.numbers) for run in runs[len(shown) :])
-    more = f" and {left:,} more" if left else ""
-    return f"{prefix}{','.join(run.span for run in shown)}{more}"
+    hidden = sum(len(run.numbers) for run in runs[len(shown) :])
+    note = f" and {hidden:,} more" if hidden else ""
+    return f"{prefix}{','.join(run.span for run in shown)}{note}"
 
 
 def keys_text(keys: Sequence[int | str]) -> str:
@@ -182,10 +182,10 @@ def _without(address: Address, slot: int) -> _Shape:
 
 def _keyed(members: Sequence[int], addresses: Sequence[Address]) -> Folded:
     """Instances of one block, or of one block in instances of one module."""
-    first = addresses[members[0]]
+    first_address = addresses[members[0]]
     if len(members) == 1:
-        return Folded(tuple(members), str(first))
-    slot = _last_key(first)
+        return Folded(tuple(members), str(first_address))
+    slot = _last_key(first_address)
     assert slot is not None, "folded by a key"
     keys: list[int | str] = []
     for member in members:
@@ -195,9 +195,9 @@ def _keyed(members: Sequence[int], addresses: Sequence[Address]) -> Folded:
         keys.append(key)
     text = keys_text(keys)
     if len(text) <= _LONGEST_KEYS:
-        return Folded(tuple(members), _text_with(first, slot, text))
+        return Folded(tuple(members), _text_with(first_address, slot, text))
     return Folded(
-        tuple(members), _text_with(first, slot, f"[{len(keys):,} keys]"), names_text(map(str, keys))
+        tuple(members), _text_with(first_address, slot, f"[{len(keys):,} keys]"), names_text(map(str, keys))
     )
 
 
@@ -207,9 +207,9 @@ def _text_with(address: Address, slot: int, keys: str) -> str:
     for position, step in enumerate(address.module):
         key = keys if position == slot else _bracketed(step.key)
         steps.append(f"module.{step.name}{key}")
-    data = ["data"] if address.mode == "data" else []
-    own = keys if slot == -1 else _bracketed(address.key)
-    return ".".join([*steps, *data, address.type, f"{address.name}{own}"])
+    data_prefix = ["data"] if address.mode == "data" else []
+    key_text = keys if slot == -1 else _bracketed(address.key)
+    return ".".join([*steps, *data_prefix, address.type, f"{address.name}{key_text}"])
 
 
 def _bracketed(key: Key) -> str:
@@ -224,8 +224,8 @@ def _named(members: Sequence[int], addresses: Sequence[Address]) -> list[Folded]
     folds: list[Folded] = []
     for run in name_runs(by_name):
         positions = tuple(by_name[f"{run.prefix}{number}"] for number in run.numbers)
-        first = addresses[positions[0]]
-        front = str(first).removesuffix(first.name)
+        first_address = addresses[positions[0]]
+        front = str(first_address).removesuffix(first_address.name)
         folds.append(Folded(positions, f"{front}{run.prefix}{run.span}"))
     return folds
 
@@ -270,10 +270,10 @@ def site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[SitePools,
     for table in tables:
         if table.total_count:
             by_site.setdefault(table.site_id, []).append(table)
-    many = len(tables) > MOST_ROWS
+    are_folded = len(tables) > MOST_ROWS
     sites = []
     for site_id, its_tables in by_site.items():
-        rows = _folded(its_tables, plan.tie_breaks) if many else _single(its_tables, plan.tie_breaks)
+        rows = _folded(its_tables, plan.tie_breaks) if are_folded else _single(its_tables, plan.tie_breaks)
         shown = rows[:MOST_ROWS]
         left_out = sum(row.pools for row in rows[MOST_ROWS:])
         name, decided = names.get(site_id, site_id), all_decided(its_tables)
@@ -282,6 +282,7 @@ def site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[SitePools,
 
 
 def _single(tables: Iterable[PlacementTable], tie_breaks: int) -> list[PoolRow]:
+    """A row for each table."""
     return [_row([table], tie_breaks) for table in tables]
 
 
@@ -295,19 +296,19 @@ def _folded(tables: Iterable[PlacementTable], tie_breaks: int) -> list[PoolRow]:
 
 def _row(tables: Sequence[PlacementTable], tie_breaks: int) -> PoolRow:
     """One row of several pools that are placed alike."""
-    first = tables[0]
+    first_table = tables[0]
     single = len(tables) == 1
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
     return PoolRow(
         cluster=names_text(table.cluster for table in tables),
-        pool=first.pool,
-        sku=first.vm_sku_name,
-        count=str(first.total_count) if single else f"{len(tables)} x {first.total_count}",
+        pool=first_table.pool,
+        sku=first_table.vm_sku_name,
+        count=str(first_table.total_count) if single else f"{len(tables)} x {first_table.total_count}",
         racks=names_text(racks) if single else counted(len(racks), "rack"),
         per_rack=range_text(per_rack),
         sure=_sure(tables, tie_breaks),
-        note=_expected(first) if single else _expected_of_many(tables),
+        note=_expected(first_table) if single else _expected_of_many(tables),
         pools=len(tables),
     )
 
@@ -332,6 +333,7 @@ def range_text(numbers: Iterable[int]) -> str:
 
 
 def _differs(table: PlacementTable) -> bool:
+    """Whether a pool is spread otherwise than expected."""
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(table.expected_vms_per_rack)
 
@@ -360,6 +362,7 @@ def _unusual(actual: Mapping[str, int], expected: tuple[int, int]) -> str:
 
 
 def _expected_of_many(tables: Iterable[PlacementTable]) -> str:
+    """What was expected of those pools that are spread otherwise."""
     different = [table for table in tables if _differs(table)]
     if not different:
         return ""

@@ -47,9 +47,9 @@ class ObjectFold(Struct, frozen=True):
 
 def object_folds(plan: Plan, schema_of: SchemaOf) -> tuple[ObjectFold, ...]:
     """What applying does to objects, those that are alike put together. Linear in what changes."""
-    placed = placement_words(plan)
+    words_of_places = placement_words(plan)
     rows = [
-        _row(change, schema_of(change.address), placed.get(change.address, ()))
+        _row(change, schema_of(change.address), words_of_places.get(change.address, ()))
         for change in plan.changes
         if is_shown(change)
     ]
@@ -58,7 +58,7 @@ def object_folds(plan: Plan, schema_of: SchemaOf) -> tuple[ObjectFold, ...]:
 
 def drift_folds(drift: Iterable[Drift], schema_of: SchemaOf) -> tuple[ObjectFold, ...]:
     """What changed outside, in the same way."""
-    return fold_rows([_drift_row(each, schema_of(each.address)) for each in drift])
+    return fold_rows([_drift_row(object_drift, schema_of(object_drift.address)) for object_drift in drift])
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
@@ -68,14 +68,14 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     folds = []
     for fold in fold_addresses([row.address for row in listed], kinds):
         members = tuple(listed[position] for position in fold.members)
-        first = members[0]
-        deposed = f" (deposed object {first.deposed})" if first.deposed else ""
+        first_row = members[0]
+        deposed = f" (deposed object {first_row.deposed})" if first_row.deposed else ""
         names = [row.name for row in members if row.name]
         text = names_text(names) or fold.keys
-        words = _of_each(first.words) if len(members) > 1 else first.words
+        words = _of_each(first_row.words) if len(members) > 1 else first_row.words
         folds.append(
             ObjectFold(
-                rows=members, symbol=first.symbol, label=f"{fold.text}{deposed}", name=text, words=words
+                rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, words=words
             )
         )
     return tuple(folds)
@@ -93,13 +93,13 @@ def _of_each(words: tuple[str, ...]) -> tuple[str, ...]:
 # --- one object --------------------------------------------------------------------------------
 
 
-def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> ObjectRow:
+def _row(change: Change, schema: BlockSchema | None, words_of_places: tuple[str, ...]) -> ObjectRow:
     """A change on one line: its symbol, its name and what of it changes."""
     if change.after is None or change.action is Action.FORGET:
         attributes = _visible(change.before, change.sensitive_before)
     else:
         attributes = _visible(change.after, change.sensitive_after)
-    words = _about(attributes) if change.action in _WHOLE else _changed(change, schema, placed)
+    words = _about(attributes) if change.action in _WHOLE else _changed(change, schema, words_of_places)
     note = _note(change)
     if words and note.startswith("("):
         # What stands in brackets belongs to the last words, not on a line of its own.
@@ -126,6 +126,7 @@ def _visible(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attr
 
 
 def _drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
+    """What changed outside in an object, on one line."""
     name = _name(drift.address, _visible(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
@@ -137,8 +138,8 @@ def _drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
 def _name(address: Address, attributes: _Attributes) -> str:
     """The object's name where its address does not say it."""
     name = attributes.get("name")
-    said = {address.name, address.key}
-    return name if isinstance(name, str) and name not in said else ""
+    said_by_address = {address.name, address.key}
+    return name if isinstance(name, str) and name not in said_by_address else ""
 
 
 _NOTES: Final = {
@@ -189,6 +190,7 @@ def _vms(attributes: _Attributes) -> str:
 
 
 def _machines(attributes: _Attributes) -> str:
+    """`16 machines` of a rack."""
     count = attributes.get("machine_count")
     return counted(count, "machine") if isinstance(count, int) and count else ""
 
@@ -204,11 +206,13 @@ def _text(name: str) -> Callable[[_Attributes], str]:
 
 
 def _location(attributes: _Attributes) -> str:
+    """`location east` where one is given."""
     location = attributes.get("location")
     return f"location {location}" if isinstance(location, str) and location else ""
 
 
 def _status(attributes: _Attributes) -> str:
+    """The status of an object that is not simply active."""
     status = attributes.get("status")
     return status if isinstance(status, str) and status not in ("", "active") else ""
 
@@ -229,7 +233,9 @@ def _objects(attributes: _Attributes) -> str:
     objects = attributes.get("objects")
     if not isinstance(objects, list):
         return ""
-    names = [f"{each.get('kind')} {each.get('name')}" for each in objects if isinstance(each, dict)]
+    names = [
+        f"{manifest.get('kind')} {manifest.get('name')}" for manifest in objects if isinstance(manifest, dict)
+    ]
     return names_text(names, 3)
 
 
@@ -247,6 +253,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
 
 
 def _about(attributes: _Attributes) -> tuple[str, ...]:
+    """What an object is, in a few clauses."""
     facts = (fact(attributes) for fact in _FACTS)
     return tuple(fact for fact in facts if fact)
 
@@ -254,23 +261,23 @@ def _about(attributes: _Attributes) -> tuple[str, ...]:
 # --- what changed ------------------------------------------------------------------------------
 
 
-def _changed(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> tuple[str, ...]:
+def _changed(change: Change, schema: BlockSchema | None, words_of_places: tuple[str, ...]) -> tuple[str, ...]:
     """What a person changed; figures that follow from it are left out. `placed` says what goes elsewhere."""
     if change.before is None or change.after is None:
         return ()
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = body_difference(change.before, change.after, schema, marks=marks)
     texts = _inside_texts(change, tree)
-    return tuple(_clauses(tree, schema, "", texts)) or placed or _followed(tree)
+    return tuple(_clauses(tree, schema, "", texts)) or words_of_places or _followed(tree)
 
 
 def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
     """What changed inside the object's texts of manifests, by attribute."""
-    before, after = change.before or {}, change.after or {}
+    old_attributes, new_attributes = change.before or {}, change.after or {}
     inside = {}
     for child in tree.children:
         if child.kind in (NodeKind.TEXT, NodeKind.JSON) and child.symbol == CHANGED:
-            fields = field_changes(before.get(child.name), after.get(child.name))
+            fields = field_changes(old_attributes.get(child.name), new_attributes.get(child.name))
             attribute = "" if any(field.title for field in fields) else f"{child.name} "
             inside[child.name] = tuple(f"{attribute}{words}" for words in change_words(fields))
     return inside
@@ -295,11 +302,11 @@ def _clauses(
     for block in tree.blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
-            said = _of_block(block, nested.schema if nested else None)
-            blocks.setdefault((block.symbol, said), []).append(block.label or block.name)
-    for (symbol, said), names in blocks.items():
+            block_words = _of_block(block, nested.schema if nested else None)
+            blocks.setdefault((block.symbol, block_words), []).append(block.label or block.name)
+    for (symbol, block_words), names in blocks.items():
         sign = symbol if symbol in (CREATED, DELETED) else ""
-        clauses += [f"{sign}{path}{names_text(names)}{words}" for words in said]
+        clauses += [f"{sign}{path}{names_text(names)}{words}" for words in block_words]
     return clauses
 
 
@@ -334,6 +341,7 @@ def _contents(block: Difference, schema: BlockSchema | None) -> str:
 
 
 def _leaf(node: Difference) -> str:
+    """A primitive value as it is, or as it was where it goes."""
     return scalar(node.old if node.symbol == DELETED else node.new)
 
 
@@ -352,6 +360,7 @@ def _value(node: Difference) -> str:
 
 
 def _scalars(node: Difference) -> str:
+    """A primitive value that changes: `24 -> 30`, `= 3`, `2 removed`."""
     old, new = scalar(node.old), scalar(node.new)
     if len(old) + len(new) > _LONGEST_VALUE:
         return "changed"
@@ -385,4 +394,5 @@ def _valued(node: Difference) -> str:
 
 
 def _short(node: Difference) -> str:
+    """An element without a name, in a word."""
     return _leaf(node) if node.kind is NodeKind.LEAF else form(1, "item")

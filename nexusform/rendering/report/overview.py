@@ -130,18 +130,22 @@ def _row(
 
 
 def _free(moment: Moment) -> str:
+    """How many VMs of the largest SKU fit."""
     return f"{moment.largest.fitting}"
 
 
 def _rack_lost(moment: Moment) -> str:
+    """How many of them fit with any one rack lost."""
     return f"{moment.largest.fitting_with_a_rack_lost}"
 
 
 def _surge_badness(moment: Moment) -> int:
+    """The more clusters have no room for surge VMs, or perhaps none, the worse."""
     return 2 * len(moment.no_surge) + len(moment.unsure_surge)
 
 
 def _surge(moment: Moment) -> str:
+    """Whether every cluster has room for its surge VMs, else which have none."""
     if moment.no_surge:
         return f"no: {first_of(moment.no_surge, _MOST_NAMES)}"
     if moment.unsure_surge:

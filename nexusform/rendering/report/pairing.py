@@ -29,17 +29,17 @@ def paired(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
     return pairs
 
 
-def _between(before: Sequence[Any], after: Sequence[Any], left: range, right: range) -> list[Pair]:
+def _between(before: Sequence[Any], after: Sequence[Any], old_range: range, new_range: range) -> list[Pair]:
     """The pairs of the elements between two equal ones, none of which has an equal on the other side."""
     pairs: list[Pair] = []
-    j = right.start
-    for i in left:
-        if j < right.stop and before[i].__class__ is dict and after[j].__class__ is dict:
+    j = new_range.start
+    for i in old_range:
+        if j < new_range.stop and before[i].__class__ is dict and after[j].__class__ is dict:
             pairs.append((i, j))
             j += 1
         else:
             pairs.append((i, None))
-    return pairs + [(None, k) for k in range(j, right.stop)]
+    return pairs + [(None, k) for k in range(j, new_range.stop)]
 
 
 def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
@@ -52,8 +52,9 @@ def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
     tail = 0
     while tail < shorter - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
-    left, right = before[head : len(before) - tail], after[head : len(after) - tail]
-    middle = _table(left, right) if len(left) * len(right) <= _TABLE_LIMIT else _blocks(left, right)
+    old_middle, new_middle = before[head : len(before) - tail], after[head : len(after) - tail]
+    is_small = len(old_middle) * len(new_middle) <= _TABLE_LIMIT
+    middle = _table(old_middle, new_middle) if is_small else _blocks(old_middle, new_middle)
     matches = [(k, k) for k in range(head)]
     matches += [(head + i, head + j) for i, j in middle]
     matches += [(len(before) - k, len(after) - k) for k in range(tail, 0, -1)]
@@ -66,11 +67,11 @@ def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
         return []
     width = len(after) + 1
     rows = [[0] * width]
-    for item in reversed(before):
+    for element in reversed(before):
         below = rows[-1]
         row = [0] * width
         for j in range(width - 2, -1, -1):
-            row[j] = below[j + 1] + 1 if item == after[j] else max(below[j], row[j + 1])
+            row[j] = below[j + 1] + 1 if element == after[j] else max(below[j], row[j + 1])
         rows.append(row)
     rows.reverse()
     matches: list[Match] = []
@@ -92,9 +93,9 @@ def _blocks(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
 
     # difflib hashes what it compares; elements may be dicts, so numbers stand for them.
     numbers: dict[str, int] = {}
-    left = [numbers.setdefault(repr(element), len(numbers)) for element in before]
-    right = [numbers.setdefault(repr(element), len(numbers)) for element in after]
+    old_numbers = [numbers.setdefault(repr(element), len(numbers)) for element in before]
+    new_numbers = [numbers.setdefault(repr(element), len(numbers)) for element in after]
     matches: list[Match] = []
-    for block in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+    for block in SequenceMatcher(None, old_numbers, new_numbers, autojunk=False).get_matching_blocks():
         matches += [(block.a + step, block.b + step) for step in range(block.size)]
     return matches

@@ -104,19 +104,20 @@ class PlacementSummary(Struct, frozen=True):
     def outcomes(self) -> list[tuple[int, str]]:
         """What becomes of them, in numbers and words: (3, "placed"), (2, "re-created in place")."""
         outcomes: Counter[str] = Counter()
-        for each in self.effects:
-            outcomes[OUTCOMES.get(each.effect) or each.state] += each.count
+        for effect_count in self.effects:
+            outcomes[OUTCOMES.get(effect_count.effect) or effect_count.state] += effect_count.count
         return [(count, words) for words, count in outcomes.items()]
 
     @property
     def remarks(self) -> list[str]:
         """What the counts of actions do not say: `2 are re-created in place`, `3 stay Pending`."""
         remarks: Counter[tuple[Effect, str]] = Counter()
-        for each in self.effects:
-            if each.effect in _REMARKED:
-                effect = Effect.WAITING if each.effect is Effect.STILL_WAITING else each.effect
-                state = each.state if effect is Effect.WAITING else ""
-                remarks[effect, state] += each.count
+        for effect_count in self.effects:
+            if effect_count.effect in _REMARKED:
+                waits_still = effect_count.effect is Effect.STILL_WAITING
+                effect = Effect.WAITING if waits_still else effect_count.effect
+                state = effect_count.state if effect is Effect.WAITING else ""
+                remarks[effect, state] += effect_count.count
         return [f"{count:,} {verb_of(*key, count)}" for key, count in remarks.items()]
 
 
@@ -149,7 +150,7 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     by_kind = []
     for kind in KINDS:
         if counts[kind].total():
-            of_kind = tuple(each for each in effects if each.kind == kind)
+            of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
             by_kind.append(_summary(kind, counts[kind], of_kind))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
@@ -157,6 +158,7 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
 def _summary(
     kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]
 ) -> PlacementSummary:
+    """The counts of one kind."""
     return PlacementSummary(
         kind,
         place=actions[PlacementAction.PLACE],
@@ -257,20 +259,20 @@ def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> lis
 
 def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     """One line for a run of rows with one action, trigger, effect and the same states."""
-    first = run[0]
-    state_before, state_after = _states(first)
-    effect, waits = effect_of(first), state_of(first)
-    leaves = effect in _WITH_ORIGIN or _is_elsewhere(first)
+    first_row = run[0]
+    state_before, state_after = _states(first_row)
+    effect, waits = effect_of(first_row), state_of(first_row)
+    leaves = effect in _WITH_ORIGIN or _is_elsewhere(first_row)
     origin = _many_places([row.source for row in run]) if leaves else ""
-    target = _many_places([row.target for row in run]) if first.target is not None else ""
+    target = _many_places([row.target for row in run]) if first_row.target is not None else ""
     return PlacementLine(
-        symbol=_SYMBOLS[first.action],
-        action=first.action,
+        symbol=_SYMBOLS[first_row.action],
+        action=first_row.action,
         label=_run_label(run),
         effect=effect,
         origin=state_before or origin,
         target=waits or (f"{state_after}: {target}" if state_after else target),
-        trigger=first.trigger,
+        trigger=first_row.trigger,
         count=len(run),
     )
 
@@ -282,11 +284,12 @@ def _states(row: PlacementChange) -> _States:
     """The states before and after of a binding that stays and changes its state; else both are empty."""
     if row.kind != "binding" or row.action is not PlacementAction.UPDATE:
         return "", ""
-    before, after = _state(row.source), _state(row.target)
-    return ("", "") if before == after else (before, after)
+    state_before, state_after = _state(row.source), _state(row.target)
+    return ("", "") if state_before == state_after else (state_before, state_after)
 
 
 def _state(place: Place | None) -> str:
+    """The state of a binding; "" of anything else."""
     return str(place.state) if isinstance(place, Binding) else ""
 
 
@@ -362,6 +365,7 @@ def brief_place(place: Place) -> str:
 
 
 def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
+    """A place as a row says it."""
     # A binding is called by its cluster: only its state is worth saying beside it.
     if isinstance(place, Binding) and row.object == place.cluster:
         return str(place.state)
@@ -394,7 +398,7 @@ def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
     effect = effect_of(row)
     return VmJourney(
         vm=row.object,
-        origin=_left(row) if effect is Effect.MOVED else "",
+        origin=_place_left(row) if effect is Effect.MOVED else "",
         target=brief_place(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,
@@ -402,7 +406,7 @@ def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
     )
 
 
-def _left(row: PlacementChange) -> str:
+def _place_left(row: PlacementChange) -> str:
     """The machine that a VM leaves, its rack unsaid where it stays there."""
     source, target = row.source, row.target
     same_rack = isinstance(source, Placement) and isinstance(target, Placement) and source.rack == target.rack
@@ -461,8 +465,8 @@ def _many_pod_places(places: Iterable[PodPlace]) -> str:
     texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
     if len(texts) > NAMED_MACHINES:
         low, high = min(counts.values()), max(counts.values())
-        each = f"{low}" if low == high else f"{low} to {high}"
-        texts = [f"{each} on each of {len(counts)} machines"]
+        per_machine = f"{low}" if low == high else f"{low} to {high}"
+        texts = [f"{per_machine} on each of {len(counts)} machines"]
     texts += [f"{count} {state}" for state, count in sorted(without.items())]
     return ", ".join(texts)
 
@@ -500,6 +504,7 @@ def _on_machines(machines: Sequence[str]) -> str:
 
 
 def _rack_names(racks: Sequence[str]) -> str:
+    """`each of rack1, rack2`; many racks are counted."""
     if len(racks) > 2 * NAMED_RACKS:
         return f"each of {len(racks)} racks"
     names = ", ".join(racks)

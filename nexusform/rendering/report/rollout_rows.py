@@ -23,8 +23,8 @@ class RolloutTable(Struct, frozen=True):
 
     def first(self, most: int) -> tuple[Sequence[tuple[str, str, str]], str]:
         """The first rows, and words for those left out ("" = none)."""
-        left = len(self.rows) - most
-        return self.rows[:most], f"and {counted(left, 'more step')}" if left > 0 else ""
+        left_out = len(self.rows) - most
+        return self.rows[:most], f"and {counted(left_out, 'more step')}" if left_out > 0 else ""
 
 
 def rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:
@@ -33,17 +33,20 @@ def rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:
 
 
 def _table(rollout: Rollout) -> RolloutTable:
+    """One rollout as a table."""
     snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
     title = f"{rollout.address}: {rollout.cause}{snapshot}"
     return RolloutTable(title, tuple(_row(step) for step in rollout.steps))
 
 
 def _row(step: RolloutStep) -> tuple[str, str, str]:
+    """One step: from when, where, and what."""
     begins = f"+{duration(step.begins)}" if step.begins else "start"
     return begins, _place(step), f"{_what(step)}{_STATUSES.get(step.status, '')}"
 
 
 def _place(step: RolloutStep) -> str:
+    """The wave of a step, or its stage and group."""
     if not step.stage:
         return f"wave {step.group}"
     name = "delete stage" if step.kind == "delete" else step.stage
@@ -58,6 +61,7 @@ def _what(step: RolloutStep) -> str:
         word = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
         return f"{word} {step.waits_for}"
     verb = "delete" if step.kind == "delete" else "update"
-    more = len(step.clusters) - _MOST_CLUSTERS
+    unnamed = len(step.clusters) - _MOST_CLUSTERS
     shown = ", ".join(step.clusters[:_MOST_CLUSTERS])
-    return f"{verb} {shown}{f' and {more} more' if more > 0 else ''}"
+    further = f" and {unnamed} more" if unnamed > 0 else ""
+    return f"{verb} {shown}{further}"

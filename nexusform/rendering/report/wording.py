@@ -109,6 +109,7 @@ def _reason(change: Change) -> str:
 
 
 def _wrong_repetition(key: int | str | None) -> str:
+    """Why an instance with this key has no place in its block."""
     if isinstance(key, int):
         return "(because resource does not use count)"
     if isinstance(key, str):

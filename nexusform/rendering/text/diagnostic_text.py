@@ -40,8 +40,8 @@ def render_diagnostics(
         return _compact(diagnostics, width)
     ordered = sorted(consolidated, key=lambda diagnostic: diagnostic.severity is Severity.ERROR)
     return "".join(
-        render_diagnostic(each, files, colour=colour, width=width, is_advice=each.id in advice)
-        for each in ordered
+        render_diagnostic(diagnostic, files, colour=colour, width=width, is_advice=diagnostic.id in advice)
+        for diagnostic in ordered
     )
 
 
@@ -59,9 +59,9 @@ def render_diagnostic(
     if diagnostic.severity is Severity.ERROR:
         word, tone = "Error: ", "red"
     room = width - 2 if width else 0
-    first, *more = wrap(f"{word}{harmless(diagnostic.summary)}", room)
-    inner = [f"{paint(word, 'bold', tone)}{paint(first.removeprefix(word), 'bold')}"]
-    inner += [paint(line, "bold") for line in more]
+    first_line, *further_lines = wrap(f"{word}{harmless(diagnostic.summary)}", room)
+    inner = [f"{paint(word, 'bold', tone)}{paint(first_line.removeprefix(word), 'bold')}"]
+    inner += [paint(line, "bold") for line in further_lines]
     place = _place(diagnostic, files, paint, room)
     if place:
         inner += ["", *place]
@@ -141,13 +141,16 @@ def _notes(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
     inner = width - columns(bar) if width else 0
     lines = [f"    {paint('├────────────────', 'grey')}"]
     if diagnostic.function:
-        name, bracket, rest = harmless(diagnostic.function).partition("(")
-        lines.append(f"{bar}while calling {paint(name, 'bold')}{bracket}{rest}")
+        name, bracket, arguments = harmless(diagnostic.function).partition("(")
+        lines.append(f"{bar}while calling {paint(name, 'bold')}{bracket}{arguments}")
     for note in sorted(diagnostic.values, key=lambda note: note.traversal):
         traversal = harmless(note.traversal)
-        first, *more = indented(f"{traversal} {harmless(note.statement)}", 2, inner)
-        painted = paint(traversal, "bold") if first.startswith(traversal) else ""
-        lines += [f"{bar}{painted}{first.removeprefix(traversal)}", *(f"{bar}{line}" for line in more)]
+        first_line, *further_lines = indented(f"{traversal} {harmless(note.statement)}", 2, inner)
+        painted = paint(traversal, "bold") if first_line.startswith(traversal) else ""
+        lines += [
+            f"{bar}{painted}{first_line.removeprefix(traversal)}",
+            *(f"{bar}{line}" for line in further_lines),
+        ]
     return lines
 
 
@@ -157,23 +160,24 @@ def consolidate(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     Errors stay one by one, and so do warnings without a place in the source.
     """
     shown: list[Diagnostic] = []
-    first: dict[tuple[str, str], int] = {}
-    more: Counter[int] = Counter()
+    first_of_kind: dict[tuple[str, str], int] = {}
+    similar: Counter[int] = Counter()
     for diagnostic in diagnostics:
         if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
             kind = (diagnostic.id, diagnostic.summary)
-            if kind in first:
-                more[first[kind]] += 1
+            if kind in first_of_kind:
+                similar[first_of_kind[kind]] += 1
                 continue
-            first[kind] = len(shown)
+            first_of_kind[kind] = len(shown)
         shown.append(diagnostic)
-    for index, count in more.items():
+    for index, count in similar.items():
         shown[index] = _with_note(shown[index], count)
     return shown
 
 
-def _with_note(warning: Diagnostic, more: int) -> Diagnostic:
-    note = "one more similar warning" if more == 1 else f"{more} more similar warnings"
+def _with_note(warning: Diagnostic, similar: int) -> Diagnostic:
+    """A warning that says how many similar ones there are."""
+    note = "one more similar warning" if similar == 1 else f"{similar} more similar warnings"
     return replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
 
 
@@ -183,21 +187,21 @@ def _compact(diagnostics: Iterable[Diagnostic], width: int) -> str:
     for diagnostic in diagnostics:
         groups.setdefault((diagnostic.id, diagnostic.summary), []).append(diagnostic)
     lines = ["Warnings:", ""]
-    for same in groups.values():
-        for line in _compact_lines(same):
+    for alike in groups.values():
+        for line in _compact_lines(alike):
             lines += indented(line, 4, width)
     lines += ["", "To see the full warning notes, run nexusform without -compact-warnings.", ""]
     return "\n".join(lines)
 
 
-def _compact_lines(same: Sequence[Diagnostic]) -> list[str]:
+def _compact_lines(alike: Sequence[Diagnostic]) -> list[str]:
     """Diagnostics that say the same, in two lines."""
-    lines = [f"- {harmless(same[0].summary)}"]
-    subject = same[0].subject
+    lines = [f"- {harmless(alike[0].summary)}"]
+    subject = alike[0].subject
     if subject is not None:
         lines.append(f"  on {harmless(subject.filename)} line {subject.start.line}")
-    if len(same) > 1:
-        lines.append(f"  (and {len(same) - 1} more)")
+    if len(alike) > 1:
+        lines.append(f"  (and {len(alike) - 1} more)")
     return lines
 
 
@@ -230,6 +234,7 @@ class Snippet(Struct, frozen=True):
 
 
 def _text(part: bytes) -> str:
+    """Bytes of source as text, whatever they are."""
     return part.decode(errors="replace")
 
 
@@ -256,17 +261,17 @@ def snippet_of(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snipp
     data, starts = _lines(file)
     if subject.start.byte > len(data):
         return None
-    first, last = _line_range(subject, diagnostic.context, data, starts)
-    last_shown = min(last, first + MAX_LINES - 1)
-    begin = starts[first]
+    first_line, last_line = _line_range(subject, diagnostic.context, data, starts)
+    last_shown = min(last_line, first_line + MAX_LINES - 1)
+    begin = starts[first_line]
     end = starts[last_shown + 1] - 1 if last_shown + 1 < len(starts) else len(data)
     highlight_start = min(max(subject.start.byte - begin, 0), end - begin)
     return Snippet(
         code=data[begin:end].decode(errors="replace").replace("\r", ""),
-        start_line=first + 1,
+        start_line=first_line + 1,
         highlight_start=highlight_start,
         highlight_end=min(max(subject.end.byte - begin, highlight_start), end - begin),
-        more=last - last_shown,
+        more=last_line - last_shown,
     )
 
 
@@ -276,9 +281,10 @@ def _line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[
     def line_at(byte: int) -> int:
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1
 
-    first, last = line_at(subject.start.byte), line_at(max(subject.end.byte - 1, subject.start.byte))
+    first_line = line_at(subject.start.byte)
+    last_line = line_at(max(subject.end.byte - 1, subject.start.byte))
     if context is not None and context.filename == subject.filename:
         # A long construct must not push the subject out of sight.
-        first = max(min(first, line_at(context.start.byte)), first - 3)
-        last = max(last, line_at(max(context.end.byte - 1, context.start.byte)))
-    return first, last
+        first_line = max(min(first_line, line_at(context.start.byte)), first_line - 3)
+        last_line = max(last_line, line_at(max(context.end.byte - 1, context.start.byte)))
+    return first_line, last_line

@@ -85,11 +85,13 @@ def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
 
 
 def _line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [pad(cell, widths[k], right=k in _TO_THE_RIGHT) for k, cell in enumerate(cells)]
+    """A row of the table, its cells filled to the widths of their columns."""
+    padded = [pad(cell, widths[column], right=column in _TO_THE_RIGHT) for column, cell in enumerate(cells)]
     return "  ".join(padded).rstrip()
 
 
 def _note(note: str, indent: int, width: int) -> list[str]:
+    """A remark below a row."""
     return hanging("", harmless(note), indent, width)
 
 
@@ -143,6 +145,7 @@ def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -
 
 
 def _moves(group: PlacementGroup) -> bool:
+    """Whether anything of a group moves."""
     return any(line.action is PlacementAction.MOVE for line in group.lines)
 
 
@@ -189,30 +192,30 @@ def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> lis
     margin = " " * indent
     if columns(label) + gap > indent and label:
         return [label.rstrip(), *(f"{margin}{line}" for line in wrapped)]
-    first, *more = wrapped
-    return [f"{pad(label, indent)}{first}", *(f"{margin}{line}" for line in more)]
+    first_line, *further_lines = wrapped
+    return [f"{pad(label, indent)}{first_line}", *(f"{margin}{line}" for line in further_lines)]
 
 
 def cut(lines: list[str], most: int, width: int) -> list[str]:
     """The lines, at most so many; "..." says where more was."""
     if len(lines) <= most:
         return lines
-    last = lines[most - 1]
-    while columns(last) + 4 > width and " " in last.strip():
-        last = last.rpartition(" ")[0]
-    return [*lines[: most - 1], f"{last} ..."]
+    last_line = lines[most - 1]
+    while columns(last_line) + 4 > width and " " in last_line.strip():
+        last_line = last_line.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{last_line} ..."]
 
 
 def rollout_text(tables: Sequence[RolloutTable], width: int, paint: Painter) -> str:
     """The rollouts with their first steps; "" without any."""
     lines: list[str] = [paint(_ROLLOUTS, "bold")] if tables else []
     for table in tables:
-        rows, more = table.first(_MOST_STEPS)
+        rows, left_out = table.first(_MOST_STEPS)
         lines += hanging("", harmless(table.title), 2, width)
-        first = max(len(begins) for begins, _, _ in rows)
-        second = max(len(place) for _, place, _ in rows)
-        for begins, place, what in rows:
-            label = f"    {pad(begins, first)}  {pad(place, second)}"
-            lines += hanging(label, harmless(what), first + second + 8, width)
-        lines += [f"    {more}; -report=markdown:PATH shows each."] if more else []
+        width_of_times = max(len(begins) for begins, _, _ in rows)
+        width_of_places = max(len(place) for _, place, _ in rows)
+        for begins, place, action in rows:
+            label = f"    {pad(begins, width_of_times)}  {pad(place, width_of_places)}"
+            lines += hanging(label, harmless(action), width_of_times + width_of_places + 8, width)
+        lines += [f"    {left_out}; -report=markdown:PATH shows each."] if left_out else []
     return "\n".join(lines)

@@ -73,13 +73,15 @@ def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
 
 
 def _unchanged(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """That nothing changes, and what was compared."""
     sentence, detail = wording.NO_CHANGES[report.mode]
-    head, _, rest = sentence.partition(". ")
-    title = f"{paint(f'{head}.', 'bold', 'green')} {paint(rest, 'bold')}"
+    head, _, second_sentence = sentence.partition(". ")
+    title = f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}"
     return [title, "\n".join(wrap(detail, width))]
 
 
 def _drift(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """What changed outside, an object to a line."""
     if not report.drift:
         return []
     lines = [paint(wording.DRIFT_NOTE, "bold", "cyan"), *object_lines(report.drift, width, paint)]
@@ -100,7 +102,7 @@ def _diagnostic_parts(
 ) -> list[str]:
     """Boxes of errors, then an entry per warning, then what held before."""
     parts = []
-    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
     if errors and options.errors:
         parts.append(render_diagnostics(errors, sources, options.colour, options.width).rstrip("\n"))
     if not options.diagnostics:
@@ -115,6 +117,7 @@ def _diagnostic_parts(
 
 
 def _hint(report: ShortReport) -> str:
+    """Which command says more."""
     if any(entry.id in RULE_IDS for entry in (*report.entries.caused, *report.entries.standing)):
         return "nexusform advise says what to do; -details shows every argument."
     return "-details shows every warning and every argument in full."
