@@ -40,9 +40,9 @@ def limits_of(text: str) -> tuple[Limit, ...]:
     """
     limits: dict[str, Limit] = {}
     mistakes: list[str] = []
-    for part in filter(None, map(str.strip, text.split(","))):
+    for written in filter(None, map(str.strip, text.split(","))):
         try:
-            limit = _limit(part)
+            limit = _limit(written)
         except ValueError as problem:
             mistakes.append(str(problem))
             continue
@@ -58,9 +58,9 @@ def limits_of(text: str) -> tuple[Limit, ...]:
     return tuple(limits.values())
 
 
-def _limit(part: str) -> Limit:
+def _limit(written: str) -> Limit:
     """One limit, `name:number`. Raises ValueError with what is wrong."""
-    name, _, number = part.partition(":")
+    name, _, number = written.partition(":")
     rail = GUARD_RAILS.get(name)
     if rail is None:
         hint = did_you_mean(name, GUARD_RAILS)
@@ -71,7 +71,7 @@ def _limit(part: str) -> Limit:
         value = -1
     if value < 0 or (rail.fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.fraction else "a whole number from 0 on"
-        raise ValueError(f'"{part}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
+        raise ValueError(f'"{written}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
     return Limit(name, value)
 
 
@@ -86,7 +86,7 @@ def guarded(plan: Plan, limits: Iterable[Limit]) -> Plan:
 
 def broken_limits(plan: Plan) -> tuple[str, ...]:
     """The limits that a guarded plan breaks, each as it was given: `moved:0`."""
-    limits = [limit_of(each) for each in plan.diagnostics if each.id == GUARD_RAIL]
+    limits = [limit_of(breach) for breach in plan.diagnostics if breach.id == GUARD_RAIL]
     return tuple(dict.fromkeys(limits))
 
 
@@ -123,11 +123,11 @@ def _moved(plan: Plan, most: float) -> Iterable[str]:
 
 def _room(plan: Plan, least: float) -> Iterable[str]:
     """What still fits on each site of its largest VM SKU in play, once the plan is applied."""
-    seen: set[str] = set()
+    sites_counted: set[str] = set()
     for row in plan.room:  # the largest SKU of a site comes first
-        if row.site_id in seen or row.after is None:
+        if row.site_id in sites_counted or row.after is None:
             continue
-        seen.add(row.site_id)
+        sites_counted.add(row.site_id)
         free = row.after.free
         if free < least:
             yield f"On {row.site} {free:,} more {row.sku} {form(free, 'fits', 'fit')} after this plan"

@@ -197,6 +197,7 @@ def _by_slot(machine: SiteMachine) -> tuple[object, ...]:
 def _count(
     machine: SiteMachine, standing: Counter[str], left: Counter[str], came: Counter[str]
 ) -> MachineCount:
+    """The VMs of one machine before and after (None: it is not there); the counters are by machine."""
     name = machine.facts.name
     before = standing[name] + left[name] if machine.before else None
     after = standing[name] + came[name] if machine.after else None

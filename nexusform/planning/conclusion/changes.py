@@ -41,7 +41,7 @@ def build_changes(
     for address in sorted(prior.instances, key=address_order):
         if not _is_left_alone(instances.get(address)):
             deposed = sorted(prior.deposed(address).items())
-            changes += [_deposed_change(address, key, old) for key, old in deposed]
+            changes += [_deposed_change(address, key, remains) for key, remains in deposed]
     return changes, problems
 
 
@@ -52,19 +52,19 @@ def _is_left_alone(instance: Instance | None) -> bool:
     return instance.block is None and instance.action is Action.NO_OP
 
 
-def _deposed_change(address: Address, key: str, old: ObjectState) -> Change:
+def _deposed_change(address: Address, key: str, remains: ObjectState) -> Change:
     """What is left of a replacement goes with the next plan."""
     return Change(
         address=address,
         action=Action.DELETE,
-        before=old.attributes,
+        before=remains.attributes,
         after=None,
-        provider=old.provider,
+        provider=remains.provider,
         creation=0,
-        prior_creation=old.creation,
-        sensitive_before=old.sensitive,
+        prior_creation=remains.creation,
+        sensitive_before=remains.sensitive,
         deposed=key,
-        dependencies=old.dependencies,
+        dependencies=remains.dependencies,
     )
 
 
@@ -72,7 +72,10 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
     """What becomes of an instance, as the plan has it."""
     prior = instance.prior
     going = instance.going
-    before = prior.creation if prior is not None else 0
+    prior_creation = prior.creation if prior is not None else 0
+    create_first = instance.create_first
+    if going and prior is not None:
+        create_first = create_first or prior.create_before_destroy
     dependencies = instance.dependencies
     if prior is not None and (going or instance.block is None):
         dependencies = prior.dependencies
@@ -82,8 +85,8 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         before=prior.attributes if prior is not None else None,
         after=None if going else instance.planned,
         provider=_provider(block, prior, going=going),
-        creation=instance.creation or (0 if going else before),
-        prior_creation=before,
+        creation=instance.creation or (0 if going else prior_creation),
+        prior_creation=prior_creation,
         sensitive_before=prior.sensitive if prior is not None else (),
         sensitive_after=() if going else instance.hidden,
         refined_after=() if going else instance.refined,
@@ -92,8 +95,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         previous_address=instance.previous,
         importing=instance.importing,
         dependencies=dependencies,
-        create_before_destroy=instance.create_first
-        or (prior.create_before_destroy if going and prior else False),
+        create_before_destroy=create_first,
         tainted_before=prior.tainted if prior is not None else False,
         private=_private(instance),
         source=block.span if block is not None else None,
@@ -102,9 +104,12 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
 
 
 def _private(instance: Instance) -> Mapping[str, Any] | None:
+    """The private note of an object after the plan: a new one, else the one of the object that stays."""
     if instance.private is not None:
         return instance.private
-    return instance.prior.private if instance.prior is not None and not instance.replaced else None
+    if instance.prior is None or instance.replaced:
+        return None
+    return instance.prior.private
 
 
 def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:
@@ -115,6 +120,7 @@ def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: 
 
 
 def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnostic]:
+    """The error of an object that the plan destroys and prevent_destroy keeps."""
     if block is None or not block.lifecycle.prevent_destroy or instance.action not in _DESTROYING:
         return []
     return [
@@ -132,7 +138,7 @@ def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnost
 
 def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
     """Two objects of one type under one id: providers could not tell them apart."""
-    first: dict[tuple[str, str], Instance] = {}
+    first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
         if instance.planned is None or instance.going or instance.broken:
@@ -140,18 +146,18 @@ def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
         object_id = instance.planned.get("id")
         if not isinstance(object_id, str) or not object_id:
             continue
-        other = first.setdefault((instance.type.name, object_id), instance)
+        first = first_of_id.setdefault((instance.type.name, object_id), instance)
         # What offers something is told by its own type, when the inventory is offered it twice.
-        if other is not instance and instance.type.offer is None:
-            problems.append(_duplicate(instance, other, object_id))
+        if first is not instance and instance.type.offer is None:
+            problems.append(_duplicate(instance, first, object_id))
     return problems
 
 
-def _duplicate(instance: Instance, other: Instance, object_id: str) -> Diagnostic:
+def _duplicate(instance: Instance, first: Instance, object_id: str) -> Diagnostic:
     noun = instance.type.noun
     return instance.error(
         "duplicate-object",
-        f'{other.address} already describes the {noun} "{object_id}". Give one of the two another '
+        f'{first.address} already describes the {noun} "{object_id}". Give one of the two another '
         "name, or remove it.",
         ("name",) if "name" in instance.type.schema.attributes else (),
         f"Duplicate {noun}",

@@ -106,6 +106,7 @@ def _present(
 def _present_row(
     vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
 ) -> PlacementChange:
+    """The row of a VM that stands after the plan; with `everything` also which machines refused it."""
     assert vms.demand is not None
     vm = vms.placed[key]
     action, source = _action(vms, key)
@@ -155,9 +156,9 @@ def _scores(explanation: Explanation | None) -> dict[str, float]:
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}
     chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
-    scores = {f"rack.{part.rule}": part.value for part in chosen_rack.keys}
-    for part in chosen_machine.keys:
-        scores[f"machine.{part.rule}"] = part.value
+    scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
+    for key in chosen_machine.keys:
+        scores[f"machine.{key.rule}"] = key.value
     return scores
 
 
@@ -224,18 +225,22 @@ def _row(
     demand = vms.demand
     assert demand is not None
     keys: list[tuple[VmObject, VmKey]] = []
-    for owner, part in members:
-        keys += [(owner, (part.pool, number)) for number in part.numbers]
+    for owner, member_pool in members:
+        keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
     racks_taken = Counter(owner.place_after(key).rack for owner, key in keys if key in owner.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
-    floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
+    fewest_on_rack = len(keys) // expected if expected else 0
+    most_on_rack = -(-len(keys) // expected) if expected else 0
     sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     if certainty is not None and _is_drawn(racks, pool.zones, certainty):
         sure = None
     placed = sum(1 for owner, key in keys if key in owner.tokens)
-    decided = demand.provenance == "decided"
-    sizes = {part.sku.name for _, part in members}
+    racks_certain = sure.vms_on_certain_counts if sure is not None else 0
+    machines_certain = sure.machine_certain if sure is not None else 0
+    if demand.provenance == "decided":  # somebody else chose the places: nothing is drawn
+        racks_certain = machines_certain = placed
+    sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
         address=vms.instance.address,
         site_id=demand.site_id,
@@ -245,11 +250,11 @@ def _row(
         total_count=len(keys),
         expected_racks=expected,
         actual_racks=len(racks_taken),
-        expected_vms_per_rack=(floor, ceiling),
+        expected_vms_per_rack=(fewest_on_rack, most_on_rack),
         actual_vms_per_rack=dict(sorted(racks_taken.items())),
         placed=placed,
-        racks_certain=placed if decided else (sure.vms_on_certain_counts if sure is not None else 0),
-        machines_certain=placed if decided else (sure.machine_certain if sure is not None else 0),
+        racks_certain=racks_certain,
+        machines_certain=machines_certain,
         counts_certain=sure.certain_racks if sure is not None else (),
         fewest_left_on_a_rack=_worst_left(vms, pool) if _platform_shrinks(vms, pool) else None,
         provenance=demand.provenance,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -49,8 +50,8 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
 
 def _was_placed(plan: Plan) -> bool:
     """Whether nothing is in error but places: then everything else is known."""
-    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
-    return all(each.id in (DOES_NOT_FIT, BROKEN) for each in errors)
+    errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
+    return all(problem.id in (DOES_NOT_FIT, BROKEN) for problem in errors)
 
 
 def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:
@@ -64,12 +65,14 @@ def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSit
     return tuple(rooms)
 
 
-def _rooms(old: OccupiedSite | None, new: OccupiedSite | None) -> Iterator[SiteRoom]:
-    present = new or old
+def _rooms(before: OccupiedSite | None, after: OccupiedSite | None) -> Iterator[SiteRoom]:
+    """The room of one site on both sides, for every SKU in play, the largest first."""
+    present = after or before
     assert present is not None, "a site stands on one side at least"
     site = present.site
-    for sku in sorted({*_skus(old), *_skus(new)}, key=by_size, reverse=True):
-        yield SiteRoom(site.id, site.name, sku.name, sku.numa_cells, _room(old, sku), _room(new, sku))
+    for sku in sorted({*_skus(before), *_skus(after)}, key=by_size, reverse=True):
+        room_before, room_after = _room(before, sku), _room(after, sku)
+        yield SiteRoom(site.id, site.name, sku.name, sku.numa_cells, room_before, room_after)
 
 
 def _skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
@@ -163,8 +166,8 @@ def occupied_sites(
 ) -> dict[str, OccupiedSite]:
     """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided."""
     things = [_thing(change, side) for change in plan.changes if not change.deposed]
-    standing = [thing for thing in things if thing is not None]
-    ground = lay_ground(standing, registries, plan.catalogue)
+    present = [thing for thing in things if thing is not None]
+    ground = lay_ground(present, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
     for kind, thing in ground.things:
         planned = objects.get(thing.address)
@@ -173,17 +176,19 @@ def occupied_sites(
         if kind.vms is not None and not refused:
             _house(kind, thing, _vms(planned, side), ground, sites)
     for occupied in sites.values():
-        names = {name for housed in occupied.vms for name in housed.vm.names}
-        occupied.outsiders = occupy_outsiders(occupied.site, names)
+        names = chain.from_iterable(housed.vm.names for housed in occupied.vms)
+        occupied.outsiders = occupy_outsiders(occupied.site, set(names))
     return sites
 
 
 def _thing(change: Change, side: Side) -> Thing | None:
+    """The object of a change on one side; None where there is none."""
     attributes = change.before if side is Side.BEFORE else change.after
     return None if attributes is None else Thing(change.address, attributes, change.creation, change.private)
 
 
 def _vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:
+    """The VMs of an object on one side; none of one that has no VMs."""
     if planned is None:
         return ()
     return tuple(planned.standing.values()) if side is Side.BEFORE else planned.vms_after()
@@ -204,8 +209,12 @@ def _house(
         return
     pools = {pool.pool: pool for pool in demand.pools}
     occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
-    order = {name: at for at, name in enumerate(pools)}
-    for vm in sorted(vms, key=lambda vm: (order.get(vm.pool, len(order)), number_order(vm.number))):
+    position_of = {name: position for position, name in enumerate(pools)}
+
+    def order(vm: PlacedVm) -> tuple[object, ...]:
+        return position_of.get(vm.pool, len(pools)), number_order(vm.number)
+
+    for vm in sorted(vms, key=order):
         pool = pools.get(vm.pool)
         sku = sku_of(vm, pool, ground.skus)
         housed = occupied.site.house(vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
@@ -229,34 +238,37 @@ def site_records(
     return tuple(_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
 
 
-def _site(old: OccupiedSite | None, new: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
+def _site(before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
     """A site with its racks, machines and VMs on both sides."""
-    present = new or old
+    present = after or before
     assert present is not None, "a site stands on one side at least"
-    outsiders = [*(old.outsiders if old else ()), *(new.outsiders if new else ())]
+    outsiders = [*(before.outsiders if before else ()), *(after.outsiders if after else ())]
     each_once = {(vm.placement.machine, vm.name): vm for vm in outsiders}
     return SiteVms(
         present.site.id,
         present.site.name,
-        _racks(old, new),
-        _machines(old, new),
-        _pools(old.vms if old else (), new.vms if new else (), order),
+        _racks(before, after),
+        _machines(before, after),
+        _pools(before.vms if before else (), after.vms if after else (), order),
         tuple(each_once.values()),
     )
 
 
-def _racks(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteRack, ...]:
-    both_sides = [*(old.site.racks if old else ()), *(new.site.racks if new else ())]
+def _racks(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteRack, ...]:
+    """The racks on either side; one on both as it is after the plan."""
+    both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
     racks = {rack.name: rack for rack in both_sides}
     return tuple(SiteRack(rack.name, rack.availability_zone, rack.planned) for rack in racks.values())
 
 
-def _machines(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteMachine, ...]:
-    before = old.site.machines if old else {}
-    after = new.site.machines if new else {}
-    names = dict.fromkeys((*before, *after))
+def _machines(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteMachine, ...]:
+    """The machines on either side; one on both as it is after the plan."""
+    machines_before = before.site.machines if before else {}
+    machines_after = after.site.machines if after else {}
+    machines = {**machines_before, **machines_after}
     return tuple(
-        SiteMachine(after.get(name) or before[name], name in before, name in after) for name in names
+        SiteMachine(machine, name in machines_before, name in machines_after)
+        for name, machine in machines.items()
     )
 
 
@@ -267,9 +279,9 @@ def _pools(
     before: Iterable[VmOnSite], after: Iterable[VmOnSite], order: Mapping[Address, int]
 ) -> tuple[PoolVms, ...]:
     """The pools by resource in the plan's order; in each those that stand afterwards come first."""
-    old, new = _by_pool(before), _by_pool(after)
-    keys = sorted(dict.fromkeys((*new, *old)), key=lambda key: order[key[0]])
-    return tuple(_pool(old.get(key, []), new.get(key, [])) for key in keys)
+    pools_before, pools_after = _by_pool(before), _by_pool(after)
+    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
+    return tuple(_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
 
 
 def _by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
@@ -282,14 +294,14 @@ def _by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
 def _pool(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """The VMs of one pool on both sides."""
     first = (after or before)[0]
-    old = {housed.vm.name: housed.vm for housed in before}
-    new = {housed.vm.name: housed.vm for housed in after}
+    vms_before = {housed.vm.name: housed.vm for housed in before}
+    vms_after = {housed.vm.name: housed.vm for housed in after}
     return PoolVms(
         first.address,
         first.cluster,
         first.vm.pool,
         first.sku,
-        kept=tuple(vm for name, vm in new.items() if old.get(name) == vm),
-        left=tuple(vm for name, vm in old.items() if new.get(name) != vm),
-        came=tuple(vm for name, vm in new.items() if old.get(name) != vm),
+        kept=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
+        left=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
+        came=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
     )

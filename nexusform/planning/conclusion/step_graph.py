@@ -102,9 +102,9 @@ class StepGraph:
         self.drafts.append(draft)
         return draft.id
 
-    def wait(self, step: int, others: Iterable[int]) -> None:
+    def wait(self, step: int, awaited: Iterable[int]) -> None:
         """Let a step wait for others; never for itself."""
-        self.drafts[step].waits.update(other for other in others if other != step)
+        self.drafts[step].waits |= set(awaited) - {step}
 
     def gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
         """All of these steps as few things to wait for; `name` tells the gate from others."""
@@ -154,10 +154,10 @@ def wait_for_room(
     refer to the one whose room it takes): references win.
     """
     waits = waits_for_leaving(graph, machines)
-    for step, others in _waits_for_rolling(graph, objects, sites).items():
-        waits.setdefault(step, set()).update(others)
-    for step, others in waits.items():
-        graph.drafts[step].waits |= others
+    for step, updates in _waits_for_rolling(graph, objects, sites).items():
+        waits.setdefault(step, set()).update(updates)
+    for step, awaited in waits.items():
+        graph.drafts[step].waits |= awaited
     stuck = stuck_steps(graph)
     for step in stuck:
         against_references = waits.get(step, set()) & stuck
@@ -181,10 +181,10 @@ def waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) 
         if making is None or not freeing:
             continue
         # Under create_before_destroy the old VMs hold their room until the new ones stand.
-        own = graph.deleting.get((address, "")) if use.keeps_old else None
+        own_delete = graph.deleting.get((address, "")) if use.keeps_old else None
         for machine in use.taken:
             steps = freeing.get(machine, set())
-            waits.setdefault(making, set()).update(steps - {making, own})
+            waits.setdefault(making, set()).update(steps - {making, own_delete})
     return waits
 
 
@@ -240,18 +240,18 @@ def _successions(
     """Whose rolling VM left a machine, and who was placed on it after that."""
     if site.base is None:
         return
-    left: dict[str, set[Address]] = {}  # machine -> whose VMs rolled away
+    owners_rolled_off: dict[str, set[Address]] = {}  # by machine: whose VMs rolled away from it
     for operation in site.operations:
         if not isinstance(operation, VmReleased):
             if operation.token in placed:
                 taker, machine = placed[operation.token]
-                for owner in sorted(left.get(machine, ()), key=str):
+                for owner in sorted(owners_rolled_off.get(machine, ()), key=str):
                     yield owner, taker
         elif operation.handle is not None:
             vm = site.base.vm(operation.handle)
             owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
             if owner_of_vm is not None:
-                left.setdefault(vm.placement.machine, set()).add(owner_of_vm)
+                owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
 
 
 def stuck_steps(graph: StepGraph) -> set[int]:
@@ -260,8 +260,8 @@ def stuck_steps(graph: StepGraph) -> set[int]:
     open_waits: dict[int, int] = {}
     for draft in graph.drafts:
         open_waits[draft.id] = len(draft.waits)
-        for other in draft.waits:
-            followers.setdefault(other, []).append(draft.id)
+        for awaited in draft.waits:
+            followers.setdefault(awaited, []).append(draft.id)
     ready = [step for step, count in open_waits.items() if count == 0]
     while ready:
         for follower in followers.get(ready.pop(), ()):

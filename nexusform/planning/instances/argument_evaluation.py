@@ -50,6 +50,7 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
 
 
 def _about(instance: Instance, problem: Diagnostic) -> Diagnostic:
+    """A problem that names the instance and its block, where it names none itself."""
     block = instance.block.header if instance.block is not None else ""
     return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
 
@@ -76,8 +77,8 @@ def _default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnos
     block = instance.block
     assert block is not None
     if block.count is None and block.for_each is None:
-        known = instance.prior.attributes.get("name") if instance.prior is not None else None
-        arguments["name"] = known or block.name
+        prior_name = instance.prior.attributes.get("name") if instance.prior is not None else None
+        arguments["name"] = prior_name or block.name
         return []
     key = "each.key" if block.for_each is not None else "count.index"
     return [

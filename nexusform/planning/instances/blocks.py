@@ -102,8 +102,8 @@ class Blocks:
                 self._count("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._configured(block, module, expansion.repetitions, evaluation)
-        known = {instance.address for instance in instances}
-        instances += self._gone(block, known, {module.path for module in modules})
+        present = {instance.address for instance in instances}
+        instances += self._gone(block, present, {module.path for module in modules})
         return Expanded(instances, diagnostics)
 
     def _configured(
@@ -159,11 +159,13 @@ class Blocks:
         return [self.left_alone(address) for address in addresses if address.module == module.path]
 
     def _gone(
-        self, block: ResourceBlock, known: Collection[Address], modules: Collection[ModulePath]
+        self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """The prior instances of a block that nothing stands for any more."""
+        """The prior instances of a block that are not among the `present` any more; `modules` are the paths
+        of the instances of its module.
+        """
         standing = self.prior.by_block.get(block.address, ())
-        gone = [address for address in standing if address not in known]
+        gone = [address for address in standing if address not in present]
         gone.sort(key=lambda address: (address_order(address.resource), key_order(address.key)))
         for address in gone:
             if not self.selection.has(address):

@@ -47,15 +47,16 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     for name, output in sorted(declared.items()):
         value = evaluation.output(evaluation.root, name)
         diagnostics += shown_secrets(output, value)
-        if parts := refined_parts(value):
-            refined[name] = parts
+        refinements = refined_parts(value)
+        if refinements:
+            refined[name] = refinements
         # What is sensitive though nobody said so is refused, and hidden all the same.
         hidden = output.sensitive or value.has_marks
         after[name] = OutputState(to_plain(value)[0], value.type, hidden)
         changes.append(_change(name, before.get(name), after[name]))
-    for name, old in sorted(before.items()):
+    for name, prior in sorted(before.items()):
         if name not in declared:
-            changes.append(OutputChange(name, Action.DELETE, old.value, None, old.type, old.sensitive))
+            changes.append(OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive))
     return Outputs(tuple(changes), after, refined, tuple(diagnostics))
 
 
@@ -74,15 +75,16 @@ def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
     ]
 
 
-def _change(name: str, old: OutputState | None, new: OutputState) -> OutputChange:
+def _change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
     """What becomes of an output that is to be there afterwards."""
-    if old is None:
-        action = Action.CREATE if new.value is not None else Action.NO_OP
-        return OutputChange(name, action, None, new.value, new.type, new.sensitive)
+    if prior is None:
+        action = Action.CREATE if planned.value is not None else Action.NO_OP
+        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
     # A value that is known only after apply may be another one.
-    same = old.value == new.value and new.value is not UNKNOWN and old.sensitive == new.sensitive
+    same_value = prior.value == planned.value and planned.value is not UNKNOWN
+    same = same_value and prior.sensitive == planned.sensitive
     action = Action.NO_OP if same else Action.UPDATE
-    return OutputChange(name, action, old.value, new.value, new.type, new.sensitive)
+    return OutputChange(name, action, prior.value, planned.value, planned.type, planned.sensitive)
 
 
 def variable_values(request: PlanRequest) -> dict[str, VariableValue]:

@@ -75,7 +75,8 @@ class Origins:
         """What a traced expression came to, and what it is made of."""
         expression = trace.expression
         # An error that is caught would tell of the sensitive value that it is about.
-        hidden = hidden or (trace.failed and not self._fails and any(p.value.has_marks for p in trace.parts))
+        is_caught = trace.failed and not self._fails
+        hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._part(trace.parts[0], instance, hidden=hidden)
         # What is inside of a loop over something sensitive carries no mark of its own, and how often it is
@@ -93,7 +94,8 @@ class Origins:
             definition = self._definition(expression, instance)
             if definition is not None:
                 repeated = not self._is_new(definition)
-                parts += [] if repeated else [self._defined(definition, hidden=hidden)]
+                if not repeated:
+                    parts.append(self._defined(definition, hidden=hidden))
         return TracedPart(
             text=self._text(expression.span),
             value=trace.value,
@@ -124,6 +126,7 @@ class Origins:
     # --- names ---
 
     def _is_new(self, definition: _Definition) -> bool:
+        """Whether a definition is met for the first time; from now on it is not."""
         key = (definition.instance.path, definition.expression.span)
         if key in self._followed:
             return False
@@ -208,7 +211,8 @@ class Origins:
             yield _why_sensitive(str(address), attribute, declared)
         if value.is_wholly_known:
             return
-        if any(item.attributes is None for item in self._evaluation.resource(instance, block).items.values()):
+        views = self._evaluation.resource(instance, block).items.values()
+        if any(view.attributes is None for view in views):
             yield f"unknown: {address} does not stand yet; what it is is known after apply"
         else:
             yield f"unknown: {traversal_text(traversal)} is known after apply"

@@ -125,7 +125,7 @@ def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansio
         return refuse('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
         items = sorted(value.raw.items(), key=lambda item: item[0].encode())
-        return Expansion(MAP, tuple(Repetition(key, each) for key, each in items)), []
+        return Expansion(MAP, tuple(Repetition(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
             return Expansion(MAP, (), "for_each"), []
@@ -173,32 +173,32 @@ class ObjectView(Struct):
             return whole.raw[name] if isinstance(whole.raw, dict) else unknown(kind)
         if self.attributes is None:
             return unknown(kind)
-        part, inner = self._presented(self.attributes, name)
-        refined = tuple([(path[1:], known) for path, known in self.refined if path[0] == name])
-        return from_plain(part, kind, inner, refined)
+        plain, sensitive = self._presented(self.attributes, name)
+        refined = tuple([(path[1:], refinement) for path, refinement in self.refined if path[0] == name])
+        return from_plain(plain, kind, sensitive, refined)
 
     def _presented(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
         """One attribute as expressions see it, and the paths in it that are sensitive. What is made of other
         arguments (labels of nodes) may show any of them that is.
         """
-        inner = [path[1:] for path in self.sensitive if path and path[0] == name]
+        sensitive = [path[1:] for path in self.sensitive if path and path[0] == name]
         recorded = attributes.get(name)
-        part = recorded if self.present is None else self.present(attributes, name)
-        if self.sensitive and part is not recorded:
-            inner += _made(part, recorded)
-        return part, inner
+        presented = recorded if self.present is None else self.present(attributes, name)
+        if self.sensitive and presented is not recorded:
+            sensitive += _paths_put_in(presented, recorded)
+        return presented, sensitive
 
 
-def _made(part: Any, recorded: Any) -> Iterator[Path]:
-    """The paths of what was put into an attribute, or into the objects that it holds."""
-    if not (isinstance(part, Mapping) and isinstance(recorded, Mapping)):
+def _paths_put_in(presented: Any, recorded: Any) -> Iterator[Path]:
+    """The paths of what an attribute, or the objects that it holds, presents and state has not recorded."""
+    if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         yield ()
         return
-    for key, values in part.items():
-        before = recorded.get(key)
-        if isinstance(values, Mapping) and isinstance(before, Mapping):
-            yield from ((key, name) for name in values if name not in before)
-        elif values != before:
+    for key, value in presented.items():
+        recorded_value = recorded.get(key)
+        if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
+            yield from ((key, name) for name in value if name not in recorded_value)
+        elif value != recorded_value:
             yield (key,)
 
 

@@ -49,8 +49,8 @@ class Reads(Struct):
 
     def basis(self, commit: str) -> Basis:
         """All of it, as a plan keeps it."""
-        parts = (self.files, self.data_files, self.states)
-        return Basis(commit, *(dict(sorted(part.items())) for part in parts))
+        files, data_files = dict(sorted(self.files.items())), dict(sorted(self.data_files.items()))
+        return Basis(commit, files, data_files, dict(sorted(self.states.items())))
 
 
 class Setting(Struct, frozen=True):
@@ -158,9 +158,9 @@ def _resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal,
     if item is None:
         return _leads_nowhere(traversal)
     if used < len(steps) and isinstance(steps[used], TraverseAttribute):
-        part = item.attribute(steps[used].name)  # type: ignore[union-attr]
-        if part is not None:
-            return part, used + 1, []
+        attribute = item.attribute(steps[used].name)  # type: ignore[union-attr]
+        if attribute is not None:
+            return attribute, used + 1, []
     return item.value(), used, []
 
 
@@ -234,10 +234,11 @@ def _each(scope: InstanceScope, traversal: Traversal) -> Lookup:
 
 
 def _self(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """The object that a condition of its block is about, or one of its attributes."""
     if scope.this is None:
         return _leads_nowhere(traversal)
-    part = scope.this.attribute(_first(traversal)) if traversal.steps else None
-    return (part, 1, []) if part is not None else (scope.this.value(), 0, [])
+    attribute = scope.this.attribute(_first(traversal)) if traversal.steps else None
+    return (attribute, 1, []) if attribute is not None else (scope.this.value(), 0, [])
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
@@ -265,10 +266,12 @@ def _first(traversal: Traversal) -> str:
 
 
 def _named(text: str | None, traversal: Traversal) -> Lookup:
+    """A text under the first step; None: there is no such name."""
     return (string(text), 1, []) if text is not None else _leads_nowhere(traversal)
 
 
 def _literal_key(step: Any, shape: str) -> Key:
+    """The key that a step writes out, as instances of a block of this shape have them; None: no such key."""
     if not isinstance(step, TraverseIndex):
         return None
     if shape == LIST:

@@ -69,14 +69,14 @@ def refreshed_after(
 
 def _explicit(address: Address, statements: list[_Statement]) -> Address | None:
     """Where moved blocks lead from an address; None when they lead round in a circle."""
-    current, seen = address, {address}
+    current, passed = address, {address}
     for _ in range(MOST_ROUNDS):
         target = next(_matching(current, statements), current)
         if target == current:
             return current
-        if target in seen:
+        if target in passed:
             return None
-        seen.add(target)
+        passed.add(target)
         current = target
     return None
 
