@@ -141,8 +141,8 @@ class TextVoice:
         self._read = 0
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
-        """The whole text of the plan, then its errors on stderr."""
-        from nexusform.rendering.text.short_plan import PlanTextOptions
+        """The whole text of the plan; its errors go to stderr, where boxes have their place in the text."""
+        from nexusform.rendering.text.short_plan import PlanTextOptions, short_halves
         from nexusform.rendering.text.terminal import render_plan
 
         self._tell_how_many_were_read()
@@ -161,10 +161,18 @@ class TextVoice:
             compact_warnings=self.screen.compact_warnings,
             registries=view.registries,
         )
-        self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
-        if plan.denied:
-            boxed = [each for each in plan.diagnostics if details or each.severity is Severity.ERROR]
-            self.screen.diagnostics(boxed, sources)
+        if not plan.denied:
+            self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
+        elif details:
+            self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
+            self.screen.diagnostics(plan.diagnostics, sources)
+        else:
+            before, after = short_halves(plan, sources, options)
+            self.screen.out(f"\n{before}\n")
+            errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+            self.screen.diagnostics(errors, sources)
+            if after:
+                self.screen.out(f"\n{after}")
 
     @contextmanager
     def planning(self) -> Iterator[None]:

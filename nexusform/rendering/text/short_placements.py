@@ -181,6 +181,10 @@ def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> lis
     Beside a longer label it stands where it fits on that line, else below.
     The label may hold colours; at least `gap` spaces are beside it. Lines have no space at their end.
     """
+    if columns(label) > width and " " in label.strip():
+        # Names may be as long as a line: the last word of a label goes below.
+        front, _, last = label.rpartition(" ")
+        return [front.rstrip(), *hanging(f"      {last}", text, indent, width, gap)]
     room = width - indent
     if room < _NARROWEST:
         indent, room = 6, width - 6

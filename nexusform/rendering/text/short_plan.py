@@ -40,16 +40,28 @@ _MOST_ADVICE: Final = 12
 
 def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
     """The whole text, with a newline at the end. `sources` are the files by name."""
+    before, after = short_halves(plan, sources, options)
+    boxes = ""
+    if options.errors:
+        errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+        boxes = render_diagnostics(errors, sources, options.colour, options.width).rstrip("\n")
+    return _joined([before, boxes, after]) + "\n"
+
+
+def short_halves(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
+    """What stands before the boxes of errors, and what after them, without newlines at their ends."""
     report = short_report(plan, options.registries, options.placements)
     paint = Painter(options.colour)
-    parts = [] if report.errored else _change_parts(report, options.width, paint)
-    if report.errored:
-        # What was planned up to an error may be a mere consequence of it, and would bury it.
-        parts.append(FAILED)
-    parts += _diagnostic_parts(plan, report, sources, options, paint)
+    # What was planned up to an error may be a mere consequence of it, and would bury it.
+    before = [FAILED] if report.errored else _change_parts(report, options.width, paint)
+    after = _diagnostic_parts(plan, report, sources, options, paint)
     if not report.errored:
-        parts += _closing_parts(report, options, paint)
-    return "\n\n".join(part for part in parts if part) + "\n"
+        after += _closing_parts(report, options, paint)
+    return _joined(before), _joined(after)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
 
 
 # --- what changes ------------------------------------------------------------------------------
@@ -100,20 +112,17 @@ def _diagnostic_parts(
     options: PlanTextOptions,
     paint: Painter,
 ) -> list[str]:
-    """Boxes of errors, then an entry per warning, then what held before."""
-    parts = []
-    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    if errors and options.errors:
-        parts.append(render_diagnostics(errors, sources, options.colour, options.width).rstrip("\n"))
+    """An entry per warning, then what held before."""
     if not options.diagnostics:
-        return parts
+        return []
+    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
     if options.compact_warnings and not errors:
         boxes = render_diagnostics(plan.diagnostics, sources, compact_warnings=True)
-        return [*parts, boxes.rstrip("\n")]
+        return [boxes.rstrip("\n")]
     lines = _entry_lines(report, options.width, paint)
     if lines and options.hints:
         lines += hanging("", _hint(report), 2, options.width)
-    return [*parts, "\n".join(lines)]
+    return ["\n".join(lines)]
 
 
 def _hint(report: ShortReport) -> str:

@@ -15,6 +15,7 @@ from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.text.short_placements import hanging
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
@@ -307,3 +308,10 @@ def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace)
     assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in short(Plan(changes=(edited,)), plans)
     secret = replace(edited, sensitive_before=(("body",),), sensitive_after=(("body",),))
     assert "replicas" not in short(Plan(changes=(secret,)), plans)
+
+
+def test_a_label_wider_than_the_screen_goes_on_below() -> None:
+    label = f"  ~ {'a' * 40}-control-plane-0 [{'b' * 40}-pv2zt]"
+    lines = hanging(label, "-> rack1", 30, 80)
+    assert max(map(len, lines)) <= 80
+    assert lines == [f"  ~ {'a' * 40}-control-plane-0", f"      [{'b' * 40}-pv2zt]  -> rack1"]
