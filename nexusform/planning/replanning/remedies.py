@@ -78,8 +78,8 @@ def with_ways_out(
     def trial(
         adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
-        every = (*quiet.replaces, *replaces)
-        adjusted = replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=every)
+        all_replaces = (*quiet.replaces, *replaces)
+        adjusted = replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=all_replaces)
         outcome = plan(adjusted)
         # Most trials fail for want of room; in how many draws one fits is asked of those that do not.
         if outcome.plan.errored or outcome.plan.draws is None or request.tie_breaks == 0:
@@ -157,7 +157,10 @@ def _old_first(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{where}: the upgrade takes a VM '
             f"away before its successor comes, and fits.{drawn_note(outcome)}"
         )
-        data = [{"address": str(each.address), "pool": each.pool.pool, **dict(settings)} for each in pools]
+        data = [
+            {"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)}
+            for unplaced in pools
+        ]
         yield WayOut("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
@@ -210,17 +213,19 @@ def _certain_count(
 
 def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[Address, str], int]) -> WayOut:
     """The way out of fewer VMs: these pools with these counts."""
-    parts, data = [], []
-    for key, item in pools.items():
-        where = "" if len(pools) == 1 else f"{item.cluster}/{item.pool.pool}: "
-        count, sku = counts[key], item.pool.sku
-        argument = str(item.pool.count_path[-1])
-        parts.append(f"{where}{argument} = {count}")
-        data.append({"address": str(item.address), "pool": item.pool.pool, argument: count, "sku": sku.name})
-    verb = "fits" if len(parts) == 1 else "fit"
+    texts, data = [], []
+    for key, unplaced in pools.items():
+        where = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        count, sku = counts[key], unplaced.pool.sku
+        argument = str(unplaced.pool.count_path[-1])
+        texts.append(f"{where}{argument} = {count}")
+        data.append(
+            {"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name}
+        )
+    verb = "fits" if len(texts) == 1 else "fit"
     vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
-    same = "this SKU" if len(parts) == 1 else "these SKUs"
-    return WayOut("count", f"{', '.join(parts)} {verb} with {same} ({vcpus:,} vCPUs).", {"counts": data})
+    same = "this SKU" if len(texts) == 1 else "these SKUs"
+    return WayOut("count", f"{', '.join(texts)} {verb} with {same} ({vcpus:,} vCPUs).", {"counts": data})
 
 
 # --- more zones --------------------------------------------------------------------------------
@@ -249,32 +254,35 @@ def _widenings(shortage: _Shortage) -> Iterator[Sequence[str]]:
     used_everywhere = frozenset.intersection(*allowed)
     missing = sorted(zones - used_everywhere, key=str.encode)
     sizes = range(1, len(missing) + 1)
-    every = chain.from_iterable(combinations(missing, size) for size in sizes)
-    for number, added in enumerate(every):
+    additions = chain.from_iterable(combinations(missing, size) for size in sizes)
+    for number, added in enumerate(additions):
         if number == MOST_ZONE_TRIALS:
             yield missing
             return
         yield added
 
 
-def _zones_adjustment(item: Unplaced, added: Sequence[str]) -> Adjustment:
-    zones = sorted((item.pool.zones or frozenset()) | set(added))
-    return Adjustment(item.address, (*item.pool.path, "availability_zones"), zones)
+def _zones_adjustment(unplaced: Unplaced, added: Sequence[str]) -> Adjustment:
+    """The zones of a pool with those that are added."""
+    zones = sorted((unplaced.pool.zones or frozenset()) | set(added))
+    return Adjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
 def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> WayOut:
     """The way out of more zones: `added` to those of the pools that are bound to zones."""
-    parts, data = [], []
-    for item in pinned:
-        zones = sorted((item.pool.zones or frozenset()) | set(added), key=str.encode)
+    texts, data = [], []
+    for unplaced in pinned:
+        zones = sorted((unplaced.pool.zones or frozenset()) | set(added), key=str.encode)
         text = ", ".join(f'"{zone}"' for zone in zones)
-        where = "" if len(pinned) == 1 else f"{item.cluster}/{item.pool.pool}: "
-        parts.append(f"{where}availability_zones = [{text}]")
-        data.append({"address": str(item.address), "pool": item.pool.pool, "availability_zones": zones})
+        where = "" if len(pinned) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        texts.append(f"{where}availability_zones = [{text}]")
+        data.append(
+            {"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones}
+        )
     moved = moved_vms(plan, "zones_changed")
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
     return WayOut(
-        "zones", f"{'; '.join(parts)}: {_all_fit(pinned)}.{cost}", {"zones": data, "replaced_vms": moved}
+        "zones", f"{'; '.join(texts)}: {_all_fit(pinned)}.{cost}", {"zones": data, "replaced_vms": moved}
     )
 
 
@@ -317,6 +325,7 @@ def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 
 
 def _all_fit(pools: Sequence[Unplaced]) -> str:
+    """What a way out comes to for the pools that fell short, in words."""
     if len(pools) > 1:
         return "everything fits"
     count = len(pools[0].pool.numbers)
@@ -393,6 +402,7 @@ def _replaced_too(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) 
 
 
 def _made_soft(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
+    """The hints are preferred instead of demanded."""
     return _with_hints(shortage, trial, hints, "scheduling_execution", "Soft")
 
 

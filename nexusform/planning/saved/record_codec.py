@@ -46,6 +46,7 @@ def read_record(kind: type[Any], data: Any) -> Any:
 
 
 def _inside(step: str | int, read: Read, data: Any) -> Any:
+    """What `read` makes of data that stands under a name or number: problems say where they are."""
     try:
         return read(data)
     except ConversionProblem as problem:
@@ -56,6 +57,7 @@ def _inside(step: str | int, read: Read, data: Any) -> Any:
 
 
 def _exactly(*kinds: type) -> Shape:
+    """How plain values of these classes are written: as they are. A bool is no int."""
     words = " or ".join(kind.__name__ for kind in kinds)
 
     def read(data: Any) -> Any:
@@ -67,6 +69,7 @@ def _exactly(*kinds: type) -> Shape:
 
 
 def _enum(kind: type[Enum]) -> Shape:
+    """How a member of an enum is written: as its value, a text."""
     members = {member.value: member for member in kind}
 
     def read(data: Any) -> Any:
@@ -111,6 +114,7 @@ def _read_type(data: Any) -> Type:
 
 
 def _optional(inner: Shape) -> Shape:
+    """How a value that may be None is written: null, or as it is otherwise."""
     write = inner.write
     return Shape(
         None if write is None else lambda value: None if value is None else write(value),
@@ -119,23 +123,28 @@ def _optional(inner: Shape) -> Shape:
 
 
 def _sequence(item: Shape) -> Shape:
+    """How a tuple of any length is written: as a list."""
     write = item.write
 
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list:
             raise ConversionProblem((), "a list expected")
         try:
-            return tuple([item.read(part) for part in data])
+            return tuple([item.read(element) for element in data])
         except ConversionProblem:
-            return tuple([_inside(index, item.read, part) for index, part in enumerate(data)])
+            # Read again, slower, for the number of the element that is wrong.
+            return tuple([_inside(index, item.read, element) for index, element in enumerate(data)])
 
-    return Shape(list if write is None else lambda value: [write(part) for part in value], read)
+    return Shape(list if write is None else lambda value: [write(element) for element in value], read)
 
 
 def _fixed(items: tuple[Shape, ...]) -> Shape:
+    """How a tuple of one length is written: as a list, each element in its own way."""
+
     def write(value: tuple[Any, ...]) -> list[Any]:
         return [
-            part if item.write is None else item.write(part) for item, part in zip(items, value, strict=True)
+            element if item.write is None else item.write(element)
+            for item, element in zip(items, value, strict=True)
         ]
 
     def read(data: Any) -> tuple[Any, ...]:
@@ -162,11 +171,11 @@ def _mapping(key: Any, value: Shape) -> Shape:
             raise ConversionProblem((), "an object expected")
         if value is _PLAIN:
             return data
-        return {name: _inside(name, value.read, part) for name, part in data.items()}
+        return {name: _inside(name, value.read, inner) for name, inner in data.items()}
 
     if write is None:
         return Shape(None, read)
-    return Shape(lambda mapping: {name: write(part) for name, part in mapping.items()}, read)
+    return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
 
 class _Field(NamedTuple):
@@ -179,17 +188,17 @@ class _Field(NamedTuple):
 def _record(kind: type[Any]) -> Shape:
     """How a struct is written: an object without the fields that have their defaults."""
     hints = get_type_hints(kind)
-    parts = [_Field(field.name, *shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
-    readers = {part.name: part.read for part in parts}
-    required = {part.name for part in parts if part.default is NODEFAULT}
+    written = [_Field(field.name, *shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
+    readers = {field.name: field.read for field in written}
+    required = {field.name for field in written if field.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
-        for name, write_part, _, default in parts:
+        for name, write_field, _, default in written:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):
                 continue
-            data[name] = value if write_part is None else write_part(value)
+            data[name] = value if write_field is None else write_field(value)
         return data
 
     def read(data: Any) -> Any:
@@ -273,15 +282,15 @@ def _build_shape(annotation: Any) -> Shape:
 
 def _union(arguments: tuple[Any, ...]) -> Shape:
     """How one of several types is written: plain ones, one or null, types of the language, or structs."""
-    others = tuple(argument for argument in arguments if argument is not NoneType)
-    if set(others) <= {str, int, bool, float}:
-        inner = _exactly(*others)
-    elif len(others) == 1:
-        inner = shape_of(others[0])
-    elif frozenset(others) == frozenset(get_args(Type)):
+    kinds = tuple(argument for argument in arguments if argument is not NoneType)
+    if set(kinds) <= {str, int, bool, float}:
+        inner = _exactly(*kinds)
+    elif len(kinds) == 1:
+        inner = shape_of(kinds[0])
+    elif frozenset(kinds) == frozenset(get_args(Type)):
         inner = _LEAVES[Type]
-    elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in others):
-        inner = _one_of(others)
+    elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in kinds):
+        inner = _one_of(kinds)
     else:
-        raise TypeError(f"a union of {others} cannot be written")
-    return _optional(inner) if len(others) < len(arguments) else inner
+        raise TypeError(f"a union of {kinds} cannot be written")
+    return _optional(inner) if len(kinds) < len(arguments) else inner

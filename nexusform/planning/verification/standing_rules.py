@@ -95,6 +95,7 @@ def _warning(vms: VmObject, detail: str) -> Diagnostic:
 
 
 def _heal(address: Address, vms: Iterable[PlacedVm]) -> str:
+    """How to place these VMs of one object anew, a sentence."""
     options = [f"-replace='{address}:{vm.name}'" for vm in vms]
     return f"A rule moves no VM that stands. To place anew: {first_of(options, _MOST_NAMED, ' ')}."
 
@@ -159,6 +160,7 @@ def _scattered_groups(vms: VmObject) -> Iterator[Diagnostic]:
 
 
 def _places(vms: VmObject, group: GroupRule) -> set[str]:
+    """The machines or racks, as the group's scope has it, on which its VMs stand."""
     standing = [vm.placement for vm in vms.placed.values() if vm.pool in group.pools]
     if group.scope == "machine":
         return {place.machine for place in standing}
@@ -172,7 +174,8 @@ def _broken_separations(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
 ) -> Iterator[Diagnostic]:
     """A warning per separation rule that does not hold as things stand."""
-    rules = {each.address: each for each in instances if each.type.kind is Kind.SEPARATION_RULE}
+    standing_rules = [instance for instance in instances if instance.type.kind is Kind.SEPARATION_RULE]
+    rules = {rule.address: rule for rule in standing_rules}
     if not rules:
         return
     groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())
@@ -191,8 +194,8 @@ def _broken_separations(
 
 def _separation_text(verdict: SeparationVerdict) -> str:
     count = len(verdict.violations)
-    what = form(count, verdict.scope)
-    lines = [f"{verdict.address} does not hold as things stand. Its groups share {count} {what}:"]
+    places = form(count, verdict.scope)
+    lines = [f"{verdict.address} does not hold as things stand. Its groups share {count} {places}:"]
     lines += [f" - {violation_text(violation)}" for violation in verdict.violations[:_MOST_NAMED]]
     if count > _MOST_NAMED:
         lines.append(f" - and {count - _MOST_NAMED} more")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -87,13 +88,13 @@ def vms_on_no_machine(state: State, types: Mapping[str, ResourceType]) -> list[D
     """A warning about VMs on machines that nothing in the state offers, as after `state rm` of a rack."""
     machines = standing_machines(state, types)
     missing: dict[str, list[str]] = {}
-    for one in _standing_vms(state, types):
-        machine = one.vm.placement.machine
-        if machine and (one.demand.site_id, machine) not in machines:
-            missing.setdefault(machine, []).append(one.name)
+    for standing_vm in _standing_vms(state, types):
+        machine = standing_vm.vm.placement.machine
+        if machine and (standing_vm.demand.site_id, machine) not in machines:
+            missing.setdefault(machine, []).append(standing_vm.name)
     if not missing:
         return []
-    standing = _listed(name for names in missing.values() for name in names)
+    standing = _listed(chain.from_iterable(missing.values()))
     return [
         warning(
             "vms-without-a-machine",
@@ -113,9 +114,10 @@ def _contradiction(said: str) -> Diagnostic:
 
 
 def _listed(names: Iterable[str]) -> str:
-    named = list(names)
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return ", ".join(named[:MOST_NAMED]) + more
+    """The first names, and how many more there are."""
+    all_names = list(names)
+    beyond = len(all_names) - MOST_NAMED
+    return ", ".join(all_names[:MOST_NAMED]) + (f" and {beyond} more" if beyond > 0 else "")
 
 
 def _objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
@@ -130,18 +132,21 @@ def _objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
 
 def _creation_numbers(state: State) -> Iterator[str]:
     """Objects that have the same creation number."""
-    first: dict[int, str] = {}
+    first_with: dict[int, str] = {}
     for address, instance in state.instances.items():
-        standing = {f"the deposed object {key} of {address}": old for key, old in instance.deposed.items()}
+        objects: dict[str, ObjectState] = {}
+        for key, deposed in instance.deposed.items():
+            objects[f"the deposed object {key} of {address}"] = deposed
         if instance.current is not None:
-            standing[str(address)] = instance.current
-        for name, stands in standing.items():
-            other = first.setdefault(stands.creation, name)
-            if other != name:
-                yield f"Both {other} and {name} have the creation number {stands.creation}."
+            objects[str(address)] = instance.current
+        for name, standing in objects.items():
+            first = first_with.setdefault(standing.creation, name)
+            if first != name:
+                yield f"Both {first} and {name} have the creation number {standing.creation}."
 
 
 def _providers(state: State, providers: Collection[str]) -> Iterator[str]:
+    """Objects made by a provider of a kind that is not among these."""
     for address, current in _objects(state):
         if current.provider.partition(".")[0] not in providers:
             yield f'{address} was made by the provider "{current.provider}", which there is not.'
@@ -177,9 +182,9 @@ def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_Stand
     for address, current in _objects(state):
         object_id = current.attributes.get("id")
         if isinstance(object_id, str) and object_id and address.type in types:
-            other = ids.setdefault((address.type, object_id), str(address))
-            if other != str(address):
-                yield f'{other} and {address} have the same id, "{object_id}".'
+            first = ids.setdefault((address.type, object_id), str(address))
+            if first != str(address):
+                yield f'{first} and {address} have the same id, "{object_id}".'
     names: dict[Hashable, _StandingVm] = {}
     numbers: dict[Hashable, _StandingVm] = {}
     for standing in vms:
@@ -257,14 +262,14 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
                 cpus[*where, cell] += standing.sku.cpus_in_cell
                 memory[*where, cell] += standing.sku.mib_in_cell
                 vfs[*where, cell] += standing.sku.vfs_in_cell
-    seen = set()
+    overfull = set()
     for site_id, name, cell in cpus:
         machine = machines[site_id, name]
         beyond = cpus[site_id, name, cell] > machine.cpus_per_cell
         beyond |= vfs[site_id, name, cell] > machine.vfs_per_cell
         beyond |= memory[site_id, name, cell] > machine.memory_gib_per_cell * MIB_PER_GIB
-        if beyond and name not in seen:
-            seen.add(name)
+        if beyond and name not in overfull:
+            overfull.add(name)
             yield name
 
 
@@ -274,7 +279,9 @@ def _without_split(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str]
     for standing in vms:
         by_site.setdefault(standing.demand.site_id, []).append(standing)
     for site_id, on_site in sorted(by_site.items()):
-        without_cells = [each.vm for each in on_site if each.sku and not each.vm.placement.cells]
+        without_cells = [
+            standing.vm for standing in on_site if standing.sku and not standing.vm.placement.cells
+        ]
         loose_names = sorted({vm.placement.machine for vm in without_cells})
         loose = [machines[site_id, name] for name in loose_names if (site_id, name) in machines]
         scheduler = RackScheduler(loose)

@@ -114,12 +114,12 @@ _GOING = (Action.DELETE, Action.FORGET)
 
 def change_problems(plan: Plan, prior: Prior, types: Mapping[str, ResourceType]) -> Iterator[str]:
     """What is wrong with the changes, a sentence each."""
-    seen = set()
+    changed: set[tuple[Address, str]] = set()
     last = max([prior.state.last_creation, *_imported_numbers(plan)])
     for change in plan.changes:
-        if (change.address, change.deposed) in seen:
+        if (change.address, change.deposed) in changed:
             yield f"{change.address} is changed twice."
-        seen.add((change.address, change.deposed))
+        changed.add((change.address, change.deposed))
         if change.address.type not in types:
             yield f"{change.address} is of an unknown type."
             continue
@@ -133,18 +133,20 @@ def change_problems(plan: Plan, prior: Prior, types: Mapping[str, ResourceType])
         yield from _after_problems(change, types[change.address.type])
     if plan.mode is not Mode.REFRESH_ONLY:
         for address, instance in prior.instances.items():
-            if instance.current is not None and (address, "") not in seen:
+            if instance.current is not None and (address, "") not in changed:
                 yield f"It does not say what becomes of {address}."
 
 
 def _imported_numbers(plan: Plan) -> Iterator[int]:
+    """The creation numbers that objects get as they are taken over."""
     return (change.prior_creation for change in plan.changes if change.importing)
 
 
 def _object_before(prior: Prior, change: Change) -> ObjectState | None:
-    return (
-        prior.deposed(change.address).get(change.deposed) if change.deposed else prior.object(change.address)
-    )
+    """What stands of the object that a change is about: the current one, or a deposed one."""
+    if change.deposed:
+        return prior.deposed(change.address).get(change.deposed)
+    return prior.object(change.address)
 
 
 def _before_problems(change: Change, standing: ObjectState | None) -> Iterator[str]:
@@ -224,14 +226,15 @@ def step_problems(
 
 
 def _content(step: Step) -> tuple[object, ...]:
+    """What a step does, without what it waits for."""
     return step.id, step.kind, step.change, step.prior, step.planned, step.main
 
 
 def _release(plan: Plan, vms: ChangedVms) -> Values | None:
     """What the release step of a change says to be left, None where there is no such step."""
     for step in plan.steps:
-        of_this = 0 <= step.change < len(plan.changes) and plan.changes[step.change] is vms.change
-        if of_this and step.kind is StepKind.RELEASE:
+        is_of_change = 0 <= step.change < len(plan.changes) and plan.changes[step.change] is vms.change
+        if is_of_change and step.kind is StepKind.RELEASE:
             return step.planned
     return None
 
