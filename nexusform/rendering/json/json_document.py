@@ -100,7 +100,7 @@ def plan_document(
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
-        diagnostics=[finding_document(each, known_files) for each in plan_findings(plan)],
+        diagnostics=[finding_document(finding, known_files) for finding in plan_findings(plan)],
     )
 
 

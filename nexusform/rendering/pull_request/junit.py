@@ -105,7 +105,10 @@ def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:
 def _guard_rails(diagnostics: Iterable[Diagnostic]) -> list[Case]:
     """The guard rails that the plan breaks."""
     broken = [diagnostic for diagnostic in diagnostics if diagnostic.id == GUARD_RAIL]
-    return [Case("guard rail", limit_of(each), "failure", each.summary, each.detail) for each in broken]
+    return [
+        Case("guard rail", limit_of(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
+        for diagnostic in broken
+    ]
 
 
 def _name(diagnostic: Diagnostic) -> str:

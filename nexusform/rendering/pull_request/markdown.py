@@ -170,7 +170,8 @@ def _folded_parts(
 
 
 def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
-    ordered = sorted(plan.diagnostics, key=lambda each: each.severity is not Severity.ERROR)
+    """The boxes of diagnostics with their source lines, errors first, folded away."""
+    ordered = sorted(plan.diagnostics, key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
     return _folded("Source lines and what to do", 50, boxes(ordered[:_BOXES], sources))
 
 
@@ -186,8 +187,8 @@ def _few_open(text: str) -> str:
     drawn = headed("Changes")("\n".join(lines[:end]))
     if end == len(lines):
         return drawn
-    more = details("More changes", "\n".join(lines[end:]))
-    return f"{drawn}\n\n{more}"
+    folded = details("More changes", "\n".join(lines[end:]))
+    return f"{drawn}\n\n{folded}"
 
 
 def _end_of_object(lines: Sequence[str]) -> int:
@@ -211,7 +212,7 @@ _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 def error_lines(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list[str]:
     """The errors with what they say and offer, the first ones; the rest by their summaries."""
-    errors = [each for each in diagnostics if each.severity is Severity.ERROR]
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     lines: list[str] = []
     for error in errors[:_ERRORS]:
         lines += ["", _headed(error, origin), *_detail_lines(error.detail)]

@@ -5,6 +5,7 @@ clusters picked and dropped, pods, and the room that is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.planning.effects import Effect, effect_of
@@ -66,10 +67,11 @@ def _listed_vms(plan: Plan) -> list[PlacementChange]:
 
 
 def _vm_table(rows: Sequence[PlacementChange], plan: Plan) -> list[str]:
+    """A table of VMs that move or come; none without any."""
     journeys = vm_journeys(rows, plan.tie_breaks)
     if not journeys:
         return []
-    heads = ["VM", "leaves → goes to" if any(each.origin for each in journeys) else "goes to"]
+    heads = ["VM", "leaves → goes to" if any(journey.origin for journey in journeys) else "goes to"]
     certain = any(journey.machine_share is not None for journey in journeys)
     if certain:
         heads.append("this machine")
@@ -232,14 +234,17 @@ def leaving_lines(report: Report) -> list[str]:
     """VMs that leave or are told of where they stay: a line per run. Their names say whose they are."""
     in_table = (PlacementAction.PLACE, PlacementAction.MOVE)
     groups = [group for group in report.groups if group.kind == "vm"]
-    lines = [line for group in groups for line in group.lines]
+    lines = chain.from_iterable(group.lines for group in groups)
     return [f"- {_other_line(line)}" for line in lines if line.action not in in_table]
 
 
 def pod_lines(report: Report) -> list[str]:
     """Pods and whose they are: a line per run."""
     groups = [group for group in report.groups if group.kind == "pod"]
-    return [f"- {plain(group.name)}: {_other_line(line)}" for group in groups for line in group.lines]
+    lines: list[str] = []
+    for group in groups:
+        lines += [f"- {plain(group.name)}: {_other_line(line)}" for line in group.lines]
+    return lines
 
 
 def _other_line(line: PlacementLine) -> str:
@@ -376,8 +381,8 @@ def rollout_lines(report: Report) -> list[str]:
     """The steps of rollouts; times are the earliest."""
     lines: list[str] = []
     for rollout in report.rollouts:
-        rows, more = rollout.first(_STEPS)
-        cells = [[plain(cell) for cell in row] for row in rows]
+        rows, left_out = rollout.first(_STEPS)
+        cells = [list(map(plain, row)) for row in rows]
         lines += ["", code(rollout.title), "", *table(HEADS, cells)]
-        lines += ["", f"{more}."] if more else []
+        lines += ["", f"{left_out}."] if left_out else []
     return lines[1:]

@@ -69,15 +69,19 @@ def _sentences(plan: Plan, report: Report) -> str:
     counts = report.summaries[0].effects
     destroyed = plan.to_destroy
     leaving = [*_elsewhere(plan), *_in_place(plan)]
-    others = [each for each in counts if each.kind != "vm" or each.effect is Effect.REMOVED]
-    leaving += [f"**{clause}.**" for clause in effect_clauses(others, LEAVING)]
+    beside_moves = [
+        effect_count
+        for effect_count in counts
+        if effect_count.kind != "vm" or effect_count.effect is Effect.REMOVED
+    ]
+    leaving += [f"**{clause}.**" for clause in effect_clauses(beside_moves, LEAVING)]
     if destroyed:
         verb = form(destroyed, "is", "are")
         leaving.append(f"**{counted(destroyed, 'object')} {verb} destroyed or replaced.**")
     waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]
     coming = [f"{clause}." for clause in effect_clauses(counts, [Effect.PLACED])]
-    kept = _others_sentence(report)
-    sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, kept]
+    staying = _others_sentence(report)
+    sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, staying]
     return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
 
 

@@ -29,7 +29,7 @@ def sarif_document(plan: Plan) -> dict[str, Any]:
 
 def findings_document(diagnostics: Iterable[Diagnostic], version: str = "") -> dict[str, Any]:
     """Any diagnostics."""
-    return _document([Finding(each, level_of(each)) for each in diagnostics], version, {})
+    return _document([Finding(diagnostic, level_of(diagnostic)) for diagnostic in diagnostics], version, {})
 
 
 def _document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Sp
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Where nexusform was run."}}},
-        "results": [_result(each, numbers[each.diagnostic.id], blocks) for each in findings],
+        "results": [_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 

@@ -129,9 +129,9 @@ class Entries(Struct, frozen=True):
 
 def plan_entries(plan: Plan) -> Entries:
     """The warnings of a plan; its errors have boxes of their own."""
-    findings = [each for each in plan_findings(plan) if each.level is not Level.ERROR]
-    caused = [each.diagnostic for each in findings if not each.held_before]
-    standing = [each.diagnostic for each in findings if each.held_before]
+    findings = [finding for finding in plan_findings(plan) if finding.level is not Level.ERROR]
+    caused = [finding.diagnostic for finding in findings if not finding.held_before]
+    standing = [finding.diagnostic for finding in findings if finding.held_before]
     return Entries(_entries(caused), _entries(standing))
 
 

@@ -206,7 +206,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
     return Overview(
         headline=headline_text(plan, report),
         denied=denied_by(plan),
-        breaches=tuple(each.detail for each in plan.diagnostics if each.id == GUARD_RAIL),
+        breaches=tuple(diagnostic.detail for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL),
         reasons=_reasons(plan),
         placements=_placements(report),
         certainty=_certainty(report),
@@ -406,14 +406,14 @@ def age_text(seconds: float) -> str:
 
 def _risks(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The summaries of what fails."""
-    counts = Counter(each.diagnostic.summary for each in findings if each.level is Level.WARNING)
+    counts = Counter(finding.diagnostic.summary for finding in findings if finding.level is Level.WARNING)
     return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in counts.items())
 
 
 def finding_counts(findings: Sequence[Finding]) -> list[str]:
     """`2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`."""
-    standing = sum(each.held_before for each in findings)
-    levels = Counter(each.level for each in findings if not each.held_before)
+    standing = sum(finding.held_before for finding in findings)
+    levels = Counter(finding.level for finding in findings if not finding.held_before)
     nouns = {
         Level.ERROR: ("error", "errors"),
         Level.WARNING: ("warning", "warnings"),
@@ -431,14 +431,14 @@ def _warned(entries: Entries) -> str:
     failing = [entry for entry in entries.caused if entry.fails]
     if not failing:
         return ""
-    first = failing[0]
-    who = first_of(first.subjects, _MOST_NAMES)
-    clause = re.split(r"[,;.] |\.$", first.text, maxsplit=1)[0]
-    text = ": ".join(part for part in (who, clause) if part)
+    first_entry = failing[0]
+    who = first_of(first_entry.subjects, _MOST_NAMES)
+    clause = re.split(r"[,;.] |\.$", first_entry.text, maxsplit=1)[0]
+    text = ": ".join(words for words in (who, clause) if words)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST].rpartition(' ')[0]} ..."
-    more = len(failing) - 1
-    return f"{text} ({first.id})" + (f", and {counted(more, 'more warning')}" if more else "")
+    further = len(failing) - 1
+    return f"{text} ({first_entry.id})" + (f", and {counted(further, 'more warning')}" if further else "")
 
 
 def _needs_a_look(plan: Plan, report: Report, entries: Entries) -> bool:

@@ -122,10 +122,10 @@ def _line(line: PlacementLine, widths: tuple[int, int], width: int, paint: Paint
     trigger = _trigger(line)
     where = _where(line)
     if columns(front) + 2 + where_width + columns(trigger) <= width:
-        first, *more = indented(where, len("-> "), where_width)
+        first_line, *further_lines = indented(where, len("-> "), where_width)
         below = " " * (columns(front) + 2)
-        head = f"{front}  {pad(first, where_width)}{trigger}".rstrip()
-        return [head, *(f"{below}{each}" for each in more)]
+        head = f"{front}  {pad(first_line, where_width)}{trigger}".rstrip()
+        return [head, *(f"{below}{further}" for further in further_lines)]
     return [front.rstrip(), *indented(f"      {where}{trigger}", len("      -> "), width)]
 
 

@@ -315,8 +315,9 @@ def _own_names(change: Change) -> list[str]:
     return sorted(drawn, key=len, reverse=True)
 
 
-def _masked(text: str, own: Sequence[str]) -> str:
-    for name in own:
+def _masked(text: str, names: Sequence[str]) -> str:
+    """A text with names blotted out, to be compared with that of objects of other names."""
+    for name in names:
         text = text.replace(name, "\0")
     return text
 

@@ -62,8 +62,8 @@ def _finding_parts(report: Report, sources: Mapping[str, SourceFile], options: P
 
     if options.terraform:
         return [boxes(report.diagnostics)]
-    standing = [each.diagnostic for each in report.findings if each.held_before]
-    parts = [boxes([each.diagnostic for each in report.findings if not each.held_before])]
+    standing = [finding.diagnostic for finding in report.findings if finding.held_before]
+    parts = [boxes([finding.diagnostic for finding in report.findings if not finding.held_before])]
     if standing:
         parts += [Painter(options.colour)("Not caused by this plan:", "bold"), boxes(standing)]
     return parts

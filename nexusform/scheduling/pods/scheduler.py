@@ -391,6 +391,7 @@ class Predictor:
         return self.session.claims.held(spec, number)
 
     def _retry(self, works: list[Work]) -> None:
+        """Try every pod that waits again, until nothing changes."""
         # Later pods may have brought the company that an earlier one waits for, or have been evicted; and in
         # place of Failed ones others are made, until what stands is such that they fail for good.
         changed = True

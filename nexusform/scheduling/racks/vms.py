@@ -207,8 +207,8 @@ def anybodys(sku: VmSku, terms: Terms = ANYWHERE) -> Demand:
 
 def common_terms(pools: Iterable[Terms]) -> Terms:
     """What pools ask of the rule alike, wherever they may stand and whoever is near them."""
-    asked = {replace(terms, zones=None, hints=()) for terms in pools}
-    return asked.pop() if len(asked) == 1 else ANYWHERE
+    different = {replace(terms, zones=None, hints=()) for terms in pools}
+    return different.pop() if len(different) == 1 else ANYWHERE
 
 
 class Interval(Struct, frozen=True):
