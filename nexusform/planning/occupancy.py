@@ -235,8 +235,8 @@ def take_note(
     inventory: Inventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:
     """Take in what a provider noted of a rack or machine: who else stands there."""
-    for site_id, seen in noted(kind, attributes, note):
-        inventory.unmanaged.setdefault(site_id, []).append(seen)
+    for site_id, outsider in noted(kind, attributes, note):
+        inventory.unmanaged.setdefault(site_id, []).append(outsider)
 
 
 def noted(
@@ -253,4 +253,4 @@ def noted(
 
 def note_of(seen: Iterable[Occupied]) -> Mapping[str, Any]:
     """The note of a rack or machine that says who else stands there."""
-    return {UNMANAGED: [list(astuple(one)[:-1]) for one in seen]}
+    return {UNMANAGED: [list(astuple(outsider)[:-1]) for outsider in seen]}

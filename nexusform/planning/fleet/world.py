@@ -191,10 +191,11 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     placements: dict[tuple[str, str], Mapping[str, Any]] = {}
     members: set[str] = set()
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
-        for key, shown in (attributes.get("placements") or {}).items():
+        for key, shown_placement in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
-            rest = {each: value for each, value in shown.items() if each != "type"}
-            placements[shown["type"], key] = {"name": name, "namespace": namespace or None, **rest}
+            placement = {"name": name, "namespace": namespace or None, **shown_placement}
+            resource_type = placement.pop("type")
+            placements[resource_type, key] = placement
         members.update(attributes.get("member_clusters") or ())
     return ShownHub(placements, frozenset(members))
 

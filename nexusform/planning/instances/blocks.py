@@ -344,12 +344,12 @@ class Orphans(Struct, frozen=True):
 
 def orphans_of(blocks: Blocks) -> Orphans:
     """What goes because nothing in the configuration stands for it, or is left out of this plan."""
-    known = {block.address for block in blocks.order.blocks}
+    configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
     for block, addresses in blocks.prior.by_block.items():
-        if block in known or block.mode == "data":
+        if block in configured or block.mode == "data":
             continue
         if block.type not in types:
             diagnostics.append(_unknown_type(block))
@@ -365,8 +365,8 @@ def orphans_of(blocks: Blocks) -> Orphans:
             instances.append(instance)
     instances.sort(key=_creation)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
-    others = [instance for instance in instances if instance.type.vms is None]
-    return Orphans(with_vms, others, diagnostics)
+    without_vms = [instance for instance in instances if instance.type.vms is None]
+    return Orphans(with_vms, without_vms, diagnostics)
 
 
 def _creation(instance: Instance) -> tuple[object, ...]:

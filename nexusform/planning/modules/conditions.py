@@ -152,7 +152,9 @@ def _of_resource(block: ResourceBlock, instance: ModuleInstance, evaluation: Eva
     """The conditions of each instance of a block that has been read or stands."""
     # What is wrong with the repetition was told when the block was read.
     expansion, _ = evaluation.reporting().expansion(block, evaluation.scope(instance))
-    repetitions = {each.key: each for each in expansion.repetitions} if expansion is not None else {}
+    repetitions = (
+        {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
+    )
     for key, item in evaluation.resource(instance, block).items.items():
         address = Address(instance.path, block.mode, block.type, block.name, key)
         before = evaluation.scope(instance, repetitions.get(key, ONCE))

@@ -170,9 +170,11 @@ def total_of(sizes: Iterable[NodeSize]) -> NodeSize:
 
 
 def _node(part: _Part, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
-    family, own = part.type.vms, part.attributes
+    """The node that a VM of a part is; `cluster` are the attributes of its cluster, None for a VNF."""
+    family = part.type.vms
     assert family is not None, "only what has VMs is asked"
-    return node_of(vm, pool.sku, family.node(own, vm, own if cluster is None else cluster))
+    of_cluster = part.attributes if cluster is None else cluster
+    return node_of(vm, pool.sku, family.node(part.attributes, vm, of_cluster))
 
 
 def node_of(vm: PlacedVm, sku: VmSku, marks: NodeMarks) -> Node:

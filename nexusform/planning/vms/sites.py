@@ -143,19 +143,19 @@ def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, Si
     for site in inventory.sites.values():
         all_racks = sorted(racks.get(site.id, ()), key=lambda rack: rack.name)
         active = [rack for rack in all_racks if not rack.planned]
-        own = described.get(site.id, {})
-        machines, site_clashes = site_machines(site.id, active, own)
+        offers = described.get(site.id, {})
+        machines, site_clashes = site_machines(site.id, active, offers)
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
-        occupied = list(chain.from_iterable(offer.occupied for offer in own.values()))
+        occupied = list(chain.from_iterable(offer.occupied for offer in offers.values()))
         sites[site.id] = SitePlan(
             id=site.id,
             name=site.name,
             scheduler=RackScheduler(machines, site.spread, site.seed, split_seed=split_seed),
             machines=by_name,
             racks=tuple(all_racks),
-            evacuating=_evacuating(active, own.values()),
-            offered_by=_offered_by(inventory, active, own),
+            evacuating=_evacuating(active, offers.values()),
+            offered_by=_offered_by(inventory, active, offers),
             outsiders=tuple(outsider for outsider in occupied if outsider.machine in by_name),
             unmanaged=_unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
         )
@@ -166,9 +166,10 @@ def _unmanaged(
     seen: Iterable[Occupied], occupied: Iterable[Occupied], machines: Container[str]
 ) -> tuple[Occupied, ...]:
     """What a provider saw, each once, without what the configuration has as occupied."""
-    written = {(one.machine, one.name) for one in occupied}
-    each = {(one.machine, one.name): one for one in seen if one.machine in machines}
-    return tuple(one for key, one in each.items() if key not in written)
+    written = {(outsider.machine, outsider.name) for outsider in occupied}
+    on_machines = [outsider for outsider in seen if outsider.machine in machines]
+    by_key = {(outsider.machine, outsider.name): outsider for outsider in on_machines}
+    return tuple(outsider for key, outsider in by_key.items() if key not in written)
 
 
 def _evacuating(racks: Iterable[RackOffer], described: Iterable[MachineOffer]) -> frozenset[str]:
@@ -318,8 +319,8 @@ def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku
         span = request.configuration.settings.sku_catalogue_span
         problems.append(error("unknown-sku-catalogue", detail, span))
         listed = CATALOGUES[NEWEST]
-    own = {sku.name: sku for sku in inventory.skus.values()}
-    return {**listed.vm_skus, **own}, problems
+    declared = {sku.name: sku for sku in inventory.skus.values()}
+    return {**listed.vm_skus, **declared}, problems
 
 
 def catalogue_version(request: PlanRequest) -> str:
@@ -342,8 +343,8 @@ def surroundings_before(
         elif resource_type.kind is Kind.VM_SKU and resource_type.offer is not None:
             resource_type.offer(current.attributes, str(address), inventory)
     # Of a SKU that is declared still, today's figures count.
-    own = {sku.name: sku for sku in inventory.skus.values()}
-    return PlanSurroundings({**own, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
+    prior_skus = {sku.name: sku for sku in inventory.skus.values()}
+    return PlanSurroundings({**prior_skus, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
 def inventory_of(
