@@ -97,3 +97,9 @@ def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, Registries())
     assert 'class="verdict look"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
+
+
+def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
+    asking = warning("no-surge-room", "Ask `nexusform advise` what to do.")
+    page = render_html(replace(plan, diagnostics=(asking,)), {}, Registries())
+    assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -265,9 +266,19 @@ def _diagnostic(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
         element("h3", tag, " ", diagnostic.summary),
         element("p", element("code", place), class_="quiet") if place else None,
         _source_lines(diagnostic, sources),
-        [element("p", text) for text in diagnostic.detail.split("\n") if text.strip()],
+        [element("p", _with_code(text)) for text in diagnostic.detail.split("\n") if text.strip()],
         class_=f"finding {finding.level.value}",
     )
+
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def _with_code(text: str) -> list[Part]:
+    """A sentence; what it has between backticks is code."""
+    # Splitting by a group puts what it matched at the odd places.
+    parts = _CODE.split(text)
+    return [element("code", part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:

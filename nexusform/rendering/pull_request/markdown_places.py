@@ -133,6 +133,7 @@ def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
         return []
     places = dict.fromkeys(place_of(change.source, origin) for change in causes_of_moves(plan))
     named = [place for place in places if place]
+    named += [code("-replace")] if any(row.trigger in _BY_FLAG for row in moves) else []
     sentences = [f"Because of {first_of(named, _CAUSES)}."] if named else []
     sentences += _rack_certainty(moves, plan.tie_breaks)
     return [" ".join(sentences)] if sentences else []
@@ -298,12 +299,12 @@ def causes_of_moves(plan: Plan) -> tuple[Change, ...]:
     """The changes that make VMs leave, in the plan's order.
 
     Of a VM whose own resource is told why it goes, that resource; of one that loses its machine, the
-    machine or rack that changes.
+    machine or rack that changes. No line of a configuration makes those leave that -replace names.
     """
     moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
     by_hardware = {row.trigger for row in moves} & _OF_HARDWARE
     ids = set(_hardware_ids(row for row in moves if row.trigger in by_hardware))
-    addresses = {row.address for row in moves if row.trigger not in by_hardware}
+    addresses = {row.address for row in moves if row.trigger not in by_hardware | _BY_FLAG}
     return tuple(
         change
         for change in plan.changes
@@ -312,6 +313,7 @@ def causes_of_moves(plan: Plan) -> tuple[Change, ...]:
 
 
 _OF_HARDWARE = frozenset({"machine_evacuated", "machine_removed"})
+_BY_FLAG = frozenset({"requested", "heal"})
 
 
 def _hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:

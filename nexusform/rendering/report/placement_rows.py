@@ -265,6 +265,9 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     leaves = effect in _WITH_ORIGIN or _is_elsewhere(first_row)
     origin = _many_places([row.source for row in run]) if leaves else ""
     target = _many_places([row.target for row in run]) if first_row.target is not None else ""
+    racks_left, racks_taken = _racks(row.source for row in run), _racks(row.target for row in run)
+    if origin == target and racks_left and racks_left == racks_taken:
+        target = "the same racks"
     return PlacementLine(
         symbol=_SYMBOLS[first_row.action],
         action=first_row.action,
@@ -486,6 +489,10 @@ def _many_vm_places(places: Sequence[Placement]) -> str:
         return f"{next(iter(racks_by_text))} in each of {len(texts)} racks"
     ordered = sorted(racks_by_text, key=natural)
     return "; ".join(f"{text} in {_rack_names(racks_by_text[text])}" for text in ordered)
+
+
+def _racks(places: Iterable[Place | None]) -> set[str]:
+    return {place.rack for place in places if isinstance(place, Placement)}
 
 
 def _texts_by_rack(places: Iterable[Placement]) -> dict[str, str]:

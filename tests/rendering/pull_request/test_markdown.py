@@ -354,3 +354,10 @@ def test_pictures_are_of_racks_that_differ_in_the_order_of_their_names() -> None
     picture = rack_picture(racks)
     assert [line.split()[0] for line in picture if line.startswith("rack")] == ["rack1", "rack9", "rack10"]
     assert rack_picture([kept]) == []
+
+
+def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    by_flag = tuple(replace(row, trigger="requested") for row in plan.placements)
+    comment = render_markdown(replace(plan, placements=by_flag), plans.files)
+    assert "\nBecause of `-replace`." in comment

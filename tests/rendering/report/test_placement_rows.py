@@ -148,3 +148,15 @@ def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
 )
 def test_figures_in_words(numbers: list[int], text: str) -> None:
     assert either_text(numbers) == text
+
+
+def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> None:
+    per_rack = [(f"rack{rack}", f"rack{rack}-{machine}") for rack in range(1, 9) for machine in range(3)]
+    placed = rows(plans, per_rack, action=PlacementAction.MOVE)
+    moved = [
+        replace(row, source=Placement(f"{row.target.rack}-9{row.number % 3}", row.target.rack, "1", (0,)))
+        for row in placed
+        if isinstance(row.target, Placement)
+    ]
+    line = only_line(Plan(placements=tuple(moved)))
+    assert (line.origin, line.target) == ("3 machines in each of 8 racks", "the same racks")
