@@ -13,7 +13,7 @@ from nexusform.planning.effects import (
     number_of,
     verb_of,
 )
-from nexusform.planning.plan import PlacementChange, Plan
+from nexusform.planning.plan import Action, PlacementChange, Plan
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
@@ -76,13 +76,21 @@ def _sentences(plan: Plan, report: Report) -> str:
     ]
     leaving += [f"**{clause}.**" for clause in effect_clauses(beside_moves, LEAVING)]
     if destroyed:
-        verb = form(destroyed, "is", "are")
-        leaving.append(f"**{counted(destroyed, 'object')} {verb} destroyed or replaced.**")
+        leaving.append(f"**{_destroyed(plan, destroyed)}.**")
     waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]
     coming = [f"{clause}." for clause in effect_clauses(counts, [Effect.PLACED])]
     staying = _others_sentence(report)
     sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, staying]
     return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
+
+
+def _destroyed(plan: Plan, count: int) -> str:
+    """`2 objects are destroyed or replaced`; where it is one of both, only that."""
+    deleted = plan.count(Action.DELETE)
+    both = {0: "replaced", count: "destroyed"}
+    return (
+        f"{counted(count, 'object')} {form(count, 'is', 'are')} {both.get(deleted, 'destroyed or replaced')}"
+    )
 
 
 def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:

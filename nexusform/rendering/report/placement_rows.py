@@ -191,8 +191,8 @@ def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> 
     pools = dict.fromkeys([*tables, *rows])
     groups = [_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools]
     # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
-    # may follow one.
-    return tuple(sorted(groups, key=lambda group: group.kind != "vm"))
+    # may follow one. Pods follow from bindings.
+    return tuple(sorted(groups, key=lambda group: KINDS.index(group.kind)))
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]

@@ -16,7 +16,7 @@ from nexusform.rendering.report.folding import PoolRow, SitePools
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb
 from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
-from nexusform.words import counted
+from nexusform.words import counted, form
 
 _HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack", "sure")
 _TO_THE_RIGHT: Final = (3, 5, 6)
@@ -165,7 +165,7 @@ def _where(line: PlacementLine) -> str:
         case Effect.PLACED:
             return f"-> {line.target}"
         case Effect.REMOVED:
-            return f"leaves {line.origin}"
+            return f"{form(line.count, 'leaves', 'leave')} {line.origin}"
         case _ if line.origin:
             return f"{line.origin} -> {line.target}"
         case _:

@@ -4,6 +4,7 @@ what to mind, and the verdict last; and the options by which a plan is drawn as 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -121,14 +122,15 @@ def _diagnostic_parts(
         return [boxes.rstrip("\n")]
     lines = _entry_lines(report, options.width, paint)
     if lines and options.hints:
-        lines += hanging("", _hint(report), 2, options.width)
+        lines += hanging("", _hint(report, options.saved_to), 2, options.width)
     return ["\n".join(lines)]
 
 
-def _hint(report: ShortReport) -> str:
-    """Which command says more."""
+def _hint(report: ShortReport, saved_to: str) -> str:
+    """Which command says more; advise speaks of the state where it is not told of a plan."""
     if any(entry.id in RULE_IDS for entry in (*report.entries.caused, *report.entries.standing)):
-        return "nexusform advise says what to do; -details shows every argument."
+        of_plan = f" -plan={shlex.quote(harmless(saved_to))}" if saved_to else ""
+        return f"nexusform advise{of_plan} says what to do; -details shows every argument."
     return "-details shows every warning and every argument in full."
 
 

@@ -361,3 +361,19 @@ def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None
     by_flag = tuple(replace(row, trigger="requested") for row in plan.placements)
     comment = render_markdown(replace(plan, placements=by_flag), plans.files)
     assert "\nBecause of `-replace`." in comment
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        ((Action.DELETE,), "1 object is destroyed."),
+        ((Action.REPLACE, Action.REPLACE), "2 objects are replaced."),
+        ((Action.DELETE, Action.REPLACE), "2 objects are destroyed or replaced."),
+    ],
+)
+def test_what_goes_is_destroyed_or_replaced(
+    actions: tuple[Action, ...], words: str, plans: SimpleNamespace
+) -> None:
+    address = plans.drifted().changes[0].address
+    changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
+    assert words in render_markdown(Plan(changes=changes), plans.files)

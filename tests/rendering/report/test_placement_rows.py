@@ -160,3 +160,11 @@ def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> 
     ]
     line = only_line(Plan(placements=tuple(moved)))
     assert (line.origin, line.target) == ("3 machines in each of 8 racks", "the same racks")
+
+
+def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    backwards = replace(plan, placements=tuple(reversed(plan.placements)))
+    kinds = [group.kind for group in placement_groups(backwards, Detail.CHANGED)]
+    assert kinds == sorted(kinds, key=["vm", "binding", "pod"].index)
+    assert {"binding", "pod"} <= set(kinds)
