@@ -2,7 +2,8 @@
 
 A kind of warning has one way to come about: its block changes, VMs or pods come to where they were not, pods
 lose their nodes. Where nothing of the sort is in the plan, the warning was there before. Kinds not in
-the table count as caused by the plan.
+the table count as caused by the plan: what an export lacks does, since no state remembers what the last one
+lacked.
 """
 
 from __future__ import annotations
@@ -54,20 +55,20 @@ _GOING: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 def _deeds(plan: Plan) -> _Deeds:
     effects = [(row, effect_of(row)) for row in plan.placements]
+    bindings = [(row, effect) for row, effect in effects if row.kind == "binding"]
+    pods_of_plan = [(row, effect) for row, effect in effects if row.kind == "pod"]
+    touched = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
+    of_vms = {effect for row, effect in effects if row.kind == "vm"}
     return _Deeds(
         follows_another=plan.serial > 0,
         changed=_changed(plan),
         rewritten=frozenset(str(change.address) for change in plan.changes if _is_rewritten(change)),
-        bound={str(row.address) for row, effect in effects if row.kind == "binding" and effect in _COMING},
-        pods_come={str(row.address) for row, effect in effects if row.kind == "pod" and effect in _COMING},
-        pods_wait={str(row.address) for row, effect in effects if _newly_waits(row, effect)},
-        pods_touched={
-            str(row.address)
-            for row, _ in effects
-            if row.kind == "pod" and row.action is not PlacementAction.KEEP
-        },
-        vms_come=any(row.kind == "vm" and effect in _COMING for row, effect in effects),
-        vms_leave=any(row.kind == "vm" and effect in _GOING for row, effect in effects),
+        bound={str(row.address) for row, effect in bindings if effect in _COMING},
+        pods_come={str(row.address) for row, effect in pods_of_plan if effect in _COMING},
+        pods_wait={str(row.address) for row, effect in pods_of_plan if _newly_waits(row, effect)},
+        pods_touched={str(row.address) for row in touched},
+        vms_come=not of_vms.isdisjoint(_COMING),
+        vms_leave=not of_vms.isdisjoint(_GOING),
     )
 
 
@@ -92,10 +93,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _newly_waits(row: PlacementChange, effect: Effect) -> bool:
+def _newly_waits(pod: PlacementChange, effect: Effect) -> bool:
     """Whether a pod has no node that had one, or comes without one; pods that wait on are none of these."""
-    comes = row.action is PlacementAction.PLACE
-    return row.kind == "pod" and (effect is Effect.UNPLACED or (effect is Effect.WAITING and comes))
+    comes = pod.action is PlacementAction.PLACE
+    return effect is Effect.UNPLACED or (effect is Effect.WAITING and comes)
 
 
 # --- causes -------------------------------------------------------------------------------------
@@ -128,11 +129,6 @@ def _members(deeds: _Deeds, address: str) -> bool:
     return deeds.vms_come or address in deeds.bound
 
 
-def _reading(_deeds: _Deeds, address: str) -> bool:
-    """What an export lacks is the same before and after, unless a resource's own export is meant."""
-    return bool(address)
-
-
 _OF_BLOCKS: Final = (
     "invalid-resource-selectors",
     "object-has-another-owner",
@@ -148,12 +144,10 @@ _OF_DOCUMENTS: Final = (
     "replicas-are-changed-by-an-autoscaler",
     "volumes-are-not-known",
 )
-_OF_EXPORTS: Final = ("creation-times-not-captured", "incomplete-list", "not-captured", "resources-not-read")
 
 _CAUSES: Final[Mapping[str, Callable[[_Deeds, str], bool]]] = {
     **dict.fromkeys(_OF_BLOCKS, _block),
     **dict.fromkeys(_OF_DOCUMENTS, _document),
-    **dict.fromkeys(_OF_EXPORTS, _reading),
     **dict.fromkeys((pods.PENDING, pods.FAILED, pods.GATED, pods.TOO_MANY), _waiting),
     **dict.fromkeys((pods.SHARED_MACHINE, pods.SHARED_RACK), _company),
     **dict.fromkeys((pods.DEADLOCK, pods.STUCK, pods.UNLABELLED, pods.UNKNOWN_KEY), _rollout),

@@ -203,7 +203,8 @@ def test_a_snapshot_that_bindings_go_by_and_that_is_not_there_is_said(
     write(items)
     code, out = told(capsys, "plan", "-details")
     assert code == 0
-    assert "and 1 more go by resourceSnapshotName web-9-snapshot, which was not captured" in out
+    assert "resourceSnapshotName web-9-snapshot was not captured: what it holds is not known." in out
+    assert "and 1 more go by it." in out
     assert "schedulingPolicySnapshotName" not in out
 
 

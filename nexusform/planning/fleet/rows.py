@@ -203,12 +203,13 @@ def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Bindin
 
 
 def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """The trigger and the reason of a binding that stays. Only what was observed of its cluster and must not
-    move it is a trigger; the rest is why nothing happens, and such rows are listed with all that stay.
+    """The trigger and the reason of a binding that stays. Triggers are what was observed of its cluster and
+    must not move it, and a staged run that will come to it; the rest is why nothing happens, and such rows
+    are listed with all that stay.
     """
     turn = placement.turn_of(binding.cluster) if placement.external else None
     if turn is not None and turn[1].status == LATER:
-        return "", f"{_with_turn('', turn)}: not reached by this plan"
+        return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
     if placement.left_to_runs is not None and has_resources(binding):
         change = CHANGES[placement.left_to_runs]
         return "", f"{change}; kept: External, so a staged run has to bring it"

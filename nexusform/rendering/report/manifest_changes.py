@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.importers.yaml_text import read_yaml
 from nexusform.rendering.notation.hcl_text import SENSITIVE, scalar
 from nexusform.words import counted
 
@@ -71,6 +70,9 @@ def _objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
     """The documents of a text by what tells them apart; None where it is no YAML of that kind."""
     if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
         return None
+    # YAML is loaded where there is any.
+    from nexusform.importers.yaml_text import read_yaml
+
     stream = read_yaml("", text)
     objects: dict[_Key, Mapping[str, Any]] = {}
     for document in stream.documents:

@@ -7,6 +7,7 @@ from nexusform.planning.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.fleet_harness import (
     STAGES,
+    binding_rows,
     bindings,
     hub,
     member,
@@ -278,9 +279,8 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert {b["state"] for b in bindings(state).values()} == {"Scheduled"}
     assert is_empty(plan(text, state))
     result = good(plan(text + run(), state))
-    assert moves(result) == {"c4": ("update", "staged_run")}
-    row = next(r for r in result.plan.placements if (r.kind, r.object) == ("binding", "c3"))
-    assert (str(row.action), row.trigger) == ("keep", "")
+    assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
+    row = binding_rows(result)["c3"]
     assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
     assert [w.summary for w in warnings(result)] == ["Staged run waits for an approval"]
     state = applied(result, state)
