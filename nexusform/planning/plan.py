@@ -388,7 +388,8 @@ class Plan(Struct, frozen=True):
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read, `basis` what may be another by the time of apply. `sites` and `room`
     are who stands where and what is left: empty until `planning.conclusion.room_left` has told them, which
-    is the last that happens to a plan.
+    is the last that happens to a plan. `shown` are attributes of objects that data sources show: of these the
+    plan goes on from there, whatever state holds.
     """
 
     mode: Mode = Mode.NORMAL
@@ -427,6 +428,7 @@ class Plan(Struct, frozen=True):
     rollouts: tuple[Rollout, ...] = ()
     scores: tuple[PredictionScore, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
+    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

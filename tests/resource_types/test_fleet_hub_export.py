@@ -254,3 +254,16 @@ def test_who_applies_an_object_is_named(
     placement["metadata"] |= {"labels": labels, "annotations": annotations}
     write(items)
     assert f"({who}: 1)" in told(capsys, "plan")[1]
+
+
+@pytest.mark.parametrize("from_state", [False, True])
+def test_a_saved_plan_that_begins_from_what_a_hub_shows_is_applied(
+    *, from_state: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if from_state:
+        told(capsys, "apply", "-auto-approve")
+        write(hub("east2", "east1"))
+    told(capsys, "plan", "-out", "saved.nfplan")
+    code, out = told(capsys, "apply", "saved.nfplan")
+    assert (code, "Apply complete!" in out) == (0, True), out
+    assert "No changes." in told(capsys, "plan")[1]

@@ -129,6 +129,7 @@ def conclude(
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=world.fleet.rollouts if world.fleet is not None else (),
         passed_over=world.fleet.passed_over if world.fleet is not None else (),
+        shown=world.fleet.shown if world.fleet is not None else {},
     )
     return PlanResult(
         plan=_signed(plan, request, every),

@@ -56,7 +56,7 @@ from nexusform.words import counted, listed
 
 class FleetOutcome(Struct, frozen=True):
     """The rows of all bindings, the placements by address, the fleet after the last round, how what changes
-    is rolled out, and the clusters that were not picked.
+    is rolled out, the clusters that were not picked, and the bindings of placements that a hub shows.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -65,6 +65,7 @@ class FleetOutcome(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
+    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
 
 # Of a placement; those of larger fleets are asked for one by one (`explain`).
@@ -78,6 +79,15 @@ def passed_over(placements: Iterable[PlacementPlan]) -> Iterator[PassedOver]:
         if len(unselected) <= _MOST_PASSED_OVER:
             for decision in unselected:
                 yield PassedOver(placement.instance.address, decision.cluster, decision.reason)
+
+
+def shown_bindings(
+    placements: Iterable[PlacementPlan],
+) -> Iterator[tuple[Address, Mapping[str, Any]]]:
+    """The bindings that placements begin with because a hub shows them, as attributes."""
+    for placement in placements:
+        if placement.shown:
+            yield placement.instance.address, {"bindings": write_bindings(placement.prior, {})}
 
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:

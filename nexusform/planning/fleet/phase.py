@@ -30,6 +30,7 @@ from nexusform.planning.fleet.outcome import (
     not_abandoned,
     passed_over,
     placement_warnings,
+    shown_bindings,
 )
 from nexusform.planning.fleet.placement import PlacementPlan, begin
 from nexusform.planning.fleet.rounds import after_runs, run_rounds
@@ -88,8 +89,15 @@ def plan_placements(
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)
     rollouts = chain.from_iterable(placement.rollouts for placement in placements)
-    unpicked = tuple(passed_over(placements))
-    return FleetOutcome(tuple(rows), by_address, rounds.roster, tuple(diagnostics), tuple(rollouts), unpicked)
+    return FleetOutcome(
+        rows=tuple(rows),
+        placements=by_address,
+        roster=rounds.roster,
+        diagnostics=tuple(diagnostics),
+        rollouts=tuple(rollouts),
+        passed_over=tuple(passed_over(placements)),
+        shown=dict(shown_bindings(placements)),
+    )
 
 
 def _evaluated(

@@ -36,13 +36,16 @@ def fleet_row_problems(plan: Plan) -> Iterator[str]:
             yield f"The places of what {address} brings are not known."
             continue
         own_rows = rows.get(address, [])
-        yield from _binding_problems(change, [row for row in own_rows if row.kind == BINDING])
+        # Where a hub shows the placement, the plan begins with what it shows.
+        before = _bindings(plan.shown.get(address, change.before))
+        yield from _binding_problems(change, before, [row for row in own_rows if row.kind == BINDING])
         yield from _pod_problems(change, [row for row in own_rows if row.kind == POD])
 
 
-def _binding_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
-    """What is wrong with the rows of the bindings that one placement changes."""
-    before = _bindings(change.before)
+def _binding_problems(
+    change: Change, before: Mapping[str, Binding], rows: list[PlacementChange]
+) -> Iterator[str]:
+    """What is wrong with the rows of the bindings that one placement changes; `before` it had these."""
     after = _bindings(change.after)
     for row in rows:
         where = f'the cluster "{row.object}" of {row.address}'
