@@ -24,7 +24,13 @@ _TYPES: Final = {
     "virtual_machines": ("virtualMachines",),
 }
 RESTING: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
-_BROKEN: Final = frozenset({"Failed", "Canceled"})
+BROKEN: Final = frozenset({"Failed", "Canceled"})
+_ENDS: Final[Mapping[str, str]] = {
+    "succeeded": "Succeeded",
+    "failed": "Failed",
+    "canceled": "Canceled",
+    "cancelled": "Canceled",
+}  # of an operation, whatever case it is written in
 _NOT_SO: Final = 412  # the condition of a request does not hold: the resource is another one since
 _LATER: Final = frozenset({408, 409, _NOT_SO, 429, 500, 502, 503, 504})
 _NOT_NOW: Final = frozenset({408, 429})
@@ -123,11 +129,13 @@ class Arm:
         """The resource's body, None when there is none. Raises AzureError."""
         from azure.core.exceptions import ResourceNotFoundError
 
+        answers: list[Any] = []
         try:
-            body = getattr(self._client, target.kind).get(target.group, *target.names)
+            read = getattr(self._client, target.kind).get
+            body = read(target.group, *target.names, raw_response_hook=answers.append)
         except ResourceNotFoundError:
             return None
-        return dict(body.as_dict())
+        return _with_etag(body.as_dict(), answers)
 
     def carry_out(self, changes: list[ArmChange], step: ChangeRequest) -> None:
         """Bring changes about one after another, from the one that an earlier run came to. Raises
@@ -141,7 +149,7 @@ class Arm:
             sent = number == came_to
             try:
                 if sent and url and self.follow(url, change, step):
-                    self._until_shown(change, step)
+                    self._until_shown(change, step, "", succeeded=True)
                 else:
                     self._bring_about(change, step, sent=sent)
             except _Refused as refused:
@@ -205,17 +213,26 @@ class Arm:
                 self.wait(later.seconds, step, f"{later}")
                 sent = sent or later.may_be_sent
                 continue
-            if url:
-                self.follow(url, change, step)
-            self._until_shown(change, step)
+            succeeded = bool(url) and self.follow(url, change, step)
+            self._until_shown(change, step, str((seen or {}).get("etag") or ""), succeeded=succeeded)
             return
 
-    def _until_shown(self, change: ArmChange, step: ChangeRequest) -> None:
+    def _until_shown(
+        self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
+    ) -> None:
         """Wait until what was done shows. A change of what stands may show in other words: then that is
-        told with what was read back.
+        told with what was read back. What still has the etag that it was changed under is behind the times.
+        `succeeded`: its operation said so.
         """
         is_late = self.deadline(SHOWN_WITHIN)
-        while _judge(change, seen := self.get(change.target), sent=True) is not _Standing.DONE:
+        while True:
+            seen = self.get(change.target)
+            is_behind = bool(etag_before) and seen is not None and seen.get("etag") == etag_before
+            if not is_behind and _judge(change, seen, sent=True) is _Standing.DONE:
+                return
+            tells = bool(etag_before) or not succeeded
+            if tells and not is_behind and state_of(seen) in BROKEN:  # Azure took it back as well
+                raise ProviderProblem(_failure(change, state_of(seen), _reason(seen)))
             if state_of(seen) in RESTING and is_late():
                 if change.verb is Verb.UPDATE:
                     return
@@ -284,12 +301,13 @@ class Arm:
             if response.status_code >= 400:
                 response.raise_for_status()
             body = _json_of(response)
-            status = str(body.get("status") or ("InProgress" if response.status_code == 202 else "Succeeded"))
+            status = _status_of(body, response)
             if status == "Succeeded":
                 return True
-            if status in _BROKEN:
+            if status in BROKEN:
                 created = change.verb is Verb.CREATE
                 raise ProviderProblem(_failure(change, status, body.get("error")), exists=created)
+            url = self._next_of(response, url, change, step)
             if status != last_status:
                 step.tell(StepNews(words=f"Azure says: {status}"))
                 last_status = status
@@ -297,6 +315,14 @@ class Arm:
                 hours = f"{_LONGEST / 3600:.0f} hours"
                 raise StepWaits(f"Azure has worked on {change.target.title} for {hours} and is not done.")
             self.wait(_retry_after(response), step, f"Azure goes on with {change.target.title}")
+
+    def _next_of(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
+        """Where an operation is looked at next: an answer 202 may name another address each time."""
+        named = str(response.headers.get("Location") or "") if response.status_code == 202 else ""
+        if named in {"", url} or not self._is_ours(named):
+            return url
+        step.tell(StepNews(operation=f"{change.verb} {change.target.path(self._subscription)} {named}"))
+        return named
 
     def _problem(self, change: ArmChange, problem: Any, *, sent: bool) -> ProviderProblem:
         """An error of the SDK while Azure is looked at: where nothing was sent, what it refuses is over; what
@@ -334,12 +360,10 @@ def _judge(change: ArmChange, seen: Mapping[str, Any] | None, *, sent: bool) -> 
     is_as_asked = change.verb is Verb.CREATE or (change.shown is not None and shows(properties, change.shown))
     if not is_as_asked:
         return _Standing.TO_SEND
-    if state in _BROKEN:
+    if state in BROKEN:
         if sent:
-            message = properties.get("detailedStatusMessage")
-            raise ProviderProblem(
-                _failure(change, state, {"message": message}), exists=change.verb is Verb.CREATE
-            )
+            is_made = change.verb is Verb.CREATE
+            raise ProviderProblem(_failure(change, state, _reason(seen)), exists=is_made)
         return _Standing.TO_SEND
     return _Standing.DONE
 
@@ -374,6 +398,12 @@ def _failure(change: ArmChange, status: str, error: Any) -> str:
     return f"Azure could not {what} {change.target.title} ({status}): {words or 'it does not say why'}"
 
 
+def _reason(seen: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Why a resource is as it is, where its operation is not known any more."""
+    properties = (seen or {}).get("properties") or {}
+    return {"message": properties.get("detailedStatusMessage") or properties.get("detailedStatus")}
+
+
 def _operation_of(response: Any) -> str:
     headers = response.headers
     return str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
@@ -384,7 +414,25 @@ def _json_of(response: Any) -> Mapping[str, Any]:
         body = response.json()
     except ValueError:
         return {}
-    return body if isinstance(body, Mapping) and "properties" not in body else {}
+    return body if isinstance(body, Mapping) else {}
+
+
+def _status_of(body: Mapping[str, Any], response: Any) -> str:
+    """The status of an operation. A body without one is the resource, or nothing: then the status of the
+    answer tells whether the operation goes on.
+    """
+    status = body.get("status")
+    if not isinstance(status, str) or not status:
+        return "InProgress" if response.status_code == 202 else "Succeeded"
+    return _ENDS.get(status.lower(), status)
+
+
+def _with_etag(body: Mapping[str, Any], answers: list[Any]) -> dict[str, Any]:
+    """A body with the version of the resource: older API versions tell it in the header alone."""
+    if body.get("etag") or not answers:
+        return dict(body)
+    etag = answers[-1].http_response.headers.get("ETag")
+    return {**body, "etag": etag} if etag else dict(body)
 
 
 def _retry_after(response: Any) -> float | None:

@@ -2,12 +2,15 @@
 faults of real ones.
 
 Facts: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and If-None-Match,
-409 while another operation goes on), and the rules of Azure Resource Manager for long-running operations.
+409 while another operation goes on), the rules of Azure Resource Manager for long-running operations, and
+recordings of the Azure CLI's networkcloud extension: what an operation says of itself while it goes on and
+when it is over (`properties` null or an object), signed addresses, another one with each 202, pages of lists.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import ipaddress
 import json
 import ssl
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ROOT = f"/subscriptions/{SUBSCRIPTION}"
@@ -29,6 +32,8 @@ LOCATION = {
     "type": "CustomLocation",
 }
 NEXUS = f"{ROOT}/resourceGroups/hosted/{PROVIDER}/clusters/lab"
+VERSION = "2025-02-01"
+ENDED = ("Succeeded", "Failed", "Canceled")
 Body = dict[str, Any]
 
 
@@ -46,6 +51,10 @@ class Faults:
     errors: tuple[int, ...] = ()  # statuses that polls are answered with, one each, before they are heard
     vanishes: int = 0  # polls after which an operation is not known any more, though it goes on
     outcome: str = "Failed"  # what operations that fail end as
+    rollback: bool = False  # what fails is taken back: the resource shows what stood before
+    half: int = 0  # of the nodes that a change that fails asks for, so many came all the same
+    bare: bool = False  # Location alone says where an operation is
+    gap: int = 0  # polls answered 404, before the operation is known again
     code: str = "Conflict"  # of the 409
 
 
@@ -66,6 +75,9 @@ class Site:
     faults: Faults = field(default_factory=Faults)
     resources: dict[str, Body] = field(default_factory=dict)  # by lowered id
     before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)  # stale reads left, body
+    words: dict[str, str] = field(
+        default_factory=lambda: {"code": "InsufficientResources", "message": "no machine has room"}
+    )  # of what fails
     operations: dict[str, Operation] = field(default_factory=dict)
     taken: list[tuple[str, str]] = field(default_factory=list)  # changes that were accepted
     asked: list[tuple[str, str, int]] = field(default_factory=list)
@@ -73,6 +85,7 @@ class Site:
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
+    signed: int = 0  # addresses of operations that were given out
 
     # --- what stands ---
 
@@ -132,10 +145,18 @@ class Site:
                 self.settle(operation.path.rsplit("/", 2)[0])
             return
         state = self.faults.outcome if operation.fails else "Succeeded"
-        self.resources[key]["properties"]["provisioningState"] = state
+        stood = self.before.get(key, (0, None))[1]
+        if operation.fails and self.faults.rollback and stood is not None:
+            self.resources[key]["properties"] = stood["properties"]
+        properties = self.resources[key]["properties"]
+        properties["provisioningState"] = state
         self.resources[key]["etag"] = f"e{self.etags}x"
         if operation.fails:
+            properties["detailedStatus"] = "Error"
+            properties["detailedStatusMessage"] = self.words["message"]
             return
+        properties["detailedStatus"] = "Available"
+        properties["detailedStatusMessage"] = ""
         if "/kubernetesclusters/" in key:
             owner = operation.path if "/agentpools/" not in key else operation.path.rsplit("/", 2)[0]
             self.settle(owner)
@@ -244,6 +265,7 @@ class ArmServer:
     def __init__(self, folder: Path) -> None:
         self.site = Site()
         self.requests = 0
+        self.page_size = 4
         self.at_request: Callable[[int, bool], None] = lambda _number, _after: None
         self.guard = threading.Lock()
         certificate, key = certify(folder)
@@ -256,7 +278,8 @@ class ArmServer:
         self.http.socket = context.wrap_socket(
             self.http.socket, server_side=True, do_handshake_on_connect=False
         )
-        self.endpoint = f"https://localhost:{self.http.server_address[1]}"
+        self.address = f"https://localhost:{self.http.server_address[1]}"
+        self.endpoint = self.address  # where operations are said to be
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
@@ -279,6 +302,7 @@ class ArmServer:
 
 class _Handler(BaseHTTPRequestHandler):
     arm: ArmServer
+    query: dict[str, str]
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None: ...
@@ -291,7 +315,8 @@ class _Handler(BaseHTTPRequestHandler):
     def serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
-        path = urlsplit(self.path).path
+        parts = urlsplit(self.path)
+        path, self.query = parts.path, dict(parse_qsl(parts.query))
         if path.startswith("/msi/"):
             token = {"access_token": "token", "expires_on": "4000000000", "token_type": "Bearer"}
             self.answer(200, token)
@@ -337,7 +362,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if "agentPools" not in parts
                 else (path.rsplit("/", 1)[0])
             )
-            return 200, {"value": site.of_type(parts[-1], under)}, {}
+            return 200, self.page(path, site.of_type(parts[-1], under)), {}
         for operation in site.operations.values():
             if operation.path.lower() == path.lower() and not operation.over:
                 operation.polls -= 1  # time goes by for those who only look at the resource, too
@@ -350,9 +375,38 @@ class _Handler(BaseHTTPRequestHandler):
             body = before
         return (200, body, {}) if body else (404, error("ResourceNotFound", path), {})
 
+    def page(self, path: str, bodies: list[Body]) -> Body:
+        """Some of a list, and where the next page is."""
+        skipped = int(self.query.get("$skipToken", "0"))
+        rest = skipped + self.arm.page_size
+        more = f"{self.arm.address}{path}?api-version={VERSION}&$skipToken={rest}"
+        return {"value": bodies[skipped:rest], **({"nextLink": more} if len(bodies) > rest else {})}
+
     def poll(self, name: str) -> tuple[int, Any, dict[str, str]]:
+        """What an operation says of itself, as recordings have it. An address that is not signed as it was
+        given out is refused.
+        """
+        site = self.arm.site
+        if self.query.get("s") != signature(name, self.query.get("t", "")):
+            return 403, error("InvalidAuthenticationToken", "The address is not signed."), {}
+        status, reply, headers = self.progress(name)
+        if status == 200 and "Location" in self.query.get("c", "") and reply["status"] not in ENDED:
+            site.signed += 1
+            return 202, reply, {**headers, "Location": self.signed(name, "Location")}
+        return status, reply, headers
+
+    def signed(self, name: str, purpose: str) -> str:
+        """An address of an operation, another one each time."""
+        time = f"{638585633756722770 + self.arm.site.signed}"
+        at = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
+        return f"{at}?api-version={VERSION}&t={time}&c={purpose}&s={signature(name, time)}&h=x-1_"
+
+    def progress(self, name: str) -> tuple[int, Any, dict[str, str]]:
         site = self.arm.site
         operation = site.operations.get(name)
+        if site.faults.gap:
+            site.faults.gap -= 1
+            return 404, error("NotFound", "There is no such operation."), {}
         if site.faults.errors:
             status, *rest = site.faults.errors
             site.faults.errors = tuple(rest)
@@ -366,14 +420,17 @@ class _Handler(BaseHTTPRequestHandler):
                 site.end(operation)
             return 404, error("NotFound", "There is no such operation."), {}
         operation.polls -= 1
+        where = f"{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
+        told = {"id": where, "name": name, "resourceId": operation.path, "startTime": "2026-01-01T00:00:00Z"}
         if operation.polls > 0:
-            return 200, {"status": "InProgress"}, {"Retry-After": "0"}
+            return 200, {**told, "status": "InProgress"}, {"Retry-After": "0"}
         if not operation.over:
             site.end(operation)
+        told |= {"endTime": "2026-01-01T00:01:00Z", "properties": None}
         if operation.fails:
-            words = {"code": "InsufficientResources", "message": "no machine has room"}
-            return 200, {"status": site.faults.outcome, "error": words}, {}
-        return 200, {"status": "Succeeded"}, {}
+            return 200, {**told, "status": site.faults.outcome, "error": site.words}, {}
+        result = site.resources.get(operation.path.lower())
+        return 200, {**told, "status": "Succeeded", "properties": result and result["properties"]}, {}
 
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
         site, faults = self.arm.site, self.arm.site.faults
@@ -399,15 +456,22 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             return 409, error("Conflict", "Another operation is in progress."), {}
         site.change(self.command, path, body)
-        operations = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses"
-        url = f"{operations}/op{len(site.operations)}"
+        name = f"op{len(site.operations)}"
         if faults.resets:
             faults.resets -= 1
             raise ConnectionError
-        headers = {"Azure-AsyncOperation": f"{url}?api-version=2025-02-01", "Retry-After": "0"}
+        headers = {"Azure-AsyncOperation": self.signed(name, "Async"), "Retry-After": "0"}
         if self.command == "PUT":
             return 201, site.resources[path.lower()], headers
-        return 202, None, {**headers, "Location": headers["Azure-AsyncOperation"]}
+        located = {**headers, "Location": self.signed(name, "Location")}
+        if faults.bare:
+            del located["Azure-AsyncOperation"]
+        return 202, None, located
+
+
+def signature(name: str, time: str) -> str:
+    """What an address of an operation is signed with."""
+    return hashlib.sha256(f"{name} {time}".encode()).hexdigest()
 
 
 def error(code: str, message: str) -> Body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -94,8 +95,10 @@ def write(configuration: str) -> None:
         Faults(polls=3, forgets=True),
         Faults(polls=5, vanishes=2, stale=2),
         Faults(polls=3, errors=(503, 429)),
+        Faults(polls=3, bare=True),
+        Faults(polls=2, gap=1, stale=2),
     ],
-    ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors"],
+    ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors", "located", "gap"],
 )
 def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServer, faults: Faults) -> None:
     write(SCALED)
@@ -132,6 +135,23 @@ def test_a_failed_operation_says_why_and_the_next_apply_tries_again(
     assert nexusform("apply", "-resume") == 0, nexusform.said
     assert len(nexusform.nodes()) == 7
     assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+@pytest.mark.parametrize("faults", [Faults(fails=1), Faults(fails=1, forgets=True)])
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("outcome", ["Failed", "Canceled"])
+def test_what_azure_says_of_a_failure_is_told_at_once(
+    faults: Faults, outcome: str, rollback: bool, nexusform: Told, server: ArmServer
+) -> None:
+    """Its operation says it, or, where that is forgotten, the resource; what was taken back is no change."""
+    write(SCALED)
+    server.site.faults = dataclasses.replace(faults, outcome=outcome, rollback=rollback)
+    server.site.asked.clear()
+    assert nexusform("apply", "-auto-approve") == 1
+    assert f"Azure could not change c/np1 ({outcome})" in nexusform.said, nexusform.said
+    words = "no machine has room" if faults.forgets else "InsufficientResources: no machine has room"
+    assert f"({outcome}): {words}" in nexusform.said
+    assert len(server.site.asked) < 100  # nobody looks for five minutes whether it shows after all
 
 
 def test_a_new_cluster_that_fails_is_made_anew(nexusform: Told, server: ArmServer) -> None:
