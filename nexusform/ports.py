@@ -23,7 +23,7 @@ from nexusform.state.objects import State
 from nexusform.value_types import Type
 
 if TYPE_CHECKING:  # the fleet is loaded where there is one
-    from nexusform.importers.fleet.fleet_model import FleetObject
+    from nexusform.domains.fleet.importers.fleet_model import FleetObject
 
 __all__ = [
     "AppendsMany",

@@ -1,4 +1,4 @@
-"""Makes importers/kubernetes/kubernetes_fields.py: the fields of Kubernetes' own kinds and what each holds.
+"""Makes domains/pods/importers/kubernetes_fields.py: the fields of Kubernetes' own kinds and what each holds.
 
 From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install lightkube and
 lightkube-models, run this, and write what it prints to that file.

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tests.providers.arm_server import ArmServer
-from tests.providers.azure_sites import CLUSTER_ID, project, standing_site
+from tests.domains.azure.providers.arm_server import ArmServer
+from tests.domains.azure.providers.azure_sites import CLUSTER_ID, project, standing_site
 
 ROOT = Path(__file__).parents[1]
 # A package that cannot be imported, then a program.

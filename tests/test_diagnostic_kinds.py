@@ -18,8 +18,8 @@ import pytest
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Problem, Severity, diagnostic, error, warning
+from nexusform.domains.pods.scheduling.warnings import RISKS
 from nexusform.language_kinds import OF_LANGUAGE
-from nexusform.scheduling.pods.warnings import RISKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"

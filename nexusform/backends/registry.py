@@ -165,25 +165,25 @@ def _open_local(settings: Mapping[str, Any], directories: Directories) -> StateB
 
 
 def _open_azurerm(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-    from nexusform.backends.azurerm import open_azurerm
+    from nexusform.domains.remote_state.backends.azurerm import open_azurerm
 
     return open_azurerm(settings, directories.largest)
 
 
 def _open_http(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-    from nexusform.backends.http import open_http
+    from nexusform.domains.remote_state.backends.http import open_http
 
     return open_http(settings, directories.data_directory, directories.largest)
 
 
 def _open_s3(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-    from nexusform.backends.s3 import open_s3
+    from nexusform.domains.remote_state.backends.s3 import open_s3
 
     return open_s3(settings, directories.largest)
 
 
 def _open_postgres(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-    from nexusform.backends.postgres import open_postgres
+    from nexusform.domains.remote_state.backends.postgres import open_postgres
 
     return open_postgres(settings, directories.largest)
 

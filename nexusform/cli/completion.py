@@ -339,7 +339,7 @@ def _members(flag: str, typed: str, front: str, directory: str) -> Iterator[Cand
 def _of_a_member(flag: str, member: Mapping[str, Any]) -> list[str]:
     """Keys of its labels and properties to be set, of its taints to be taken away, or every health."""
     if flag == "health":
-        from nexusform.scheduling.fleet.bindings import Health
+        from nexusform.domains.fleet.scheduling.bindings import Health
 
         return [str(health) for health in Health]
     if flag == "taint":

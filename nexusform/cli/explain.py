@@ -13,13 +13,13 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
+from nexusform.domains.fleet.workflow.explain_workloads import NODES_UNKNOWN
+from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, PoolReason
 from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline
-from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason
 from nexusform.words import counted
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
-from nexusform.workflow.explain_workloads import NODES_UNKNOWN
 
 
 class ExplainArguments(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
 
 
 def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
+    from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
 
     if arguments.format == "json":
         return _json_text(placement_document(reason))

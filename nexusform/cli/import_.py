@@ -12,10 +12,10 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.importers.azure.az_adoption import AdoptedSite
+from nexusform.domains.azure.importers.az_adoption import AdoptedSite
+from nexusform.domains.azure.workflow.adopting import import_site
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
-from nexusform.workflow.adopting import import_site
 from nexusform.workflow.importing import address_to_import, import_one
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin

@@ -32,28 +32,34 @@ COMMANDS: Final[dict[str, Entry]] = {
     "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan, or one resource"),
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
-    "simulate": Entry("nexusform.cli.simulate:simulate", "Ask what would happen if"),
-    "report": Entry("nexusform.cli.report:report", "Tables over many states"),
+    "simulate": Entry("nexusform.domains.whatif.cli.simulate:simulate", "Ask what would happen if"),
+    "report": Entry("nexusform.domains.whatif.cli.report:report", "Tables over many states"),
     "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
     "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
     "console": Entry("nexusform.cli.console:console", "Try expressions out"),
     "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
     "get": Entry("nexusform.cli.init:get", "Show which modules the configuration calls"),
-    "predict": Entry("nexusform.cli.predict:predict", "Show where VMs land that another tool makes"),
+    "predict": Entry(
+        "nexusform.domains.azure.cli.predict:predict", "Show where VMs land that another tool makes"
+    ),
     "export": Entry("nexusform.cli.export:export", "Write a saved plan as what other tools carry out"),
     "import": Entry("nexusform.cli.import_:import_", "Take over an object that stands already"),
-    "inventory": Entry("nexusform.cli.inventory:inventory", "Capture a running site, and look at a capture"),
-    "reconcile": Entry("nexusform.cli.reconcile:reconcile_", "Compare what stands with what state has"),
+    "inventory": Entry(
+        "nexusform.domains.azure.cli.inventory:inventory", "Capture a running site, and look at a capture"
+    ),
+    "reconcile": Entry(
+        "nexusform.domains.azure.cli.reconcile:reconcile_", "Compare what stands with what state has"
+    ),
     "metadata": Entry("nexusform.cli.metadata:metadata", "What tools ask of nexusform itself"),
     "state": Entry("nexusform.cli.main:STATE", "Look at and correct the state"),
     "taint": Entry("nexusform.cli.state_edit:taint", "Mark an object for replacement"),
     "untaint": Entry("nexusform.cli.state_edit:untaint", "Take such a mark away"),
     "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
     "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Break a lock that was left behind"),
-    "test": Entry("nexusform.cli.test:test", "Run the test files of the configuration"),
+    "test": Entry("nexusform.domains.testing.cli.test:test", "Run the test files of the configuration"),
     "providers": Entry("nexusform.cli.metadata:providers", "What configuration can say of each type"),
-    "explore": Entry("nexusform.cli.explore:explore", "Play with the plan in a browser"),
-    "lsp": Entry("nexusform.cli.lsp:lsp", "Be a language server for an editor"),
+    "explore": Entry("nexusform.domains.explorer.cli.explore:explore", "Play with the plan in a browser"),
+    "lsp": Entry("nexusform.domains.editor.cli.lsp:lsp", "Be a language server for an editor"),
     "completion": Entry("nexusform.cli.completion:completion", "Print the completion script of a shell"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),
 }

@@ -167,9 +167,9 @@ def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 
 def _placements_text(shown: Shown, arguments: ShowArguments, width: int) -> str:
     """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
-    from nexusform.importers.fleet.fleet_model import FleetPlacement
-    from nexusform.planning.fleet.contents import read_placement
-    from nexusform.rendering.answers.placement_status_text import PLACEMENTS, render_placement
+    from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+    from nexusform.domains.fleet.planning.contents import read_placement
+    from nexusform.domains.fleet.rendering.placement_status_text import PLACEMENTS, render_placement
 
     if not shown.instances or any(address.type not in PLACEMENTS for address in shown.instances):
         return ""

@@ -15,8 +15,8 @@ from nexusform.cli.arguments import group, positionals, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
+from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.workflow.validate import Validation, validate_directory
 
 

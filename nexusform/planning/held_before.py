@@ -15,9 +15,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.domains.pods.scheduling import warnings as pods
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
-from nexusform.scheduling.pods import warnings as pods
 
 
 class _Deeds(Struct, frozen=True):

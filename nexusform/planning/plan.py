@@ -12,10 +12,10 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.bindings import Binding
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, OutputState

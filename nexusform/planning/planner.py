@@ -45,8 +45,8 @@ from nexusform.planning.vms.vm_world import VmWorld, vm_world
 from nexusform.ports import Kind
 
 if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.planning.fleet.outcome import FleetOutcome
-    from nexusform.planning.pods.phase import PodPhase
+    from nexusform.domains.fleet.planning.outcome import FleetOutcome
+    from nexusform.domains.pods.planning.phase import PodPhase
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
@@ -180,10 +180,10 @@ def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluati
     """Phases 5 and 6. Their rooms are loaded when there is anything of a fleet: most plans have nothing."""
     if not _has_fleet(blocks):
         return _Fleet()
-    from nexusform.planning.fleet.phase import plan_placements
-    from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
-    from nexusform.planning.pods.elsewhere import read_elsewhere
-    from nexusform.planning.pods.observed import unknown_observed
+    from nexusform.domains.fleet.planning.phase import plan_placements
+    from nexusform.domains.pods.planning.blocks import plan_fleet_objects, pods_over
+    from nexusform.domains.pods.planning.elsewhere import read_elsewhere
+    from nexusform.domains.pods.planning.observed import unknown_observed
 
     elsewhere = read_elsewhere(blocks.request, evaluation)
     pods = pods_over(blocks, vms, elsewhere)
@@ -197,9 +197,9 @@ def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
     """What a fleet leaves behind when everything is destroyed."""
     if not _has_fleet(blocks):
         return _Fleet()
-    from nexusform.planning.fleet.outcome import destroyed
-    from nexusform.planning.pods.blocks import pods_over
-    from nexusform.planning.pods.observed import Elsewhere
+    from nexusform.domains.fleet.planning.outcome import destroyed
+    from nexusform.domains.pods.planning.blocks import pods_over
+    from nexusform.domains.pods.planning.observed import Elsewhere
 
     outcome = destroyed(blocks.instances.values())
     return _Fleet(outcome, pods_over(blocks, vms, Elsewhere()), outcome.diagnostics)
@@ -217,7 +217,7 @@ def _answered_requests(
     ]
     if not blocks:
         return []
-    from nexusform.planning.fleet.cluster_requests import answer_cluster_requests
+    from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
 
     members = fleet.outcome.roster.members if fleet.outcome is not None else ()
     return answer_cluster_requests(blocks, request, evaluation, ground, members)

@@ -9,8 +9,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.applying.standing import DEFAULT_PROVIDER
+from nexusform.domains.azure.providers import azure, azure_export
 from nexusform.ports import Provider
-from nexusform.providers import azure, azure_export, simulated
+from nexusform.providers import simulated
 from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
 

@@ -12,6 +12,12 @@ from msgspec.structs import replace
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.domains.fleet.workflow.explain_workloads import (
+    explain_member,
+    explain_placements,
+    explain_pods,
+)
+from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, PoolReason, explain_pools
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
@@ -23,15 +29,13 @@ from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
-from nexusform.whatif.other_places import Way, find_ways
-from nexusform.whatif.reasons import PlacementReason, PodReason, PoolReason, explain_pools
-from nexusform.whatif.world_view import things_after, view_world
-from nexusform.workflow.explain_workloads import explain_member, explain_placements, explain_pods
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import open_saved, prior_of, read_plan
 from nexusform.workflow.stored import Stored, read_stored
+from nexusform.worlds.other_places import Way, find_ways
+from nexusform.worlds.world_view import things_after, view_world
 
 # What brings pods.
 _BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)

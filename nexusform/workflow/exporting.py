@@ -39,20 +39,20 @@ def export_plan(place: Place, path: str, form: str) -> Exported:
 
 
 def _azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.azapi import azapi_document
+    from nexusform.domains.azure.rendering.azapi import azapi_document
 
     return _resources(plan, azapi_document)
 
 
 def _arm(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.arm import arm_document
+    from nexusform.domains.azure.rendering.arm import arm_document
 
     return _resources(plan, arm_document)
 
 
 def _resources(plan: Plan, document_of: Callable[[Any], Mapping[str, Any]]) -> tuple[str, list[Diagnostic]]:
     """A document of resources, and what of the plan it cannot say."""
-    from nexusform.rendering.export.azure_objects import Do, azure_objects
+    from nexusform.domains.azure.rendering.azure_objects import Do, azure_objects
 
     objects = azure_objects(plan)
     unsaid = [f"removing {one.title}" for one in objects.removed]
@@ -71,8 +71,8 @@ def _resources(plan: Plan, document_of: Callable[[Any], Mapping[str, Any]]) -> t
 
 
 def _az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.az_script import az_script
-    from nexusform.rendering.export.azure_objects import azure_objects
+    from nexusform.domains.azure.rendering.az_script import az_script
+    from nexusform.domains.azure.rendering.azure_objects import azure_objects
 
     objects = azure_objects(plan)
     empty = not (objects.placed or objects.removed or objects.cordons)
@@ -97,19 +97,19 @@ def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
 
 
 def _manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.manifests import fleet_manifests
+    from nexusform.domains.fleet.rendering.manifests import fleet_manifests
 
     return fleet_manifests(plan, registries()), []
 
 
 def _node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.manifests import node_labels_script
+    from nexusform.domains.fleet.rendering.manifests import node_labels_script
 
     return node_labels_script(plan), []
 
 
 def _sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    from nexusform.rendering.export.sol003 import grant_requests
+    from nexusform.domains.vnf.rendering.sol003 import grant_requests
 
     grants = grant_requests(plan)
     problems: list[Diagnostic] = []

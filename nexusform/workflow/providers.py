@@ -15,6 +15,7 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
+from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
@@ -33,7 +34,6 @@ from nexusform.ports import (
     ResourceType,
     StepWaits,
 )
-from nexusform.providers.observed_site import ObservedSites
 from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
 from nexusform.source import Span
 from nexusform.state.conformity import misfits

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.domains.testing.workflow.testing_files import find_test_files, read_test_file
 from nexusform.language.parser import hcl2_complaint
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
@@ -17,7 +18,6 @@ from nexusform.state.objects import EMPTY
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.providers import provider_problems
 from nexusform.workflow.surroundings import RealFiles, plan_time
-from nexusform.workflow.testing_files import find_test_files, read_test_file
 
 
 class Validation(Struct, frozen=True):

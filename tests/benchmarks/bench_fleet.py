@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.bindings import (
+from nexusform.domains.fleet.scheduling.bindings import (
     ClusterTerm,
     Member,
     PlacementType,
@@ -27,10 +27,10 @@ from nexusform.scheduling.fleet.bindings import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.scheduling.fleet.cycle import CycleResult, settle
-from nexusform.scheduling.fleet.roster import Roster
-from nexusform.scheduling.fleet.snapshots import next_snapshot
-from nexusform.scheduling.fleet.watcher import Watched, queued
+from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
+from nexusform.domains.fleet.scheduling.watcher import Watched, queued
 from nexusform.scheduling.matching import Taint, label_selector
 from nexusform.scheduling.quantity import make_quantity
 

@@ -9,9 +9,8 @@ import resource
 import sys
 import time
 
-from nexusform.scheduling.matching import label_selector
-from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.workloads import (
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Node,
     PodSpec,
@@ -21,6 +20,7 @@ from nexusform.scheduling.pods.workloads import (
     StandingPod,
     Workload,
 )
+from nexusform.scheduling.matching import label_selector
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -47,26 +47,29 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     modules = loaded("plan", where=tmp_path)
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
-    assert not {"nexusform.importers.tacker.vnf", "nexusform.importers.azure.az_inventory"} & modules
+    assert (
+        not {"nexusform.domains.vnf.importers.vnf", "nexusform.domains.azure.importers.az_inventory"}
+        & modules
+    )
 
 
 # What a plan without fleets, pods, inventories, imports or reports has no use for.
 NOT_FOR_QUICKSTART = (
     "nexusform.importers",
     "nexusform.language.functions.registry",
-    "nexusform.planning.fleet",
-    "nexusform.planning.pods",
+    "nexusform.domains.fleet.planning",
+    "nexusform.domains.pods.planning",
     "nexusform.planning.replanning",
     "nexusform.planning.saved",
     "nexusform.rendering.answers",
     "nexusform.rendering.page",
     "nexusform.rendering.pull_request",
-    "nexusform.resource_types.fleet_member_cluster",
-    "nexusform.resource_types.nexus_inventory",
-    "nexusform.resource_types.tacker_vnf",
-    "nexusform.scheduling.fleet.cycle",
-    "nexusform.scheduling.pods.scheduler",
-    "nexusform.whatif",
+    "nexusform.domains.fleet.types.fleet_member_cluster",
+    "nexusform.domains.azure.types.nexus_inventory",
+    "nexusform.domains.vnf.types.tacker_vnf",
+    "nexusform.domains.fleet.scheduling.cycle",
+    "nexusform.domains.pods.scheduling.scheduler",
+    "nexusform.domains.whatif.questions",
 )
 # Each module costs a plan a fifth of a millisecond. Raise this when a plan has use for more.
 MOST_MODULES = 300

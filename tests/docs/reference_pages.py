@@ -11,15 +11,15 @@ from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
+from nexusform.domains.fleet.planning.rows import REASONS as BINDING_REASONS
+from nexusform.domains.fleet.scheduling.watcher import Trigger
+from nexusform.domains.pods.planning.rows import REASONS as POD_REASONS
 from nexusform.language.formatter import format_text
 from nexusform.planning.conclusion.placements import REASONS as VM_REASONS
-from nexusform.planning.fleet.rows import REASONS as BINDING_REASONS
-from nexusform.planning.pods.rows import REASONS as POD_REASONS
 from nexusform.ports import ResourceType
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.fleet.watcher import Trigger
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.source import SourceFile
 from nexusform.value_types import friendly_name

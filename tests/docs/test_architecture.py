@@ -52,7 +52,7 @@ resource "fleet_hub_manifest" "shop" {
 MAKERS = {
     "resource_types/nexus_virtual_machine.py",
     "resource_types/nks_pools.py",
-    "resource_types/tacker_vnf.py",
+    "domains/vnf/types/tacker_vnf.py",
     "planning/vms/vm_phase.py",
 }
 

@@ -28,7 +28,7 @@ def test_the_page_is_true(
 
 
 def test_every_argument_that_run_blocks_take_is_named() -> None:
-    from nexusform.configuration.testing_blocks import FILE_FACE, RUN_FACE
+    from nexusform.domains.testing.configuration.testing_blocks import FILE_FACE, RUN_FACE
 
     names = {*FILE_FACE.blocks, *RUN_FACE.attributes, *RUN_FACE.blocks} - {"test", "state_key"}
     assert [name for name in sorted(names) if name not in PAGE] == []

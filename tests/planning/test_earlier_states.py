@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.workflow.reasons import pod_reasons
 from nexusform.planning.saved.plan_file import read, write
 from nexusform.planning.verification.verification import problem_of
 from nexusform.rendering.answers.pool_and_pod_outline import pod_outline
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
-from nexusform.whatif.reasons import pod_reasons
+from tests.domains.pods.planning.test_pods import deployment, manifest
 from tests.planning.harness import (
     all_types,
     applied,
@@ -25,7 +26,6 @@ from tests.planning.harness import (
     state_of,
     warnings,
 )
-from tests.planning.pods.test_pods import deployment, manifest
 
 EARLIER = Path(__file__).parent / "earlier"
 # Made before quotas, autoscalers, gates and ReplicationControllers were read, before pods were evicted, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nexusform.diagnostics import warning
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import (
     Action,
     PlacementAction,
@@ -11,7 +12,6 @@ from nexusform.planning.plan import (
     PodPlace,
 )
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.source import Position, Span
 from tests.rendering.pieces import (
     MAIN,

@@ -14,7 +14,7 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run
-from nexusform.editor.landing import plan_landing
+from nexusform.domains.editor.landing import plan_landing
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.workflow.place import Place, confinement_of
 from tests.contracts.http_state_server import state_server

@@ -52,8 +52,8 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.planning.fleet.outcome import FleetOutcome
-    from nexusform.planning.pods.phase import PodPhase
+    from nexusform.domains.fleet.planning.outcome import FleetOutcome
+    from nexusform.domains.pods.planning.phase import PodPhase
 
 # What may only follow from another mistake: a site that is in error cannot be found by its racks.
 _CONSEQUENCES = frozenset(
@@ -213,7 +213,7 @@ def _pod_problems(
 ) -> list[Diagnostic]:
     if world.pods is None:
         return []
-    from nexusform.planning.pods.blocks import manifest_findings, pod_risks
+    from nexusform.domains.pods.planning.blocks import manifest_findings, pod_risks
 
     problems = list(manifest_findings(world.pods, instances))
     return [*problems, *pod_risks(world.pods, instances)] if risks else problems

@@ -17,8 +17,8 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
 
 if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.planning.fleet.outcome import FleetOutcome
-    from nexusform.planning.pods.phase import PodPhase
+    from nexusform.domains.fleet.planning.outcome import FleetOutcome
+    from nexusform.domains.pods.planning.phase import PodPhase
 
 
 class ExplainedVm(Struct, frozen=True):

@@ -28,7 +28,7 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form
 
 if TYPE_CHECKING:  # loaded where there are pods
-    from nexusform.planning.pods.phase import PlannedPod
+    from nexusform.domains.pods.planning.phase import PlannedPod
 
 BROKEN: Final = "separation"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"

@@ -29,7 +29,7 @@ from nexusform.state.objects import State
 from nexusform.words import first_of, form
 
 if TYPE_CHECKING:  # loaded where pods are kept apart
-    from nexusform.planning.pods.phase import PlannedPod
+    from nexusform.domains.pods.planning.phase import PlannedPod
 
 STANDS_AGAINST: Final = "stands-against-a-rule"
 _MOST_NAMED: Final = 5
@@ -204,10 +204,10 @@ def _separation_text(verdict: SeparationVerdict) -> str:
 
 def _standing_pods(state: State, registries: Registries) -> list[PlannedPod]:
     """The pods that state has on nodes, with the labels of the workloads that they came of."""
-    from nexusform.importers.kubernetes.kubernetes_workloads import workloads_of
-    from nexusform.planning.pods.blocks import prior_members, prior_pods
-    from nexusform.planning.pods.phase import PlannedPod
-    from nexusform.planning.pods.rows import read_note
+    from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+    from nexusform.domains.pods.planning.blocks import prior_members, prior_pods
+    from nexusform.domains.pods.planning.phase import PlannedPod
+    from nexusform.domains.pods.planning.rows import read_note
 
     pods = []
     for brought in prior_pods(state.instances, registries, prior_members(state.instances, registries)):

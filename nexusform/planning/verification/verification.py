@@ -39,7 +39,9 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
     changed = changed_vms(plan, types)
     yield from row_problems(plan, changed)
     if any(types[change.address.type].kind in (Kind.PLACEMENT, Kind.MANIFEST) for change in plan.changes):
-        from nexusform.planning.verification.fleet_rows import fleet_row_problems  # loads the rooms of fleets
+        from nexusform.domains.fleet.planning.fleet_rows import (
+            fleet_row_problems,  # loads the rooms of fleets
+        )
 
         yield from fleet_row_problems(plan)
     elif any(row.kind != "vm" for row in plan.placements):

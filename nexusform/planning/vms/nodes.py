@@ -8,6 +8,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand, VmDemand
+from nexusform.domains.pods.scheduling.admission import cells_of
+from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind, Registries, ResourceType
@@ -22,8 +24,6 @@ from nexusform.scheduling.kubelet import (
     registered_labels,
     reserved_cpus,
 )
-from nexusform.scheduling.pods.admission import cells_of
-from nexusform.scheduling.pods.workloads import HOSTNAME, Node
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
 
 # Ordered: where a VNF has the id of an NKS cluster, the NKS cluster is meant.

@@ -19,8 +19,8 @@ from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.rule import KeyPart
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
-from nexusform.whatif.other_places import Need, Way
 from nexusform.words import counted, form, listed
+from nexusform.worlds.other_places import Need, Way
 
 _INDENT = " " * 15
 _NO_CELLS = "not known: nobody told those of the VMs that stand there"

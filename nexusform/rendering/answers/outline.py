@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.whatif.questions.availability import Replacement
 from nexusform.rendering.notation.colours import (
     Painter,
     column_widths,
@@ -22,7 +23,6 @@ from nexusform.rendering.notation.colours import (
 from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.rendering.pull_request.markdown_parts import prose
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.whatif.availability import Replacement
 from nexusform.words import spans
 
 

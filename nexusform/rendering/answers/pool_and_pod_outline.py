@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.planning.pods.rows import REASONS
+from nexusform.domains.fleet.workflow.reasons import Coming, PodReason, PoolReason
+from nexusform.domains.pods.planning.rows import REASONS
+from nexusform.domains.pods.scheduling.explanation import NodeVerdict
+from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import table_document
 from nexusform.rendering.report.placement_rows import table_row
-from nexusform.scheduling.pods.explanation import NodeVerdict
-from nexusform.scheduling.pods.workloads import PodState
-from nexusform.whatif.reasons import Coming, PodReason, PoolReason
 from nexusform.words import counted, listed, natural
 
 _WITHOUT: Final = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.planning.plan import Draws, Place, PodPlace
-from nexusform.scheduling.pods.workloads import PodState
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.words import counted, form
 
 if TYPE_CHECKING:  # loaded where a what-if is asked
-    from nexusform.whatif.availability import DrawnRoom
+    from nexusform.domains.whatif.questions.availability import DrawnRoom
 
 
 def place_text(place: Place) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.domains.fleet.rendering.fleet_parts import fleet_part, pods_part
 from nexusform.planning.plan import Plan, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
-from nexusform.rendering.page.fleet_parts import fleet_part, pods_part
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
     changes_part,

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from nexusform.address import module_text
+from nexusform.domains.fleet.rendering.fleet_parts import binding_cluster, fleet_members
 from nexusform.planning.plan import (
     Change,
     Place,
@@ -22,7 +23,6 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import place_text
-from nexusform.rendering.page.fleet_parts import binding_cluster, fleet_members
 from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.report import Report, Stanza

@@ -13,16 +13,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import PlacementAction, Plan
-from nexusform.rendering.notation.markup import Markup, joined, shape
-from nexusform.rendering.notation.places import place_text
-from nexusform.rendering.page.fleet_parts import (
+from nexusform.domains.fleet.rendering.fleet_parts import (
     FleetMatrix,
     Square,
     fleet_matrix,
     scores_text,
     state_text,
 )
+from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.rendering.notation.markup import Markup, joined, shape
+from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.legend import (
     STYLE,
     Paint,

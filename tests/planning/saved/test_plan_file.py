@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.exact_numbers import round_number
 from nexusform.plain_data import plain_number
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
@@ -37,7 +38,6 @@ from nexusform.planning.plan import (
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.source import Position, Span
 from nexusform.state.objects import ObjectState, OutputState

@@ -17,6 +17,7 @@ from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.scheduling.racks.vms import Placement, anybodys
 from nexusform.state.objects import EMPTY, InstanceState, State
+from tests.domains.whatif.questions.worlds import racks, site_of
 from tests.planning.harness import (
     all_types,
     at,
@@ -31,7 +32,6 @@ from tests.planning.harness import (
     vms,
     warnings,
 )
-from tests.whatif.worlds import racks, site_of
 
 BIG = "NC_P46_224_v1"
 ALONE = """

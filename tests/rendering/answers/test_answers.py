@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+from nexusform.domains.whatif.questions.capacity import MixPart, find_capacity
+from nexusform.domains.whatif.questions.failure import FailureScope, lose_machines
+from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
+from nexusform.domains.whatif.rendering.capacity_outline import capacity_outline
+from nexusform.domains.whatif.rendering.failure_outline import failure_outline
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import kubernetes_upgrade_outline
+from nexusform.domains.whatif.rendering.runtime_upgrade_outline import runtime_upgrade_outline
 from nexusform.rendering.answers.answer_page import answer_main, answer_page
-from nexusform.rendering.answers.capacity_outline import capacity_outline
-from nexusform.rendering.answers.failure_outline import failure_outline
-from nexusform.rendering.answers.kubernetes_upgrade_outline import kubernetes_upgrade_outline
 from nexusform.rendering.answers.outline import (
     Outline,
     Row,
@@ -19,15 +24,10 @@ from nexusform.rendering.answers.outline import (
     outline_text,
     spans_text,
 )
-from nexusform.rendering.answers.runtime_upgrade_outline import runtime_upgrade_outline
 from nexusform.rendering.notation.colours import strip_colours
-from nexusform.whatif.capacity import MixPart, find_capacity
-from nexusform.whatif.failure import FailureScope, lose_machines
-from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.whatif.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
-from nexusform.whatif.world_view import SiteView
-from tests.whatif.test_pods_down import ALONE, BUDGET, seen, web
-from tests.whatif.worlds import document
+from nexusform.worlds.world_view import SiteView
+from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
+from tests.domains.whatif.questions.worlds import document
 
 ORIGIN = "state serial 5"
 

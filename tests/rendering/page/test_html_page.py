@@ -11,10 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.value_types import STRING
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries
-from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.racks.vms import Placement
 
 

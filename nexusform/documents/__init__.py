@@ -1,0 +1,1 @@
+"""Foreign documents as text with places: what every reader of them needs."""

@@ -1,0 +1,1 @@
+"""What stands beside the engine, each domain whole in one place."""

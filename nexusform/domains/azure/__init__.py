@@ -1,0 +1,1 @@
+"""A site as Azure shows it, and acting on it."""

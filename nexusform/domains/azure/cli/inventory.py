@@ -1,0 +1,75 @@
+"""`nexusform inventory`: how to capture a site, and what a capture holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.cli.answers import Answer, AnswerFormFlags, tell
+from nexusform.cli.arguments import group, positional, text
+from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.diagnostics import diagnostic_of, has_errors
+
+
+class ScriptArguments(Struct, frozen=True, kw_only=True):
+    """What `inventory script` takes."""
+
+    directory: str = text("Where the files go", metavar="DIR", default="export")
+    location: str = text("Extended location (custom location) of one site, of several in a subscription")
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("script", ScriptArguments)
+def script(arguments: ScriptArguments) -> int:
+    """Print the commands that capture a site with `az` and `kubectl`. Runs nothing.
+
+    Read it through, then run it where you are signed in: `nexusform inventory script | bash`. Needs the az
+    extension networkcloud, and kubectl only for the times at which nodes were made.
+    """
+    from nexusform.domains.azure.importers.az_capture import capture_script
+
+    arguments.view.screen().out(capture_script(arguments.directory, arguments.location), end="")
+    return 0
+
+
+class CheckArguments(Struct, frozen=True, kw_only=True):
+    """What `inventory check` takes."""
+
+    directory: str = positional(metavar="DIR")
+    answer: AnswerFormFlags = group(AnswerFormFlags)
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("check", CheckArguments)
+def check(arguments: CheckArguments) -> int:
+    """Say what an exported directory holds, before anything is built on it.
+
+    Racks, machines, clusters and VMs of each site; what is cordoned or not ready, which machine SKUs the
+    catalogue does not know, VMs without a machine, and the age of the export. Exit code 0 when there is
+    nothing to say, 2 with findings, 1 when it cannot be read.
+    """
+    from nexusform.domains.azure.providers.azure_export import read_export
+    from nexusform.domains.azure.questions.reconciliation import capture
+    from nexusform.domains.azure.rendering.inventory_outline import inventory_document, inventory_outline
+
+    screen = arguments.view.screen()
+    directory = os.path.normpath(arguments.directory)
+    sites, findings = read_export(directory, {}, place_of().confinement.of_operator(directory))
+    captures = tuple(map(capture, sites))
+    diagnostics = tuple(map(diagnostic_of, findings))
+    if has_errors(diagnostics):
+        screen.diagnostics(diagnostics, {})
+        return 1
+    outline = inventory_outline(arguments.directory, captures, diagnostics)
+    document = inventory_document(captures, diagnostics)
+    return tell(Answer("inventory", arguments.directory, outline, document), arguments.answer, screen)
+
+
+_TABLE: Final = {
+    "script": Entry("nexusform.domains.azure.cli.inventory:script", "Print the commands that capture a site"),
+    "check": Entry("nexusform.domains.azure.cli.inventory:check", "Say what an exported directory holds"),
+}
+inventory = LazyGroup("inventory", _TABLE, summary="Capture a running site, and look at a capture.")

@@ -1,0 +1,112 @@
+"""`nexusform predict`: where VMs would land that another tool makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import choice, group, number, switch, text, texts
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.cli.plan import CHANGES, Showing, limits_in, notices_of, voice_of
+from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.report_flag import plan_reports, to_stdout
+from nexusform.cli.voice import Voice
+from nexusform.diagnostics import has_errors
+from nexusform.domains.azure.workflow.predicting import (
+    Prediction,
+    Read,
+    Scheduler,
+    arm_reader,
+    foretell,
+    predicted,
+    prediction_run,
+)
+from nexusform.planning.guard_rails import Limit, guarded
+from nexusform.workflow.run import PlanOptions
+
+_NOTHING: Final = "\nThere is nothing of Microsoft.NetworkCloud in {path}."
+
+
+class PredictArguments(Struct, frozen=True, kw_only=True):
+    """What `predict` takes."""
+
+    terraform_plan: str = text("What `terraform show -json PLANFILE` printed", metavar="FILE")
+    arm_template: str = text("An ARM template, or a Bicep file that `az` builds one of", metavar="FILE")
+    parameters: tuple[str, ...] = texts("Parameter file of the ARM template", metavar="FILE")
+    inventory: str = text("Directory with the site as `az networkcloud` printed it", metavar="DIR")
+    detailed_exitcode: bool = switch("Exit with 2 when there are changes")
+    as_json: bool = switch("As a stream of JSON events", flag="json")
+    fail_on: str = text(
+        "Exit with 1 when the plan moves more, leaves less room or is less certain", metavar="NAME:LIMIT,..."
+    )
+    seed: int | None = number("Seed of the tie-break", default=None)
+    rack_spread: str = choice("What is counted first when a rack is chosen", ("", "pool", "cluster"))
+    tie_breaks: int | None = number("Repetitions that certainty stands on; 0 turns it off", default=None)
+    shown: PlacementFlags = group(PlacementFlags)
+    view: ViewFlags = group(ViewFlags)
+    show_sensitive: bool = switch("Show sensitive values in reports")
+
+
+@command("predict", PredictArguments)
+def predict(arguments: PredictArguments) -> int:
+    """Show where the VMs land that another tool's plan makes, on a site as it was captured.
+
+    Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud out of a Terraform plan
+    (azapi) or an ARM template, writes nothing, and needs neither configuration nor state. Reports, -fail-on
+    and exit codes are those of `plan`.
+    """
+    path, read = _source(arguments)
+    limits = limits_in(arguments.fail_on)
+    reports = plan_reports(arguments.shown)
+    voice = voice_of(arguments.view, as_json=arguments.as_json)
+    showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
+    scheduler = Scheduler(arguments.seed, arguments.rack_spread)
+    with predicted(place_of(), arguments.inventory, path, read, scheduler) as prediction:
+        if prediction.project is None:
+            voice.diagnostics(prediction.diagnostics, {})
+            return 1
+        if not prediction.changes and not to_stdout(reports):
+            voice.notice(_NOTHING.format(path=path))
+        return _foretell(prediction, arguments, showing, limits)
+
+
+def _source(arguments: PredictArguments) -> tuple[str, Read]:
+    """The other tool's file, and who reads it."""
+    from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
+
+    plan, template = arguments.terraform_plan, arguments.arm_template
+    if plan and template:
+        raise click.UsageError("Name only one: -terraform-plan=FILE or -arm-template=FILE.")
+    if not plan and not template:
+        raise click.UsageError("Name what is to be foretold: -terraform-plan=FILE or -arm-template=FILE.")
+    if not arguments.inventory:
+        raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
+    if arguments.parameters and plan:
+        raise click.UsageError("-parameters goes with -arm-template.")
+    if plan:
+        return plan, read_terraform_plan
+    return template, arm_reader(arguments.parameters, place_of().confinement)
+
+
+def _foretell(
+    prediction: Prediction, arguments: PredictArguments, showing: Showing, limits: Sequence[Limit]
+) -> int:
+    """Foretell where VMs land, and judge it by the limits; the exit code."""
+    voice: Voice = showing.voice
+    assert prediction.project is not None, "checked by the caller"
+    sources = prediction.project.sources
+    options = PlanOptions(tie_breaks=arguments.tie_breaks, want_rejected=arguments.shown.placements == "all")
+    with prediction_run(prediction.project, notices_of(voice)) as run:
+        voice.diagnostics(run.diagnostics, sources)
+        if not run.ready:
+            return 1
+        with voice.planning():
+            made = guarded(foretell(run, options, prediction), limits)
+        showing.tell(made, run, next_step=False)
+    if made.denied or has_errors(run.diagnostics):
+        return 1
+    return CHANGES if arguments.detailed_exitcode and made.has_changes else 0

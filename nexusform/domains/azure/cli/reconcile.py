@@ -1,0 +1,74 @@
+"""`nexusform reconcile`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.answers import Answer, AnswerFormFlags, tell
+from nexusform.cli.arguments import group, switch, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.diagnostics import has_errors
+from nexusform.domains.azure.workflow.reconcile import Reconciled, reconcile
+from nexusform.workflow.run import Notices
+
+RULE_BROKEN = 3  # exit code
+
+
+class ReconcileArguments(Struct, frozen=True, kw_only=True):
+    """What `reconcile` takes."""
+
+    source: str = text("The exported directory that shows what is", metavar="DIR", flag="from")
+    replay: bool = switch("Also place every VM once more in the order of creation, and score the rule")
+    answer: AnswerFormFlags = group(AnswerFormFlags)
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("reconcile", ReconcileArguments)
+def reconcile_(arguments: ReconcileArguments) -> int:
+    """Compare where VMs are, as an export shows it, with where state has them, and take over what is.
+
+    Says per cluster how many are in the rack and on the machine that state had, why the others are not as
+    far as the export shows it, and whether the separation rules hold on what is. Exit code 0 when everything
+    is as predicted, 2 when something is elsewhere, 3 when a separation rule is broken, 1 for errors.
+    """
+    screen = arguments.view.screen()
+    if not arguments.source:
+        raise click.UsageError("Say what to compare with: -from=DIR.")
+    answer = reconcile(
+        place_of(arguments.state, arguments.variables),
+        os.path.normpath(arguments.source),
+        arguments.lock.locking(),
+        Notices(waiting=screen.err),
+        replays=arguments.replay,
+    )
+    if has_errors(answer.diagnostics):
+        screen.diagnostics(answer.diagnostics, answer.sources)
+        return 1
+    code = tell(_answer(answer, arguments.source), arguments.answer, screen)
+    return RULE_BROKEN if answer.broken else code
+
+
+def _answer(answer: Reconciled, source: str) -> Answer:
+    """What was found out, laid out for every format."""
+    from nexusform.domains.azure.rendering.reconciliation_outline import (
+        reconciliation_document,
+        reconciliation_outline,
+    )
+
+    parts = (
+        answer.checks,
+        answer.absent,
+        answer.unseen,
+        answer.remarks,
+        answer.rules,
+        answer.replays,
+    )
+    outline = reconciliation_outline(source, *parts)
+    return Answer("reconcile", source, outline, reconciliation_document(*parts))

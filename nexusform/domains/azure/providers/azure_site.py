@@ -1,0 +1,396 @@
+"""Sites as Azure shows them, and what is done there: clusters, agent pools and VMs are made, changed and
+deleted; whatever else a plan asks for (racks, machines) is found done.
+
+After a change the resource is read back: where its VMs landed is what Azure says, not what was foretold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.domains.azure.providers.azure_changes import (
+    CLUSTER,
+    MACHINE,
+    POOL,
+    VM,
+    Surroundings,
+    changes_of,
+)
+from nexusform.domains.azure.providers.azure_nodes import (
+    doomed_nodes,
+    make_anew,
+    nodes_to_make_anew,
+    way_of_deleting,
+)
+from nexusform.domains.azure.providers.azure_requests import (
+    RESTING,
+    SHOWN_WITHIN,
+    Arm,
+    ArmChange,
+    Target,
+    state_of,
+)
+from nexusform.domains.azure.providers.azure_subscription import (
+    CLUSTERS,
+    MACHINES,
+    POOLS,
+    VMS,
+    Body,
+    Documents,
+    Subscription,
+    asking,
+    group_of,
+)
+from nexusform.domains.azure.providers.observed_site import ObservedSites, Shown, shown_of
+from nexusform.ports import (
+    ChangeRequest,
+    ObjectKey,
+    ProviderAnswer,
+    ProviderProblem,
+    ReadAnswer,
+    ReadRequest,
+    StepWaits,
+)
+from nexusform.words import counted, first_of
+
+if TYPE_CHECKING:  # the importers are loaded where a site is read
+    from nexusform.domains.azure.importers.az_adoption import AdoptedObject
+    from nexusform.domains.azure.importers.az_model import AzSite
+
+_MOST_NAMED: Final = 4
+_CORDON, _UNCORDON, _EMPTY = "cordon", "uncordon", "empty"
+_ACTIONS: Final = {
+    _CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
+    _UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
+    _EMPTY: "to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "
+    '"Cordoned" beside evacuate, and cordon it before the apply.',
+}
+_ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
+# What the bodies of all objects of a site have alike.
+_TOP: Final = ("location", "extendedLocation")
+
+
+class AzureSites(ObservedSites):
+    """The sites of a subscription. See the module's text."""
+
+    sends = True
+
+    def __init__(self, name: str, source: str, subscription: Subscription) -> None:
+        super().__init__(name, source, "wait until it is done", subscription.read)
+        self._subscription = subscription
+        self._made: dict[str, str] = {}  # resource groups of what this run made, by id
+        self._looking_up = Lock()
+        self._ids: _Directory | None = None
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        """Make it, or go on making it. Raises ProviderProblem."""
+        return self._act(request) if request.key.type in _ACTED_ON else super().create(request)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        """Change it, or go on changing it. Raises ProviderProblem."""
+        return self._act(request) if request.key.type in _ACTED_ON else super().update(request)
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Delete it, or wait until it is gone. Raises ProviderProblem."""
+        if request.key.type not in _ACTED_ON:
+            super().delete(request)
+            return
+        group = self._group(request, missing_ok=True)
+        if group:
+            around = Surroundings(group, {}, str)
+            self._subscription.arm().carry_out(changes_of(request, around), request)
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """What stands, and whether a change of it still goes on."""
+        answers = super().read(requests)
+        under_way = self._under_way()
+        return [
+            replace(answer, settled=(request.key.type, request.key.id) not in under_way)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """What Azure cannot do of a plan, and what is left to people. Raises ProviderProblem when Azure
+        cannot be asked.
+        """
+        made = {request.key.id for request in requests if request.key.type == VM}
+        said: list[tuple[int, Problem]] = []
+        anew: dict[int, list[str]] = {}
+        for number, request in enumerate(requests):
+            if request.key.type not in _ACTED_ON:
+                continue
+            try:
+                changes = self._foreseen(request, made)
+            except ProviderProblem as problem:
+                said.append((number, Problem((), "provider-cannot-do-this", str(problem))))
+                continue
+            if nodes := nodes_to_make_anew(request, changes):
+                anew[number] = nodes
+        return [*said, *_left_to_kubectl(anew), *self._left_to_people(requests)]
+
+    def _foreseen(self, request: ChangeRequest, made: AbstractSet[str]) -> list[ArmChange]:
+        """The changes of a planned step. `made` are the VMs of the plan. Raises ProviderProblem."""
+
+        def arm_id_of(our_id: str) -> str:
+            return our_id if our_id in made else self._arm_id_of(our_id)
+
+        self._directory()
+        # A pool comes to the group of its cluster, which may be made by the same plan.
+        group = self._group(request, missing_ok=request.key.type == POOL)
+        return changes_of(request, Surroundings(group, {}, arm_id_of))
+
+    def _left_to_people(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+        """Machines are cordoned by people: once for each thing that is to be done."""
+        numbers: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            if request.key.type == MACHINE and (action := _asked_of_machine(request)):
+                numbers.setdefault(action, []).append(number)
+        for action, asked in sorted(numbers.items()):
+            keys = [requests[number].key for number in asked]
+            names = first_of([key.id.rpartition("/")[2] for key in keys], _MOST_NAMED)
+            machines = f"{counted(len(keys), 'machine')} ({names})"
+            detail = f"{machines}: {_ACTIONS[action]} {self._command(keys[0], action)}"
+            yield asked[0], Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
+
+    def _command(self, machine: ObjectKey, action: str) -> str:
+        """What cordons or uncordons a machine."""
+        verb = _UNCORDON if action == _UNCORDON else _CORDON
+        group = group_of(self._directory().hinted.get(machine.id, "")) or "MANAGED_RESOURCE_GROUP"
+        name = machine.id.rpartition("/")[2]
+        return f"For example: az networkcloud baremetalmachine {verb} --name {name} --resource-group {group}"
+
+    # --- doing ---------------------------------------------------------------------------------
+
+    def _act(self, request: ChangeRequest) -> ProviderAnswer:
+        """Carry a change out in Azure; what it made is read back."""
+        group = self._group(request)
+        self._made[request.key.id] = group
+        top = self._directory().tops.get(_site_of(request), {})
+        around = Surroundings(group, top, self._arm_id_of)
+        arm, changes = self._subscription.arm(), changes_of(request, around)
+        arm.carry_out(changes, request)
+        if request.key.type != VM and request.prior is not None:
+            cluster = _cluster_target(request, group)
+            with asking():
+                make_anew(arm, cluster, doomed_nodes(request, changes), request)
+        if request.releases:
+            return ProviderAnswer(request.planned or {})
+        return self._read_back(request, arm, group)
+
+    def _group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
+        """The resource group that an object stands in, or is to be made in. Raises ProviderProblem."""
+        values = request.planned or request.prior or {}
+        owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+        kind = VM if request.key.type == VM else CLUSTER
+        stands_in = group_of(self._directory().acted_on.get((kind, owner), "")) or self._made.get(owner, "")
+        asked = str((values.get("azure") or {}).get("resource_group") or "")
+        if stands_in and asked and stands_in.lower() != asked.lower():
+            raise ProviderProblem(
+                f"{owner} stands in resource group {stands_in}, and its azure block says {asked}. Azure does "
+                "not move it: write the one that it stands in, or leave it out."
+            )
+        group = stands_in or asked or self._subscription.default_group
+        if not group and not missing_ok:
+            raise ProviderProblem(
+                f"Nothing says in which resource group {owner} is made. Write it in its block "
+                '`azure { resource_group = "..." }`, or in the provider block.'
+            )
+        return group
+
+    def _directory(self) -> _Directory:
+        sites = self._read_sites()
+        with self._looking_up:
+            if self._ids is None:
+                self._ids = _directory_of(sites, self._subscription.shown)
+            return self._ids
+
+    def _arm_id_of(self, our_id: str) -> str:
+        """The id in Azure of what a placement hint names. Raises ProviderProblem."""
+        known = self._directory().hinted.get(our_id)
+        if known is not None:
+            return known
+        if our_id in self._made:
+            target = Target(VMS, self._made[our_id], (our_id.rpartition("/")[2],))
+            return target.path(self._subscription.id)
+        raise ProviderProblem(
+            f'A placement hint names "{our_id}", and Azure shows no VM, machine or rack of that name. It '
+            "takes hints on these alone."
+        )
+
+    # --- reading back --------------------------------------------------------------------------
+
+    def _read_back(self, request: ChangeRequest, arm: Arm, group: str) -> ProviderAnswer:
+        """What stands once Azure shows what was asked for, with the machines of all VMs; after a while
+        without those that Azure does not tell. Raises StepWaits.
+        """
+        is_late = arm.deadline(SHOWN_WITHIN)
+        while True:
+            try:
+                with asking():
+                    shown = self._shown(request, arm, group)
+            except ProviderProblem as problem:  # what was done is done, whatever this look comes to
+                raise StepWaits(f"{problem} `nexusform apply -resume` looks again.") from None
+            complete = shown is not None and not shown.differing and _has_machines(shown, request)
+            if shown is not None and (complete or (is_late() and not shown.differing)):
+                return shown.answer
+            if is_late():
+                differing = f" ({', '.join(shown.differing)} differ)" if shown else ""
+                raise StepWaits(
+                    f"Azure has done what was asked of {request.key.id}, and does not show it{differing}. "
+                    "`nexusform apply -resume` looks again."
+                )
+            arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
+
+    def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
+        """What Azure shows now of one object alone: reading everything would take time with every step."""
+        from nexusform.domains.azure.importers.az_adoption import adopt_sites
+        from nexusform.domains.azure.importers.az_known_nodes import known_nodes
+        from nexusform.domains.azure.importers.az_ownership import with_pools_apart
+
+        documents = self._documents_of(request, arm, group)
+        if documents is None:
+            return None
+        if request.key.type == POOL:
+            self._set_apart([request.key])
+        sites, _ = self._subscription.sites_in(documents)
+        named = [replace(site, name=_site_of(request)) for site in sites]
+        adopted = adopt_sites(named, known_nodes([request.planned or {}]))
+        apart = self._apart()
+        objects: dict[tuple[str, str], AdoptedObject] = {}
+        for site in adopted:
+            objects |= {(one.type, one.id): one for one in with_pools_apart(site.objects, apart)}
+        return shown_of(request, objects)
+
+    def _documents_of(
+        self, request: ChangeRequest, arm: Arm, group: str
+    ) -> dict[str, list[dict[str, Any]]] | None:
+        """The bodies that tell of one object: its own, and those of the machines and racks it is on."""
+        is_vm = request.key.type == VM
+        target = Target(VMS, group, (request.key.id.rpartition("/")[2],))
+        target = target if is_vm else _cluster_target(request, group)
+        body = arm.get(target)
+        if body is None:
+            return None
+        documents = {target.kind: [body], **self._hardware_of(_machine_ids(body))}
+        if not is_vm:
+            documents[POOLS] = self._subscription.pools(group, target.names[0])
+        return documents
+
+    def _hardware_of(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
+        """The bodies of these machines, and of all racks."""
+        from nexusform.domains.azure.importers.arm import id_key
+
+        known = self._directory().machines
+        if not ids <= known.keys():  # one that came since
+            known |= {id_key(str(body.get("id"))): body for body in self._subscription.machines()}
+        machines = [known[each] for each in sorted(ids) if each in known]
+        return {MACHINES: machines, "racks": list(self._subscription.shown.get("racks", ()))}
+
+    def _under_way(self) -> set[tuple[str, str]]:
+        """Type and id of what Azure works on."""
+        from nexusform.domains.azure.importers.arm import id_key
+
+        busy = {
+            id_key(str(body.get("id")))
+            for kind in (CLUSTERS, VMS, POOLS)
+            for body in self._subscription.shown.get(kind, ())
+            if state_of(body) not in RESTING
+        }
+        if not busy:
+            return set()
+        return {ours for ours, arm_id in self._directory().acted_on.items() if id_key(arm_id) in busy}
+
+
+def _asked_of_machine(request: ChangeRequest) -> str:
+    """What a plan asks of a machine that Azure does and apply does not, "" for nothing."""
+    prior, planned = request.prior or {}, request.planned or {}
+    if planned.get("cordon_status") != prior.get("cordon_status"):
+        return _CORDON if planned.get("cordon_status") == "Cordoned" else _UNCORDON
+    is_emptied = planned.get("evacuate") and not prior.get("evacuate")
+    return _EMPTY if is_emptied and planned.get("cordon_status") != "Cordoned" else ""
+
+
+def _left_to_kubectl(anew: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
+    """Nodes that a plan makes anew, told once."""
+    names = list(chain.from_iterable(anew.values()))
+    if names:
+        nodes = f"{counted(len(names), 'node')} ({first_of(names, _MOST_NAMED)})"
+        detail = f"Azure deletes no single node: to make {nodes} anew, {way_of_deleting()}."
+        yield next(iter(anew)), Problem((), "nodes-deleted-by-kubectl", detail, Severity.WARNING)
+
+
+class _Directory(Struct, frozen=True):
+    """Where things are in Azure. `acted_on`: ids of clusters, pools and VMs by type and our id; `hinted`: of
+    what placement hints may name by our id; `tops`: location and extended location of each site, as its
+    machines have them; `machines`: bodies by the key of their id.
+    """
+
+    acted_on: dict[tuple[str, str], str] = field(default_factory=dict)
+    hinted: dict[str, str] = field(default_factory=dict)
+    tops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
+    """What stands for our ids in Azure: what is acted on, what hints may name, and the top of bodies of each
+    site.
+    """
+    from nexusform.domains.azure.importers.arm import id_key
+
+    directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
+    for site in sites:
+        inventory = site.inventory
+        for cluster in inventory.clusters:
+            our_id = f"{site.name}/{cluster.name}"
+            directory.acted_on[CLUSTER, our_id] = cluster.id
+            directory.acted_on.update({(POOL, f"{our_id}/{pool.name}"): pool.id for pool in cluster.pools})
+        for vm in inventory.virtual_machines:
+            directory.acted_on[VM, f"{site.name}/{vm.name}"] = vm.id
+            directory.hinted[f"{site.name}/{vm.name}"] = vm.id
+        directory.hinted.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
+        for machine in inventory.machines:
+            directory.hinted[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+        bodies = [directory.machines.get(id_key(machine.id), {}) for machine in inventory.machines]
+        located = next((body for body in bodies if body.get("extendedLocation")), None)
+        if located is not None:
+            directory.tops[site.name] = {name: located[name] for name in _TOP if located.get(name)}
+    return directory
+
+
+def _cluster_target(request: ChangeRequest, group: str) -> Target:
+    """The cluster that a step on a cluster or pool is about."""
+    values = request.planned or request.prior or {}
+    owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+    return Target(CLUSTERS, group, (owner.rpartition("/")[2],))
+
+
+def _site_of(request: ChangeRequest) -> str:
+    return request.key.id.partition("/")[0]
+
+
+def _machine_ids(body: Body) -> set[str]:
+    """The keys of the ids of the machines that a cluster's nodes, or a VM, are on."""
+    from nexusform.domains.azure.importers.arm import id_key
+
+    properties = body.get("properties") or {}
+    nodes: Iterable[Body] = properties.get("nodes") or ()
+    ids = (one.get("bareMetalMachineId") for one in (properties, *nodes))
+    return {id_key(each) for each in ids if each}
+
+
+def _has_machines(shown: Shown, request: ChangeRequest) -> bool:
+    """Whether all VMs that were planned on a machine are shown on one."""
+    seen, planned = shown.answer.attributes, request.planned or {}
+    if request.key.type == VM:
+        return bool(seen.get("machine")) or not planned.get("machine")
+    nodes = seen.get("nodes") or {}
+    asked = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
+    return all((nodes.get(name) or {}).get("machine") for name in asked)

@@ -1,0 +1,203 @@
+"""The answer to `reconcile`, for people and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VmCheck
+from nexusform.domains.azure.questions.replay import Replay
+from nexusform.planning.plan import SeparationVerdict
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.rendering.notation.places import place_document
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.words import counted, first_of, form
+
+_MOST_SHOWN: Final = 20
+_UNEXPLAINED: Final = "nothing in the export says why"
+
+
+def reconciliation_outline(
+    origin: str,
+    checks: Sequence[ClusterCheck],
+    absent: Sequence[str],
+    unseen: Sequence[str],
+    remarks: Sequence[str],
+    rules: Sequence[SeparationVerdict],
+    replays: Sequence[Replay],
+) -> Outline:
+    """How much is where state had it, who is not, what was not looked at, and what the rule explains."""
+    misses = sum(len(check.misses) for check in checks)
+    broken = [rule for rule in rules if rule.holds != "always"]
+    sections = [_clusters(checks)] if checks else []
+    if misses:
+        sections.append(_misses(checks))
+    if absent:
+        lines = tuple(f"- {name}" for name in absent)
+        sections.append(Section("Not in the export, and left as state has it", lines, bad=True))
+    if unseen:
+        lines = tuple(f"- {name}" for name in unseen)
+        sections.append(Section("Not captured, and left as state has it", lines, bad=True))
+    if remarks:
+        sections.append(Section("What was read", tuple(f"- {remark}" for remark in remarks)))
+    if rules:
+        sections.append(_rules(rules))
+    sections += [_replay(replay) for replay in replays]
+    bad = bool(misses or broken or absent or unseen)
+    verdict = _verdict(checks, misses, len(broken), len(unseen))
+    return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
+
+
+def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: int) -> str:
+    """One sentence on all the VMs and rules."""
+    stand = "Every VM stands where state has it"
+    if misses:
+        vms = counted(sum(len(check.vms) for check in checks), "VM")
+        stand = f"{misses:,} of {vms} {form(misses, 'stands', 'stand')} elsewhere than state had"
+    rules = f"; {counted(broken, 'separation rule')} {form(broken, 'does', 'do')} not hold" if broken else ""
+    not_looked_at = (
+        f"; {counted(unseen, 'object')} {form(unseen, 'was', 'were')} not looked at" if unseen else ""
+    )
+    return f"{stand}{rules}{not_looked_at}."
+
+
+def _clusters(checks: Sequence[ClusterCheck]) -> Section:
+    """How many VMs of each cluster stand where state has them."""
+    rows = []
+    for check in checks:
+        count = len(check.vms)
+        on_machine = count - len(check.misses)
+        cells = (
+            check.name,
+            f"{count:,}",
+            f"{check.rack_hits:,}",
+            f"{on_machine:,}",
+            f"{count - on_machine:,}",
+        )
+        rows.append(Row(cells, bad=on_machine < count))
+    table = Table(
+        ("Cluster", "VMs", "Rack as told", "Machine as told", "Misses"), tuple(rows), frozenset({1, 2, 3, 4})
+    )
+    return Section("Clusters", table=table)
+
+
+def _misses(checks: Sequence[ClusterCheck]) -> Section:
+    """The VMs that stand elsewhere, and how often each cause is the one."""
+    rows: list[Row] = []
+    causes: Counter[str] = Counter()
+    for vm in chain.from_iterable(check.misses for check in checks):
+        cause = vm.cause or _UNEXPLAINED
+        rows.append(Row((vm.name, vm.recorded.machine, _machine(vm.observed), cause), bad=True))
+        causes[cause.partition(": ")[2] or cause] += 1
+    lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
+    table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
+    return Section("Elsewhere", lines, table=table, bad=True)
+
+
+def _machine(place: Placement | None) -> str:
+    return place.machine if place is not None else "nowhere"
+
+
+def _rules(rules: Sequence[SeparationVerdict]) -> Section:
+    """Which separation rules hold where the VMs really stand."""
+    rows = [
+        Row(
+            (str(rule.address), rule.scope, "holds" if rule.holds == "always" else "broken"),
+            rule.holds != "always",
+        )
+        for rule in rules
+    ]
+    table = Table(("Separation rule", "Scope", "On what is"), tuple(rows))
+    return Section("Separation rules", table=table, bad=any(row.bad for row in rows))
+
+
+def _replay(replay: Replay) -> Section:
+    """`871 of 900 judged VMs (96.8 %) stand where the rule could have put them`."""
+    lines = [replay_line(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    if replay.sure < replay.hits:
+        lines.append(
+            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others "
+            "for some legal split of the cells"
+        )
+    lines += [f"not judged: {counted(count, 'VM')}: {why}" for why, count in sorted(replay.unjudged.items())]
+    rows = [
+        Row(
+            (miss.vm.name, miss.vm.placement.machine, first_of(miss.best, 3) or "no machine had room"),
+            bad=True,
+        )
+        for miss in replay.misses
+    ]
+    if len(rows) > _MOST_SHOWN:
+        lines.append(f"the first {_MOST_SHOWN} of {len(rows):,} that do not (-format=json has all):")
+    table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MOST_SHOWN])) if rows else None
+    title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
+    return Section(title, tuple(lines), table=table)
+
+
+def replay_line(hits: int, judged: int, not_judged: int) -> str:
+    """What a replay came to, never without how many were judged."""
+    if not judged:
+        return f"nothing could be judged ({counted(not_judged, 'VM')} not judged)"
+    share = f"{hits / judged:.1%}".replace("%", " %")
+    unjudged = f", {not_judged:,} not judged" if not_judged else ""
+    return f"{hits:,} of {counted(judged, 'judged VM')} ({share}) stand where the rule puts them{unjudged}"
+
+
+def reconciliation_document(
+    checks: Iterable[ClusterCheck],
+    absent: Sequence[str],
+    unseen: Sequence[str],
+    remarks: Sequence[str],
+    rules: Iterable[SeparationVerdict],
+    replays: Iterable[Replay],
+) -> dict[str, Any]:
+    """What stands beside what state has, as JSON data."""
+    return {
+        "clusters": [_cluster_document(check) for check in checks],
+        "absent": list(absent),
+        "not_captured": list(unseen),
+        "remarks": list(remarks),
+        "separation_rules": [
+            {"address": str(rule.address), "enforcement": rule.enforcement, "holds": rule.holds}
+            for rule in rules
+        ],
+        "replays": list(_replay_documents(replays)),
+    }
+
+
+def _cluster_document(check: ClusterCheck) -> dict[str, Any]:
+    return {
+        "address": check.address,
+        "id": check.name,
+        "vms": len(check.vms),
+        "rack_hits": check.rack_hits,
+        "machine_hits": len(check.vms) - len(check.misses),
+        "misses": [_miss_document(vm) for vm in check.misses],
+    }
+
+
+def _miss_document(vm: VmCheck) -> dict[str, Any]:
+    return {
+        "vm": vm.name,
+        "recorded": place_document(vm.recorded),
+        "observed": place_document(vm.observed),
+        "cause": vm.cause or None,
+    }
+
+
+def _replay_documents(replays: Iterable[Replay]) -> Iterator[dict[str, Any]]:
+    for replay in replays:
+        yield {
+            "site": replay.site,
+            "rack_spread": replay.spread.value,
+            "hits": replay.hits,
+            "sure_hits": replay.sure,
+            "judged": replay.judged,
+            "not_judged": dict(sorted(replay.unjudged.items())),
+            "misses": [
+                {"vm": miss.vm.name, "machine": miss.vm.placement.machine, "best": list(miss.best)}
+                for miss in replay.misses
+            ],
+        }

@@ -1,0 +1,469 @@
+"""What stands on the hub in a plan: objects, what acts on placements, and the member clusters, as state
+remembers them and as they stand now; and what of it a placement brings to clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
+from nexusform.domains.fleet.importers.fleet_model import (
+    FleetApproval,
+    FleetBudget,
+    FleetEviction,
+    FleetMember,
+    FleetOverride,
+    FleetRun,
+    FleetStrategy,
+    HubObjects,
+)
+from nexusform.domains.fleet.planning.contents import (
+    Contents,
+    ResourceSnapshot,
+    body_hash,
+    fingerprint,
+    has_resources,
+    is_noted,
+    read_contents,
+    write_contents,
+)
+from nexusform.domains.fleet.planning.fixed import fixed_problems
+from nexusform.domains.fleet.planning.overrides import (
+    Identity,
+    Rendered,
+    Renders,
+    applicable,
+    identity,
+    refusals,
+)
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.planning.selecting import idle_selectors, selected, selector_problem
+from nexusform.domains.fleet.planning.world import (
+    UNSEEN,
+    FleetMemberState,
+    Pods,
+    member_of,
+    remember,
+    remembered,
+)
+from nexusform.domains.fleet.scheduling.bindings import BindingState, Member
+from nexusform.domains.fleet.scheduling.staged import transition_problem
+from nexusform.domains.fleet.scheduling.validation import sentence
+from nexusform.domains.fleet.scheduling.watcher import Trigger
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved, unwrapped
+from nexusform.plain_data import Path
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Action
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.planning.vms.vm_object import PLACED, note_placed
+from nexusform.ports import Kind
+from nexusform.words import first_of
+
+NO_NAMESPACE = "namespace-is-not-on-the-hub"
+_MOST_NAMED = 4
+_DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+class Hub(Struct, dict=True):
+    """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
+    this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
+    those of objects that state holds. `waiting` are runs that this plan does not change; those in `woken`
+    go on because of `approvals` that it makes. `direct` are the objects of single clusters, by the cluster's
+    id; `brought` are the objects on the hub with who brings them.
+    """
+
+    manifests: list[Manifest] = field(default_factory=list)
+    overrides: list[FleetOverride] = field(default_factory=list)
+    overriding: list[Instance] = field(default_factory=list)
+    budgets: dict[str, tuple[Instance, FleetBudget]] = field(default_factory=dict)
+    evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
+    strategies: dict[str, FleetStrategy] = field(default_factory=dict)
+    runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    waiting: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    approvals: dict[str, set[str]] = field(default_factory=dict)
+    woken: set[str] = field(default_factory=set)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    former: list[Instance] = field(default_factory=list)
+    direct: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
+    brought: list[tuple[Instance, tuple[Manifest, ...]]] = field(default_factory=list)
+
+    @cached_property
+    def by_hash(self) -> Mapping[str, Manifest]:
+        """The objects by the hash that contents keep them under."""
+        return {body_hash(manifest): manifest for manifest in self.manifests}
+
+    @cached_property
+    def before(self) -> tuple[Sequence[Manifest], Sequence[FleetOverride]]:
+        """The objects and the overrides that state holds."""
+        manifests: list[Manifest] = []
+        overrides: list[FleetOverride] = []
+        for instance in self.former:
+            assert instance.type.fleet is not None
+            fleet_object = instance.type.fleet(instance.before or {})
+            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+                manifests += fleet_object.manifests
+            elif isinstance(fleet_object, FleetOverride):
+                overrides.append(fleet_object)
+        return manifests, overrides
+
+    def take(self, instance: Instance) -> None:
+        """Add what an instance is."""
+        assert instance.type.fleet is not None
+        assert instance.planned is not None
+        fleet_object = instance.type.fleet(instance.planned)
+        self.diagnostics += fixed_problems(instance, fleet_object)
+        match fleet_object:
+            case HubObjects():
+                self._take_objects(instance, fleet_object)
+            case FleetOverride():
+                self.overrides.append(fleet_object)
+                self.overriding.append(instance)
+            case FleetBudget():
+                self.budgets[fleet_object.placement] = (instance, fleet_object)
+            case FleetEviction() if instance.action in _ONCE:
+                self.evictions.append((instance, fleet_object))
+            case FleetStrategy():
+                self.strategies[fleet_object.key] = fleet_object
+            case FleetRun():
+                self._take_run(instance, fleet_object)
+            case FleetApproval() if fleet_object.approved:
+                self._take_approval(instance, fleet_object)
+            case _:
+                return
+
+    def on_members(
+        self, members: Mapping[str, FleetMemberState]
+    ) -> dict[str, dict[Identity, tuple[str, Manifest]]]:
+        """The objects that members' clusters get without a placement, by member."""
+        by_member: dict[str, dict[Identity, tuple[str, Manifest]]] = {}
+        for name, member in members.items():
+            cluster_id = member.written.cluster_id if member.written is not None else ""
+            for instance, manifests in self.direct.get(cluster_id, ()) if cluster_id else ():
+                of_member = by_member.setdefault(name, {})
+                of_member |= {identity(m): (str(instance.address), m) for m in manifests}
+        return by_member
+
+    def _take_objects(self, instance: Instance, objects: HubObjects) -> None:
+        """Add objects that come to the hub, or to one cluster directly."""
+        if objects.cluster_id:
+            self.direct.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
+        else:
+            self.manifests += objects.manifests
+            self.brought.append((instance, objects.manifests))
+        for finding in unwrapped(objects.manifests).findings:
+            line = f":{finding.line}" if finding.line else ""
+            detail = f"yaml_body{line}: {finding.detail}"
+            problem = Problem(("yaml_body",), finding.id, detail, finding.severity)
+            self.diagnostics.append(instance.problem(problem))
+
+    def _take_approval(self, instance: Instance, approval: FleetApproval) -> None:
+        """Note what is approved of a run; an approval that comes with this plan wakes it."""
+        self.approvals.setdefault(approval.run_key, set()).add(approval.name)
+        if instance.action in _DOING:
+            self.woken.add(approval.run_key)
+
+    def approve(self) -> None:
+        """Give runs what approval requests grant them; a run that waited for one goes on."""
+        going_on = list(self.runs)
+        for instance, run in self.waiting:
+            if run.key_of(run.name) in self.woken:
+                going_on.append((instance, run))
+        self.runs = []
+        for instance, run in going_on:
+            granted = self.approvals.get(run.key_of(run.name), set())
+            self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
+
+    def _take_run(self, instance: Instance, run: FleetRun) -> None:
+        """Add a staged run, unless its state cannot follow from the one before."""
+        if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
+            run_before = instance.type.fleet(instance.before)
+            refusal = None
+            if isinstance(run_before, FleetRun):
+                refusal = transition_problem(run_before.state, run.state)
+            if refusal is not None:
+                text = f"{refusal[:1].upper()}{refusal[1:]}. Make another run, or replace it with -replace."
+                self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
+                return
+        runs = self.runs if instance.action in _DOING else self.waiting
+        runs.append((instance, run))
+
+
+def read_hub(instances: Iterable[Instance]) -> Hub:
+    """The hub of a plan."""
+    hub = Hub()
+    for instance in instances:
+        if instance.type.fleet is not None and instance.before is not None:
+            hub.former.append(instance)
+        if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
+            continue
+        hub.take(instance)
+    hub.approve()
+    hub.diagnostics += _refused_overrides(hub)
+    hub.diagnostics += _without_namespace(hub)
+    return hub
+
+
+def _held(instance: Instance) -> Sequence[Manifest]:
+    """The objects that state has on the hub of an instance; -target may leave it out of the plan."""
+    if instance.planned is not None:
+        return ()
+    assert instance.type.fleet is not None
+    fleet_object = instance.type.fleet(instance.before or {})
+    if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+        return fleet_object.manifests
+    return ()
+
+
+def _without_namespace(hub: Hub) -> Iterator[Diagnostic]:
+    """Objects on the hub in namespaces that nothing brings there."""
+    kept = [instance for instance in hub.former if not instance.going]
+    there = chain(hub.manifests, chain.from_iterable(map(_held, kept)))
+    namespaces = {each.name for each in there if (each.group, each.kind) == ("", "Namespace")}
+    for instance, manifests in hub.brought:
+        missing: dict[str, list[Manifest]] = {}
+        for manifest in manifests:
+            known = not manifest.namespace or manifest.namespace in namespaces
+            if not known and not is_reserved(manifest.namespace):
+                missing.setdefault(manifest.namespace, []).append(manifest)
+        for namespace, objects in missing.items():
+            titles = first_of([each.title for each in objects], _MOST_NAMED)
+            detail = (
+                f"yaml_body:{objects[0].line}: nothing brings the namespace {namespace} to the hub, which "
+                f"refuses {titles} without it.{did_you_mean(namespace, sorted(namespaces))} Add a Namespace "
+                "to a fleet_hub_manifest, or write the one that is meant."
+            )
+            brief = f"{namespace}: nothing brings this namespace to the hub, which refuses {titles}"
+            problem = Problem(("yaml_body",), NO_NAMESPACE, detail, Severity.WARNING, brief=brief)
+            yield instance.problem(problem)
+
+
+def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:
+    """What a hub refuses of overrides because of others."""
+    are_new = [instance.action in _ONCE for instance in hub.overriding]
+    for position, problems in refusals(list(zip(hub.overrides, are_new, strict=True))).items():
+        instance = hub.overriding[position]
+        namespaced = bool(hub.overrides[position].namespace)
+        block = "resource_selector" if namespaced else "cluster_resource_selector"
+        in_blocks = bool(instance.config and instance.config.get(block))
+        for selector, text in problems:
+            path: Path = ("manifest",) if selector is not None else ()
+            if in_blocks and selector is not None:
+                path = (block, selector)
+            detail = f"{sentence(text)} Put the rules together, or leave one of them out."
+            yield instance.problem(Problem(path, "invalid-fleet-object", detail))
+
+
+# --- member clusters ---------------------------------------------------------------------------
+
+
+def read_members(
+    instances: Iterable[Instance],
+    clusters: Mapping[str, NodeCluster],
+    pods: Pods,
+    shown: Collection[str] = (),
+) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
+    """The members of the plan by name: those that stay or come, and those that go. `clusters` are those
+    that members may stand for, by id; `shown` are the members that a hub shows.
+    """
+    members: dict[str, FleetMemberState] = {}
+    problems: list[Diagnostic] = []
+    for instance in instances:
+        if instance.type.kind is not Kind.MEMBER or instance.type.fleet is None:
+            continue
+        leaving = _leaving(instance)
+        if leaving is not None and leaving.before is not None:
+            members.setdefault(leaving.before.name, leaving)
+        if instance.going or instance.broken or instance.planned is None:
+            continue
+        written = instance.type.fleet(instance.planned)
+        if not isinstance(written, FleetMember):
+            continue
+        cluster = clusters.get(written.cluster_id) if written.cluster_id else None
+        if written.cluster_id and cluster is None:
+            problems.append(_unknown_cluster(instance, written.cluster_id, clusters))
+            instance.broken = True
+        requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
+        now = member_of(written, cluster, requests)
+        before = _before(instance, now, shown)
+        members[written.name] = FleetMemberState(instance.address, written, cluster, before, now)
+    return members, problems
+
+
+def _leaving(instance: Instance) -> FleetMemberState | None:
+    """The member that an instance was, when it goes or becomes another."""
+    if instance.before is None or not (instance.going or instance.replaced):
+        return None
+    note = instance.prior.private if instance.prior is not None else None
+    before = remembered(str(instance.before.get("name")), note or {})
+    return FleetMemberState(instance.address, None, None, before, None)
+
+
+def _before(instance: Instance, now: Member, shown: Collection[str]) -> Member | None:
+    """The member as placements saw it last, None when none has seen it. One that state holds without a note,
+    or that only a hub shows, is taken as it is: nothing tells what changed.
+    """
+    if instance.prior is None and now.name in shown:
+        return now
+    if instance.prior is None or instance.replaced or instance.prior.private == UNSEEN:
+        return None
+    note = instance.prior.private
+    return remembered(now.name, note) if note else now
+
+
+def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
+    """Let state note the members as all placements have seen them. Where a placement was left out of the
+    plan, what it has not seen stays to be seen.
+    """
+    placements = [instance for instance in instances.values() if instance.type.kind is Kind.PLACEMENT]
+    left_out = any(instance.block is None and not instance.going for instance in placements)
+    for member in members:
+        instance = instances.get(member.address)
+        if member.now is None or instance is None:
+            continue
+        if not left_out:
+            instance.private = remember(member.now)
+        elif member.before is None:
+            instance.private = UNSEEN
+
+
+def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, NodeCluster]) -> Diagnostic:
+    listed = f" Known clusters: {', '.join(sorted(known)[:8])}." if known else ""
+    return instance.problem(
+        Problem(
+            ("kubernetes_cluster_id",),
+            "unknown-cluster",
+            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Write a reference '
+            "such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
+        )
+    )
+
+
+# --- what a placement brings -------------------------------------------------------------------
+
+
+def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, Mapping[str, str]]) -> None:
+    """Select the objects, take a resource snapshot of them where they changed, and find the clusters whose
+    overrides changed. `labels` are those of the members, by name.
+    """
+    placement.labels = labels
+    placement.selected = selected(placement.written, hub.manifests)
+    placement.idle = idle_selectors(placement.written, placement.selected)
+    placement.refused = selector_problem(placement.written, hub.manifests)
+    placement.overrides = applicable(hub.overrides, placement.written.key)
+    placement.contents = _standing(placement, hub)
+    placement.snapshots = placement.contents.snapshots
+    if placement.external or placement.refused:
+        placement.left_to_runs = _left_to_runs(placement, hub) if placement.external else None
+        return  # a staged run takes the snapshots; of what is invalid nobody does
+    placement.take_snapshot()
+    before, latest = placement.contents.latest, placement.snapshots[-1]
+    placement.resources_changed = before is not None and before.hash != latest.hash
+    placement.outdated = frozenset(_outdated(placement, latest.index))
+
+
+def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
+    """What this plan changes of what the placement brings, and only a staged run carries to the clusters."""
+    before = placement.before
+    if before is None or placement.created:
+        return None
+    objects, overrides = hub.before
+    if fingerprint(selected(before, objects)) != fingerprint(placement.selected):
+        return Trigger.RESOURCES_CHANGED
+    if applicable(overrides, before.key) != placement.overrides:
+        return Trigger.OVERRIDES_CHANGED
+    return None
+
+
+def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
+    """The clusters for which overrides make something else of the objects than before."""
+    for binding in placement.prior:
+        content_before = placement.contents.on_cluster.get(binding.cluster)
+        rendered = placement.rendered(index, binding.cluster)
+        if content_before is None or rendered is None or binding.state is not BindingState.BOUND:
+            continue
+        if (content_before.digest, content_before.failure) != (rendered.digest, rendered.failure):
+            yield binding.cluster
+
+
+def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
+    """What state notes of the placement that stays."""
+    prior = placement.instance.prior
+    return (prior.private if prior is not None and not placement.created else None) or {}
+
+
+def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
+    """What stands: as noted, or as the objects and overrides tell where an older state noted hashes only."""
+    note = noted_before(placement)
+    if placement.shown:
+        return _shown(placement, hub, note)
+    if is_noted(note) or placement.created or placement.before is None:
+        return read_contents(note, placement.prior, hub.by_hash)
+    snapshots = (binding.resource_snapshot for binding in placement.prior)
+    indices = [index for index in snapshots if index is not None]
+    if placement.external and not indices:
+        return Contents()
+    digest_now = fingerprint(placement.selected)
+    digest, index = digest_now, max(indices, default=0)
+    last = note.get("resources")
+    if last is not None:
+        digest, index = str(last["hash"]), int(last.get("index") or 0)
+    changed = digest != digest_now
+    objects = selected(placement.before, hub.before[0]) if changed else placement.selected
+    on_cluster = _once_overridden(placement, hub, objects, note.get("overrides"))
+    return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _shown(placement: PlacementPlan, hub: Hub, note: Mapping[str, Any]) -> Contents:
+    """What a hub shows to stand: its newest snapshot, with the objects that state noted last where it did,
+    else with those that are there now.
+    """
+    indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
+    if not indices:
+        return Contents()
+    noted = read_contents(note, placement.prior, hub.by_hash).latest if is_noted(note) else None
+    objects = noted.objects if noted is not None else placement.selected
+    digest = noted.hash if noted is not None else fingerprint(objects)
+    on_cluster = _once_overridden(placement, hub, objects, None)
+    return Contents((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
+
+
+def _once_overridden(
+    placement: PlacementPlan, hub: Hub, objects: tuple[Manifest, ...], digests: Mapping[str, str] | None
+) -> dict[str, Rendered]:
+    """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
+    former = applicable(hub.before[1], placement.written.key)
+    # State noted no overrides: those of now may have stood before, or else those of state.
+    choices = [Renders(objects, overrides, placement.labels) for overrides in (placement.overrides, former)]
+    on_cluster: dict[str, Rendered] = {}
+    for binding in placement.prior:
+        if not has_resources(binding):
+            continue
+        possible = [renders.get(binding.cluster) or Rendered(objects) for renders in choices]
+        digest = possible[0].digest if digests is None else str(digests.get(binding.cluster, ""))
+        alike = (rendered for rendered in possible if rendered.digest == digest)
+        on_cluster[binding.cluster] = next(alike, Rendered(objects, digest))
+    return on_cluster
+
+
+def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str, Any]) -> None:
+    """Note what the placement brought where and why each binding came, once everything is rolled out.
+    `serial` is the one that applying the plan will give, `foretold` what is noted of its pods.
+    """
+    noted = noted_before(placement)
+    held_before = {binding.cluster for binding in placement.prior} - placement.evicted
+    present = [binding.cluster for binding in placement.held]
+    new_clusters = [cluster for cluster in present if cluster not in held_before]
+    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]
+    # Of the note only this is carried on; the contents are written anew.
+    placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
+    placed = note_placed(placed_before, came, present, serial) or {}
+    contents = Contents(placement.snapshots, placement.contents_after())
+    placement.instance.private = {**placed, **write_contents(contents, placement.held), **foretold}

@@ -1,0 +1,485 @@
+"""What comes out of a fleet's plan: rows, each placement's computed attributes, and warnings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, Problem, Severity
+from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
+from nexusform.domains.fleet.importers.fleet_model import ABANDON, FleetPlacement
+from nexusform.domains.fleet.planning.contents import (
+    availability_tracked,
+    has_resources,
+    read_scheduling,
+    write_bindings,
+    write_conditions,
+    write_eviction,
+    write_snapshot,
+    write_statuses,
+)
+from nexusform.domains.fleet.planning.overrides import Identity
+from nexusform.domains.fleet.planning.ownership import ownership_warnings
+from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
+from nexusform.domains.fleet.planning.risks import placement_risks
+from nexusform.domains.fleet.planning.rounds import Rounds
+from nexusform.domains.fleet.planning.rows import CHANGES, removed_rows, why_kept
+from nexusform.domains.fleet.planning.selecting import write_selected
+from nexusform.domains.fleet.planning.world import FleetMemberState
+from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
+from nexusform.domains.fleet.scheduling.explanation import drift
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.status import (
+    CLUSTER_SCOPED,
+    FALSE,
+    NAMESPACED,
+    TRUE,
+    ClusterStatus,
+    FailedObject,
+    PlacementStatus,
+    Progress,
+    placement_status,
+    progress_of,
+)
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import PassedOver, PlacementChange, Rollout
+from nexusform.ports import Kind
+from nexusform.words import counted, listed
+
+
+class FleetOutcome(Struct, frozen=True):
+    """The rows of all bindings, the placements by address, the fleet after the last round, how what changes
+    is rolled out, the clusters that were not picked, and the bindings of placements that a hub shows.
+    """
+
+    rows: tuple[PlacementChange, ...] = ()
+    placements: Mapping[Address, PlacementPlan] = field(default_factory=dict)
+    roster: Roster = field(default_factory=lambda: Roster(()))
+    diagnostics: tuple[Diagnostic, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+
+
+# Of a placement; those of larger fleets are asked for one by one (`explain`).
+_MOST_PASSED_OVER: Final = 40
+
+
+def passed_over(placements: Iterable[PlacementPlan]) -> Iterator[PassedOver]:
+    """Why clusters of a small fleet have none of a placement, where the scheduler looked at it."""
+    for placement in placements:
+        unselected = placement.status.unselected if placement.status is not None else ()
+        if len(unselected) <= _MOST_PASSED_OVER:
+            for decision in unselected:
+                yield PassedOver(placement.instance.address, decision.cluster, decision.reason)
+
+
+def shown_bindings(
+    placements: Iterable[PlacementPlan],
+) -> Iterator[tuple[Address, Mapping[str, Any]]]:
+    """The bindings that placements begin with because a hub shows them, as attributes."""
+    for placement in placements:
+        if placement.shown:
+            yield placement.instance.address, {"bindings": write_bindings(placement.prior, {})}
+
+
+def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
+    """The rows of a destroy plan."""
+    going = [instance for instance in instances if instance.going and instance.type.kind is Kind.PLACEMENT]
+    rows = chain.from_iterable(removed_rows(instance) for instance in going)
+    return FleetOutcome(tuple(rows), diagnostics=tuple(not_abandoned(going)))
+
+
+def not_abandoned(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
+    """Placements that go and ask for their objects to stay: KubeFleet has the field and reads it nowhere.
+
+    Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not name DeleteStrategy.
+    """
+    for instance in instances:
+        if instance.type.kind is not Kind.PLACEMENT or not (instance.going or instance.replaced):
+            continue
+        read_object = instance.type.fleet
+        placement = read_object(instance.before or {}) if read_object is not None else None
+        if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
+            text = (
+                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which would leave its "
+                "objects on the clusters. KubeFleet's API has the field and nothing in it acts upon it "
+                "(e160c1cd), so this plan foretells that they go. A hub that does leaves them, and their "
+                "pods, where they are."
+            )
+            yield instance.problem(Problem((), "delete-strategy-has-no-effect", text, Severity.WARNING))
+
+
+def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
+    """The computed attributes of a placement after the plan."""
+    prior = placement.prior_attributes
+    attributes: dict[str, Any] = {
+        "bindings": write_bindings(placement.held, _kept_provenance(placement)),
+        "policy_snapshot": write_snapshot(placement.snapshot),
+        "selected_resources": write_selected(_shown_objects(placement)),
+        "evictions": [
+            *(prior.get("evictions") or ()),
+            *(write_eviction(name, eviction) for name, eviction in placement.evictions),
+        ],
+        "workloads": _workloads(placement),
+    }
+    if placement.refused is not None:
+        return attributes | _left_as_it_is(placement)
+    scheduling = placement.status
+    if scheduling is None and prior.get("conditions") is not None:
+        # No cycle ran, or it stopped before it wrote a status.
+        if not placement.moved:
+            return attributes | {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+        scheduling = read_scheduling(prior, placement.held)
+    status = placement_status(
+        scheduling,
+        placement.written.policy,
+        placement.snapshot.number_of_clusters,
+        _progress(placement),
+        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
+        external=placement.external,
+    )
+    return attributes | {
+        "conditions": write_conditions(status.conditions),
+        "placement_statuses": write_statuses(_in_former_order(placement, status)),
+    }
+
+
+def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
+    """The status with what is not applied. Clusters that state lists stand as they stood, so that only what
+    changed differs; new ones follow in the scheduler's order.
+    """
+    listed = placement.prior_attributes.get("placement_statuses") or ()
+    names = [str(attribute["cluster_name"]) for attribute in listed if attribute["cluster_name"]]
+    position_of = {name: position for position, name in enumerate(names)}
+
+    def order(cluster: ClusterStatus) -> tuple[bool, int]:
+        is_nameless = not cluster.cluster  # says why a place is empty: these come last
+        return is_nameless, position_of.get(cluster.cluster, len(position_of))
+
+    clusters = [
+        replace(cluster, failed=_failed(placement.lost.get(cluster.cluster, {})))
+        for cluster in status.clusters
+    ]
+    return replace(status, clusters=tuple(sorted(clusters, key=order)))
+
+
+def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
+    return tuple(
+        FailedObject(*identity, reason=loss.reason, message=loss.message)
+        for identity, loss in sorted(lost.items())
+    )
+
+
+def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
+    """The objects of the one version that staged runs have brought everywhere, else those selected now."""
+    versions = {binding.resource_snapshot for binding in placement.held}
+    if not placement.external or len(versions) != 1:
+        return placement.selected
+    snapshot = placement.snapshot_of(next(iter(versions)))
+    return placement.selected if snapshot is None else snapshot.objects
+
+
+def _left_as_it_is(placement: PlacementPlan) -> dict[str, Any]:
+    """The attributes of a placement that the hub looks no further at: its selectors are invalid."""
+    prior = placement.prior_attributes
+    assert placement.refused is not None
+    prefix = NAMESPACED if placement.written.namespace else CLUSTER_SCOPED
+    message = _why_invalid(placement.refused)
+    invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
+    return {
+        "policy_snapshot": prior.get("policy_snapshot"),
+        "selected_resources": prior.get("selected_resources") or [],
+        "conditions": [*write_conditions([invalid]), *(prior.get("conditions") or ())[1:]],
+        "placement_statuses": prior.get("placement_statuses") or [],
+    }
+
+
+def _why_invalid(problem: SelectorProblem) -> str:
+    """The message of the hub's condition."""
+    return (
+        "The resource selectors are invalid: failed to process the request due to a client error: "
+        f"{problem.message}"
+    )
+
+
+def _workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
+    """Where the pods of each cluster stand, by workload; clusters without pods are left out."""
+    by_cluster = {}
+    for cluster, workloads in sorted(placement.workloads.items()):
+        if workloads:
+            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
+    return by_cluster
+
+
+def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
+    """How it is known where bindings are that stay as they are: what was observed stays observed."""
+    prior = {binding.cluster: binding for binding in placement.prior}
+    recorded = placement.prior_attributes.get("bindings") or {}
+    return {
+        binding.cluster: recorded[binding.cluster].get("provenance", "predicted")
+        for binding in placement.held
+        if prior.get(binding.cluster) == binding and binding.cluster in recorded
+    }
+
+
+def _progress(placement: PlacementPlan) -> dict[str, Progress]:
+    """How far each cluster that holds the placement is."""
+    contents = placement.contents_after()
+    by_cluster = {}
+    for binding in placement.held:
+        # A staged run says what a cluster is to have; otherwise it is the latest.
+        index = binding.resource_snapshot if placement.external else placement.snapshots[-1].index
+        progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
+        if progress is None:
+            continue
+        content = contents.get(binding.cluster)
+        failed = bool(content and content.failure)
+        trackable = content is None or availability_tracked(content.manifests)
+        by_cluster[binding.cluster] = replace(
+            progress,
+            overrides=failed or bool(content and content.digest),
+            overridden=FALSE if failed else progress.overridden,
+            applied=FALSE if content and content.refused else progress.applied,
+            diff_reported=TRUE if placement.written.report_diff else None,
+            trackable=trackable,
+        )
+    return by_cluster
+
+
+# --- warnings ----------------------------------------------------------------------------------
+
+
+def placement_warnings(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """All warnings, placement by placement."""
+    brought = _namespaces_brought(placements, members, rounds)
+    for placement in placements:
+        yield from _selecting_nothing(placement)
+        yield from _without_namespace(placement, brought)
+        yield from _unfulfilled(placement, rounds)
+        yield from _older_name(placement, rounds)
+        yield from _not_overridden(placement)
+        yield from _left_to_runs(placement)
+        yield from ownership_warnings(placement)
+        yield from _shared(placement, members)
+        for kind, text in placement_risks(placement, members):
+            yield _warned(placement, kind, text)
+        yield from _drifted(placement, members, rounds)
+
+
+def _warned(
+    placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, brief: str = ""
+) -> Diagnostic:
+    """A warning about a placement; `brief` says it in a line where the text's first sentence is longer."""
+    said = f"{placement.written.key}: {brief}" if brief else ""
+    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=said))
+
+
+def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warnings for selectors that select nothing, or what nobody may select."""
+    in_blocks = bool((placement.instance.config or {}).get("resource_selector"))
+
+    def at(number: int) -> tuple[str | int, ...]:
+        return ("resource_selector", number) if in_blocks else ("manifest",)
+
+    selectors = placement.written.selectors
+    if placement.refused is not None:
+        text = (
+            f"{_why_invalid(placement.refused)}. {placement.refused.advice} The hub accepts the placement "
+            "and leaves it as it is: nothing is selected or scheduled."
+        )
+        place, brief = at(placement.refused.selector), placement.refused.message
+        yield _warned(placement, "invalid-resource-selectors", text, place, brief=brief)
+        return
+    for number in placement.idle:
+        text = (
+            f"{selectors[number].title} selects nothing: no fleet_hub_manifest brings such an object to the "
+            "hub, or it is of a kind that is never selected. Name one that is there, or add it."
+        )
+        brief = f"no fleet_hub_manifest brings {selectors[number].title} to the hub, or it is never selected"
+        yield _warned(placement, "selector-selects-nothing", text, at(number), brief=brief)
+
+
+def _namespaces_brought(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> dict[str, set[str]]:
+    """The namespaces that are on each member, as far as anything tells."""
+    brought: dict[str, set[str]] = {}
+    if not any(placement.written.namespace for placement in placements):
+        return brought
+    for name, member in members.items():
+        of_member = member.now.namespaces if member.now is not None else None
+        direct_objects = rounds.sharing.direct.get(name, {})
+        direct = {object_id.name for object_id in direct_objects if object_id.kind == "Namespace"}
+        brought[name] = {*(of_member or ()), *direct}
+    for placement in placements:
+        for cluster, content in placement.contents_after().items():
+            names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
+            brought.setdefault(cluster, set()).update(names)
+    return brought
+
+
+def _without_namespace(placement: PlacementPlan, brought: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    """Clusters of a namespaced placement to which nobody brings its namespace."""
+    namespace = placement.written.namespace
+    if not namespace or is_reserved(namespace):
+        return
+    without = [cluster for cluster in placement.contents_after() if namespace not in brought.get(cluster, ())]
+    if without:
+        text = (
+            f"Nothing brings the namespace {namespace} to {', '.join(without)}, and without it the objects "
+            "cannot be applied there. Place it with a fleet_cluster_resource_placement that selects the "
+            'Namespace (selection_scope = "NamespaceOnly"), or name it in namespaces of the member where it '
+            "is there already."
+        )
+        yield _warned(placement, "namespace-is-not-on-the-cluster", text)
+
+
+def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    """A warning where the fleet has no cluster, where the scheduler stops, or finds too few clusters."""
+    if not rounds.roster.members:
+        text = (
+            f"No fleet_member_cluster is declared, so {placement.written.key} is placed on no cluster. "
+            "Declare one for each cluster of the fleet; its kubernetes_cluster_id names the cluster."
+        )
+        brief = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
+        yield _warned(placement, "no-member-cluster", text, brief=brief)
+        return
+    if placement.abort is not None:
+        at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
+        text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
+        yield _warned(placement, "scheduling-stopped", text)
+        return
+    status = placement.status
+    if status is None or status.fulfilled:
+        return
+    reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected]
+    message = status.condition.message
+    text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
+    yield _warned(placement, "placement-is-not-fulfilled", text)
+
+
+def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    """A warning where a policy uses the older name of a property that no member has."""
+    policy = placement.written.policy
+    if policy is None or not uses_old_name(policy):
+        return
+    if any(OLD_NODE_COUNT in member.properties for member in rounds.roster.members):
+        return
+    manifest = (placement.instance.config or {}).get("manifest")
+    lines = manifest.splitlines() if isinstance(manifest, str) else []
+    numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
+    at_line = f"manifest:{numbers[0]}: " if numbers else ""
+    consequence = (
+        "is read as that: no cluster has a property of the older name. A real hub finds no such property "
+        "today."
+        if placement.written.old_names
+        else "no cluster has a property of it. Write today's name; lenient = true would read it as that."
+    )
+    older = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
+    text = f"{at_line}{older} {consequence}"
+    brief = "kubernetes.azure.com/node-count is called kubernetes-fleet.io/node-count today"
+    where = ("manifest",) if at_line else ("policy",)
+    yield _warned(placement, "older-property-name", text, where, brief=brief)
+
+
+def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    for cluster, content in placement.contents_after().items():
+        if content.failure:
+            text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
+            yield _warned(placement, "overrides-cannot-be-applied", text)
+
+
+def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Changes that nothing carries to the clusters before somebody makes a staged run."""
+    if placement.left_to_runs is None:
+        return
+    waiting = [
+        binding.cluster
+        for binding in placement.held
+        if has_resources(binding) and placement.turn_of(binding.cluster) is None
+    ]
+    if waiting:
+        change = CHANGES[placement.left_to_runs]
+        text = (
+            f"{change[:1].upper()}{change[1:]}, and the strategy is External: nothing of it reaches "
+            f"{listed(waiting, 4)} before a staged run brings it. Write another run; one that began before "
+            "keeps what it had then."
+        )
+        yield _warned(placement, "changes-wait-for-a-staged-run", text)
+
+
+def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
+    """Picked members that stand on the same machines."""
+    clusters_on = _clusters_by_machine(placement, members)
+    shared = {place: clusters for place, clusters in clusters_on.items() if len(clusters) > 1}
+    if not shared:
+        return
+    (site, machine), clusters = max(sorted(shared.items(), reverse=True), key=lambda item: len(item[1]))
+    listed = ", ".join(sorted(clusters))
+    text = (
+        f"Machines that hold nodes of more than one picked cluster: {len(shared)}. The loss of machine "
+        f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
+        "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
+    )
+    others = counted(len(shared) - 1, "other machine")
+    more = f"; so does that of {others}" if len(shared) > 1 else ""
+    brief = f"the loss of machine {machine} takes nodes of {listed} down at once{more}"
+    yield _warned(placement, "members-of-a-placement-share-machines", text, brief=brief)
+
+
+def _clusters_by_machine(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
+) -> dict[tuple[str, str], set[str]]:
+    """The picked members with nodes on a machine, by site and machine."""
+    clusters_on: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.held:
+        member = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
+            continue
+        for node in member.cluster.nodes:
+            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
+    return clusters_on
+
+
+def _drifted(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """What a fresh schedule would choose, told where this plan changes members under a placement that
+    stays: information, never an action.
+    """
+    changed = any(member.before != member.now for member in members.values())
+    if placement.created or not changed or placement.abort is not None:
+        return
+    roster = rounds.roster
+    difference = drift(
+        placement.held,
+        roster,
+        placement.policy_in(roster),
+        placement.snapshot,
+        placement.written.namespace,
+    )
+    if not difference.gained and not difference.lost:
+        return
+    verbs = []
+    if difference.gained:
+        verbs.append(f"hold {', '.join(difference.gained)}")
+    if difference.lost:
+        verbs.append(f"not hold {', '.join(difference.lost)}")
+    text = (
+        "With the members as this plan leaves them, a placement made anew would "
+        f"{' and '.join(verbs)}. Nothing is moved "
+        f"for that: {why_kept(placement)}. "
+        f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
+    )
+    brief = f"made anew it would {' and '.join(verbs)}; nothing is moved for that"
+    yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text, brief=brief)

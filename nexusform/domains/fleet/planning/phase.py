@@ -1,0 +1,289 @@
+"""Phase 6 of a plan: all placements as one batch, over the members and hub objects of phase 5.
+
+A batch goes in rounds: every queued placement runs its chain of scheduling cycles on the same member
+figures, the pods that come are predicted, members whose figures changed queue placements by the
+watcher's table, until no binding changes. Then evictions, rollouts and staged runs say what becomes of the
+bindings, and everything is concluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from nexusform.address import Address, ConfigAddress
+from nexusform.configuration.configuration import ResourceBlock
+from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.planning.hub import (
+    Hub,
+    note_members,
+    note_resources,
+    prepare_resources,
+    read_hub,
+    read_members,
+)
+from nexusform.domains.fleet.planning.outcome import (
+    FleetOutcome,
+    conclude_placement,
+    not_abandoned,
+    passed_over,
+    placement_warnings,
+    shown_bindings,
+)
+from nexusform.domains.fleet.planning.placement import PlacementPlan, begin
+from nexusform.domains.fleet.planning.rounds import after_runs, run_rounds
+from nexusform.domains.fleet.planning.rows import binding_rows, removed_rows, rolling_timeline
+from nexusform.domains.fleet.planning.runs import carry_out_runs
+from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, ShownHub, shown_hub
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.changes import (
+    check_budget,
+    check_policy_change,
+    check_strategy_change,
+)
+from nexusform.domains.fleet.scheduling.eviction import Target, after, evict
+from nexusform.domains.fleet.scheduling.validation import invalid, sentence
+from nexusform.plain_data import Path
+from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
+from nexusform.planning.instances.blocks import Blocks, show
+from nexusform.planning.instances.difference import planned_attributes
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.preparation.order import PLACEMENT_PHASE
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.ports import Kind
+from nexusform.scheduling.decision import Refusal
+
+
+def plan_placements(
+    blocks: Blocks, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: Pods
+) -> FleetOutcome:
+    """Plan all placements. `clusters` are those that members may stand for, by id."""
+    shown = shown_hub(blocks.request, evaluation)
+    members, diagnostics = read_members(blocks.instances.values(), clusters, pods, shown.members)
+    hub = read_hub(blocks.instances.values())
+    diagnostics += hub.diagnostics
+    instances: list[Instance] = []
+    for block in blocks.order.of(PLACEMENT_PHASE):
+        evaluated, problems = _evaluated(block, blocks, evaluation)
+        instances += evaluated
+        diagnostics += problems
+    placements: list[PlacementPlan] = []
+    for instance in instances:
+        placement, problems = _begun(instance, blocks, evaluation, shown)
+        if placement is not None:
+            placements.append(placement)
+        diagnostics += problems
+    diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
+    labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
+    for placement in placements:
+        prepare_resources(placement, hub, labels)
+    rounds = run_rounds(placements, members, pods, hub.on_members(members))
+    diagnostics += carry_out_runs(placements, hub, rounds.roster)
+    rounds = after_runs(placements, members, pods, rounds)
+    diagnostics += roll_out_all(placements)
+    by_address = {placement.instance.address: placement for placement in placements}
+    for instance in instances:
+        _conclude(instance, by_address.get(instance.address), blocks, evaluation, pods)
+    note_members(members.values(), blocks.instances)
+    diagnostics += placement_warnings(placements, members, rounds)
+    diagnostics += not_abandoned(blocks.instances.values())
+    refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
+    rows = _rows(blocks.instances.values(), by_address, members, refusals)
+    rollouts = chain.from_iterable(placement.rollouts for placement in placements)
+    return FleetOutcome(
+        rows=tuple(rows),
+        placements=by_address,
+        roster=rounds.roster,
+        diagnostics=tuple(diagnostics),
+        rollouts=tuple(rollouts),
+        passed_over=tuple(passed_over(placements)),
+        shown=dict(shown_bindings(placements)),
+    )
+
+
+def _evaluated(
+    block: ResourceBlock, blocks: Blocks, evaluation: Evaluation
+) -> tuple[Sequence[Instance], list[Diagnostic]]:
+    """The instances of a block with their arguments; their computed values are not known yet."""
+    expanded = blocks.expanded(block, evaluation)
+    assert expanded is not None
+    blocks.diagnostics += expanded.diagnostics
+    needs = blocks.order.direct_needs(block.address)
+    other_placements = [need for need in needs if blocks.order.phases[need] == PLACEMENT_PHASE]
+    diagnostics: list[Diagnostic] = []
+    for instance in expanded.instances:
+        if not instance.configured:
+            continue
+        diagnostics += blocks.evaluate(instance, evaluation)
+        for path in undecided(instance):
+            instance.broken = True
+            if other_placements:
+                diagnostics.append(_circle(instance, path, other_placements[0]))
+            else:
+                diagnostics.append(undecided_error(instance, path))
+        assert instance.config is not None
+        # Later blocks may refer to its id; all else that is computed they see as unknown.
+        computed = {} if instance.broken else {"id": instance.type.identify(instance.config)}
+        instance.planned = planned_attributes(instance.type.schema, instance.config, None, computed)
+        show(instance, evaluation)
+    return expanded.instances, diagnostics
+
+
+def _begun(
+    instance: Instance, blocks: Blocks, evaluation: Evaluation, shown: ShownHub
+) -> tuple[PlacementPlan | None, list[Diagnostic]]:
+    """The placement of an instance before its first round; None when it goes or is in error."""
+    if not instance.configured or instance.broken or instance.config is None:
+        return None, []
+    assert instance.type.fleet is not None
+    written = instance.type.fleet(instance.config)
+    if not isinstance(written, FleetPlacement):
+        return None, []
+    blocks.preview(instance, evaluation)
+    placement = begin(instance, written, shown.of(instance))
+    problems = list(_forbidden_changes(placement))
+    if has_errors(problems):
+        instance.broken = True
+        return None, problems
+    return placement, problems
+
+
+def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """What may not change about an object that stands."""
+    before, written, instance = placement.before, placement.written, placement.instance
+    if before is None:
+        return
+    changes = check_policy_change(before.policy, written.policy)
+    changes += check_strategy_change(before.strategy, written.strategy)
+    if before.status_reporting_scope != written.status_reporting_scope:
+        changes.append(invalid(("status_reporting_scope",), "statusReportingScope is immutable"))
+    in_manifest = bool(instance.config and instance.config.get("manifest"))
+    for change in changes:
+        path: Path = ("manifest",) if in_manifest else change.path
+        if path == ("policy",) and written.policy is None:
+            path = ()  # the block is gone: nothing to point at but the placement
+        detail = (
+            f"{sentence(change.detail)} To make the placement anew, and with it every "
+            f"binding, plan with -replace='{instance.address}'."
+        )
+        yield instance.problem(Problem(path, "change-not-allowed", detail))
+
+
+def _conclude(
+    instance: Instance,
+    placement: PlacementPlan | None,
+    blocks: Blocks,
+    evaluation: Evaluation,
+    pods: Pods,
+) -> None:
+    """Settle the values of an instance once all rounds are over."""
+    if placement is not None:
+        note_resources(placement, blocks.request.state.serial + 1, pods.note(placement.address))
+        blocks.conclude(instance, conclude_placement(placement), evaluation)
+    elif instance.configured:
+        blocks.conclude(instance, {}, evaluation)
+    blocks.keep(instance, evaluation)
+
+
+def _rows(
+    instances: Iterable[Instance],
+    placements: Mapping[Address, PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    refusals: Mapping[Address, tuple[Refusal, ...]],
+) -> Iterator[PlacementChange]:
+    """What happens to every binding; `refusals` are the members that were not picked."""
+    for instance in instances:
+        if instance.type.kind is not Kind.PLACEMENT:
+            continue
+        if instance.going or instance.replaced:
+            yield from removed_rows(instance)
+        placement = placements.get(instance.address)
+        if placement is not None:
+            yield from binding_rows(placement, members, refusals.get(instance.address, ()))
+
+
+def _circle(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
+    return instance.error(
+        "placement-depends-on-another-placement",
+        f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
+        f"is decided for {other_placement}. Write the value out, or derive both from the same variable.",
+        path,
+    )
+
+
+def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
+    """Carry out the evictions that this plan makes, in planning order."""
+    problems = list(_budget_problems(placements, hub))
+    for instance, eviction in hub.evictions:
+        placement = placements.get(eviction.placement)
+        target = _target(placement) if placement is not None else None
+        _, budget = hub.budgets.get(eviction.placement, (None, None))
+        outcome = evict(eviction.cluster, target, budget.budget if budget is not None else None)
+        if placement is not None:
+            placement.evictions.append((eviction.name, outcome))
+        if not outcome.executed:
+            text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
+            kind = "eviction-is-not-executed" if outcome.valid else "invalid-eviction"
+            problems.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
+    return problems
+
+
+def _target(placement: PlacementPlan) -> Target:
+    """The placement as evictions find it, those before this one carried out."""
+    bindings = placement.held
+    for _, eviction in placement.evictions:
+        bindings = after(eviction, bindings)
+    up = frozenset(
+        binding.cluster
+        for binding in bindings
+        if binding.state is BindingState.BOUND and not binding.deleting
+    )
+    return Target(placement.written.kind, bindings, placement.written.number, up)
+
+
+def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
+    """What is wrong with budgets of placements that pick all clusters, beyond what is wrong anyway."""
+    for name, (instance, budget) in hub.budgets.items():
+        placement = placements.get(name)
+        if placement is None or placement.written.kind is not PlacementType.PICK_ALL:
+            continue
+        already = check_budget(budget.budget, None)
+        for problem in check_budget(budget.budget, PlacementType.PICK_ALL):
+            if problem not in already:
+                text = sentence(problem.detail)
+                yield instance.problem(Problem(problem.path, "invalid-disruption-budget", text))
+
+
+def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
+    """Roll out wave by wave what no staged run rolls out."""
+    for placement in placements:
+        if not placement.external:
+            yield from _roll(placement)
+
+
+def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Roll out what changed, within the strategy; a warning where it cannot go on."""
+    written, outcome = placement.written, placement.roll_out()
+    placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
+    placement.rolled |= outcome.reached
+    timeline = rolling_timeline(placement)
+    if timeline is not None:
+        placement.rollouts.append(timeline)
+    if outcome.stalled:
+        text = (
+            f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "
+            f"{written.rolling.max_unavailable} and max_surge = {written.rolling.max_surge} nothing more may "
+            "be taken down or added. Raise one of them."
+        )
+        config = placement.instance.config
+        path = ("strategy",) if config and not config.get("manifest") else ()
+        brief = (
+            f"{written.key}: the rollout stops before {', '.join(outcome.stalled)}; raise max_unavailable "
+            f"({written.rolling.max_unavailable}) or max_surge ({written.rolling.max_surge})"
+        )
+        yield placement.instance.problem(
+            Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
+        )

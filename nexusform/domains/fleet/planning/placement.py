@@ -1,0 +1,439 @@
+"""One placement while a fleet is planned: what it holds, why it is looked at, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
+from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
+from nexusform.domains.fleet.planning.contents import (
+    Contents,
+    ResourceSnapshot,
+    availability_tracked,
+    has_resources,
+    is_fulfilled,
+    read_bindings,
+    read_snapshot,
+    with_snapshot,
+)
+from nexusform.domains.fleet.planning.overrides import Identity, Rendered, Renders, identity, opened
+from nexusform.domains.fleet.scheduling.bindings import (
+    Abort,
+    Binding,
+    BindingAction,
+    BindingState,
+    Cause,
+    ClusterTerm,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+)
+from nexusform.domains.fleet.scheduling.cycle import CycleResult
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
+from nexusform.domains.fleet.scheduling.eviction import Eviction
+from nexusform.domains.fleet.scheduling.rollout import Readiness, Rollout, Wave, roll_out, target_of
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
+from nexusform.domains.fleet.scheduling.watcher import Occasion, Trigger, Watched, trigger_of
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Rollout as RolloutTimeline
+from nexusform.planning.plan import RolloutStep
+
+_NEWEST: Final = 1 << 62
+NOT_SHOWN: Final[Mapping[str, Any]] = {}
+
+
+class Loss(Struct, frozen=True):
+    """Why a placement does not get an object on a cluster: who has it (an address), and what the hub says.
+    `raced`: both come in this plan.
+    """
+
+    owner: str
+    message: str
+    raced: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the hub calls it."""
+        return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
+
+
+class SelectorProblem(Struct, frozen=True):
+    """What a hub has against the selectors of a placement, in its words: the number of the selector where it
+    stops, and what to do.
+    """
+
+    selector: int
+    message: str
+    advice: str
+
+
+class PlacementPlan(Struct):
+    """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
+    rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
+    plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
+    are the numbers of selectors that select nothing; `refused` is what a hub has against the selectors:
+    such a placement is left as it is. `doubled` are objects that state says another (an address) has on a
+    cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
+    brings to each cluster (the number of the snapshot, with the overrides of when it began). `decided` is
+    what the last chain of cycles that picked any cluster started from. `shown` is what a real hub shows of
+    it, attributes that go before those of state.
+    """
+
+    instance: Instance
+    written: FleetPlacement
+    before: FleetPlacement | None
+    prior: tuple[Binding, ...]
+    snapshot: PolicySnapshot
+    policy_changed: bool
+    number_increased: bool
+    held: tuple[Binding, ...]
+    fulfilled: bool
+    selected: tuple[Manifest, ...] = ()
+    idle: Sequence[int] = ()
+    refused: SelectorProblem | None = None
+    resources_changed: bool = False
+    left_to_runs: Trigger | None = None
+    overrides: tuple[FleetOverride, ...] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    contents: Contents = Contents()
+    snapshots: tuple[ResourceSnapshot, ...] = ()
+    renders: dict[int, Renders] = field(default_factory=dict)
+    fixed: dict[str, tuple[int, Renders]] = field(default_factory=dict)
+    outdated: frozenset[str] = frozenset()
+    rolled: set[str] = field(default_factory=set)
+    lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
+    doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
+    projection: tuple[tuple[Binding, ...], Rollout] | None = None
+    evictions: list[tuple[str, Eviction]] = field(default_factory=list)
+    status: SchedulingStatus | None = None
+    abort: Abort | None = None
+    ran: bool = False
+    decided: tuple[tuple[Binding, ...], Roster] | None = None
+    picked: dict[str, Trigger] = field(default_factory=dict)
+    released: dict[str, Trigger] = field(default_factory=dict)
+    waves: tuple[Wave, ...] = ()
+    stalled: tuple[str, ...] = ()
+    rollouts: list[RolloutTimeline] = field(default_factory=list)
+    workloads: dict[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Its address as text."""
+        return str(self.instance.address)
+
+    @property
+    def creation(self) -> int:
+        """Its place in the order in which objects came; what is new comes last."""
+        return _NEWEST if self.created or self.instance.prior is None else self.instance.prior.creation
+
+    @property
+    def created(self) -> bool:
+        """Whether a new object is made in this plan: one that neither state has nor a hub shows."""
+        return not self.shown and (self.instance.prior is None or self.instance.replaced)
+
+    @property
+    def first_time(self) -> bool:
+        """Whether the scheduler looks at it for the first time."""
+        return self.created or (read_snapshot(self.prior_attributes) is None and not self.prior)
+
+    @property
+    def prior_attributes(self) -> Mapping[str, Any]:
+        """What state holds, or a hub shows, of the object that stays; empty for a new one."""
+        return {} if self.created else {**(self.instance.before or {}), **self.shown}
+
+    @property
+    def external(self) -> bool:
+        """Whether staged runs roll it out."""
+        return self.written.strategy == EXTERNAL
+
+    @property
+    def strategy_changed(self) -> bool:
+        """Whether only the way of rolling out changed."""
+        return self.before is not None and _rollout_of(self.before) != _rollout_of(self.written)
+
+    @property
+    def reapplied(self) -> bool:
+        """Whether the way of applying changed, which reaches all clusters at once; staged runs bring it
+        where they roll out.
+        """
+        return self.before is not None and self.before.apply != self.written.apply and not self.external
+
+    @property
+    def spec_changed(self) -> bool:
+        """Whether anything that was written changed."""
+        return self.before is not None and self.before != self.written
+
+    @property
+    def evicted(self) -> frozenset[str]:
+        """The clusters that an eviction of this plan let go."""
+        return frozenset(eviction.cluster for _, eviction in self.evictions if eviction.executed)
+
+    @property
+    def other_trigger(self) -> Trigger:
+        """What a rollout without rescheduling is put down to."""
+        if self.resources_changed:
+            return Trigger.RESOURCES_CHANGED
+        if self.vanished:
+            return Trigger.EVICTED
+        if self.outdated:
+            return Trigger.OVERRIDES_CHANGED
+        return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
+
+    @property
+    def queued_by_itself(self) -> bool:
+        """Whether the plan's own edits run its scheduling cycles."""
+        return (
+            self.first_time
+            or self.policy_changed
+            or self.spec_changed
+            or self.resources_changed
+            or bool(self.outdated)
+            or bool(self.evicted)
+            or self.vanished
+        )
+
+    def turn_of(self, cluster: str) -> tuple[str, RolloutStep] | None:
+        """When it is a cluster's turn in the last rollout that concerns it, and what rolls out."""
+        for timeline in reversed(self.rollouts):
+            for step in timeline.steps:
+                if cluster in step.clusters:
+                    return timeline.cause, step
+        return None
+
+    @property
+    def vanished(self) -> bool:
+        """Whether bindings that state had are gone: somebody removed them."""
+        if self.created or not self.fulfilled:
+            return False
+        expected = self.snapshot.number_of_clusters or 0
+        if self.written.kind is PlacementType.PICK_FIXED and self.written.policy:
+            expected = len(set(self.written.policy.cluster_names))
+        scheduled = [binding for binding in self.prior if binding.state is not BindingState.UNSCHEDULED]
+        return len(scheduled) < expected
+
+    @property
+    def moved(self) -> bool:
+        """Whether a rollout of this plan changes what any cluster has."""
+        if self.held != self.prior or self.rolled:
+            return True
+        refused_before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
+        if not self.lost and not any(refused_before.values()):
+            return False
+        for cluster, content in self.contents_after().items():
+            if content.refused != refused_before.get(cluster, ()):
+                return True
+        return False
+
+    def watched(self) -> Watched:
+        """As the watcher sees it."""
+        return Watched(self.address, self.written.kind, self.fulfilled)
+
+    def policy_in(self, roster: Roster) -> Policy | None:
+        """The policy with the older name of node-count read as today's where no member has the older, unless
+        it is read strictly.
+        """
+        written = self.written
+        return in_fleet(written.policy, roster) if written.old_names else written.policy
+
+    # --- what it brings ---
+
+    def take_snapshot(self) -> ResourceSnapshot:
+        """The snapshot of what is selected now: the newest one where nothing changed, else one more."""
+        limit = self.written.revision_history_limit
+        self.snapshots = with_snapshot(self.snapshots, self.selected, limit)
+        return self.snapshots[-1]
+
+    def snapshot_of(self, index: int | None) -> ResourceSnapshot | None:
+        """The snapshot with a number, as long as it is there."""
+        return Contents(self.snapshots).snapshot(index)
+
+    def rendered(self, index: int | None, cluster: str) -> Rendered | None:
+        """What a cluster gets of a snapshot; None when there is no such snapshot or member."""
+        if index is None:
+            return None
+        if self.fixed.get(cluster, (None,))[0] == index:
+            return self.fixed[cluster][1].get(cluster)
+        if index not in self.renders:
+            snapshot = self.snapshot_of(index)
+            if snapshot is None:
+                return None
+            self.renders[index] = Renders(snapshot.objects, self.overrides, self.labels)
+        return self.renders[index].get(cluster)
+
+    def content(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
+        """What stands on the cluster of a binding once the clusters `rolled` have got their resources; what
+        belongs to others is left out. None when nothing is there.
+        """
+        content = self._brought(binding, rolled)
+        lost = self.lost.get(binding.cluster, {})
+        if content is None or not (lost or content.refused):
+            return content
+        claimed = self.claimed(binding, rolled)
+        manifests = tuple(manifest for manifest in claimed if identity(manifest) not in lost)
+        refused = tuple(identity(manifest) for manifest in claimed if identity(manifest) in lost)
+        return replace(content, manifests=manifests, refused=refused)
+
+    def claimed(self, binding: Binding, rolled: AbstractSet[str]) -> tuple[Manifest, ...]:
+        """What the placement would have on the cluster if nobody else had any of it: what it has, and what
+        it was refused before.
+        """
+        content = self._brought(binding, rolled)
+        if content is None:
+            return ()
+        manifests = tuple(opened(content.manifests))
+        rendered = self.rendered(binding.resource_snapshot, binding.cluster)
+        if not content.refused or rendered is None:
+            return manifests
+        offered = opened(rendered.manifests)
+        refused = [manifest for manifest in offered if identity(manifest) in content.refused]
+        return (*manifests, *refused)
+
+    def _brought(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
+        """The content of a cluster as far as this placement alone decides. Where overriding fails, and where
+        differences are only reported, what was there stays.
+        """
+        if not has_resources(binding):
+            return None
+        cluster = binding.cluster
+        content_before = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
+        if cluster not in rolled:
+            return content_before
+        rendered = self.rendered(binding.resource_snapshot, cluster)
+        if rendered is None:
+            return content_before
+        if rendered.failure or self.written.report_diff:
+            return replace(rendered, manifests=content_before.manifests if content_before is not None else ())
+        return rendered
+
+    def roll_out(self) -> Rollout:
+        """How a rolling update of what it holds goes."""
+        if self.refused is not None:
+            return Rollout((), self.held)
+        if self.projection is None or self.projection[0] is not self.held:
+            written, latest = self.written, self.snapshots[-1]
+            trackable = availability_tracked(latest.objects)
+            readiness = Readiness(outdated=self.outdated, trackable=trackable)
+            target = target_of(written.policy, self.snapshot.number_of_clusters, self.held)
+            outcome = roll_out(self.held, written.rolling, target, latest.index, readiness)
+            self.projection = (self.held, outcome)
+        return self.projection[1]
+
+    def contents_after(self) -> dict[str, Rendered]:
+        """What stands on each cluster after the plan."""
+        contents = {binding.cluster: self.content(binding, self.rolled) for binding in self.held}
+        return {cluster: content for cluster, content in contents.items() if content is not None}
+
+    def reoverridden(self, binding: Binding) -> bool:
+        """Whether the plan gives the cluster of a binding what other overrides make of its objects."""
+        before = self.contents.on_cluster.get(binding.cluster)
+        after = self.content(binding, self.rolled)
+        if before is None or after is None:
+            return False
+        return (before.digest, before.failure) != (after.digest, after.failure)
+
+    def take(
+        self, result: CycleResult, occasion: Occasion, start: tuple[Binding, ...], roster: Roster
+    ) -> bool:
+        """Note what a chain of cycles did that started from these bindings; whether any of them changed."""
+        held_before = self.held
+        if any(change.cause is Cause.PICKED for change in result.changes):
+            self.decided = (start, roster)
+        self.held = result.bindings
+        self.abort = result.abort
+        self.ran = True
+        if result.status is not None:
+            self.status = result.status
+            self.fulfilled = result.status.fulfilled
+        for change in result.changes:
+            trigger = trigger_of(change, occasion)
+            if change.change in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
+                self.released[change.cluster] = trigger
+                self.picked.pop(change.cluster, None)
+            else:
+                self.picked[change.cluster] = trigger
+        return held_before != self.held
+
+
+def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:
+    """A placement before its first round; `shown` is what a hub shows of it."""
+    stays = instance.prior is not None and not instance.replaced
+    remembered = instance.before if stays and instance.before is not None else {}
+    attributes = {**remembered, **shown}
+    read_object = instance.type.fleet
+    before = read_object(attributes) if attributes and read_object is not None else None
+    bindings = read_bindings(attributes)
+    last_snapshot = read_snapshot(attributes)
+    snapshot = next_snapshot(last_snapshot, written.policy)
+    return PlacementPlan(
+        instance=instance,
+        written=written,
+        before=before if isinstance(before, FleetPlacement) else None,
+        prior=bindings,
+        snapshot=snapshot,
+        policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
+        number_increased=_asks_for_more(last_snapshot, written.number),
+        held=bindings,
+        fulfilled=is_fulfilled(attributes),
+        shown=shown,
+    )
+
+
+def _asks_for_more(last: PolicySnapshot | None, number: int | None) -> bool:
+    """Whether number_of_clusters was raised."""
+    if last is None or last.number_of_clusters is None or number is None:
+        return False
+    return number > last.number_of_clusters
+
+
+def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
+    """What says how changes reach the clusters."""
+    return placement.strategy, placement.rolling, placement.apply
+
+
+# --- an older property name --------------------------------------------------------------------
+
+
+def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
+    """The policy with the older name of node-count read as today's where no member has the older."""
+    if policy is None or not uses_old_name(policy):
+        return policy
+    if any(OLD_NODE_COUNT in member.properties for member in roster.members):
+        return policy
+    return replace(
+        policy,
+        required=None if policy.required is None else tuple(_renamed(term) for term in policy.required),
+        preferred=tuple(replace(term, preference=_renamed(term.preference)) for term in policy.preferred),
+    )
+
+
+def uses_old_name(policy: Policy) -> bool:
+    """Whether a policy asks for node-count under its older name."""
+    terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(term.preference for term in policy.preferred))
+    return any(OLD_NODE_COUNT in _property_names(term) for term in terms)
+
+
+def _property_names(term: ClusterTerm) -> list[str]:
+    names = [requirement.name for requirement in term.property_selector or ()]
+    return names if term.property_sorter is None else [*names, term.property_sorter.name]
+
+
+def _renamed(term: ClusterTerm) -> ClusterTerm:
+    """The term with the property of the number of nodes by its name of today."""
+    sorter, selector = term.property_sorter, term.property_selector
+    if sorter is not None:
+        sorter = replace(sorter, name=_name(sorter.name))
+    if selector is not None:
+        selector = tuple(replace(requirement, name=_name(requirement.name)) for requirement in selector)
+    return replace(term, property_sorter=sorter, property_selector=selector)
+
+
+def _name(name: str) -> str:
+    return NODE_COUNT if name == OLD_NODE_COUNT else name

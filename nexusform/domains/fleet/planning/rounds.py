@@ -1,0 +1,246 @@
+"""The rounds of a fleet's plan: who is queued and why, cycles until they settle, pods, and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.domains.fleet.planning.ownership import Direct, Sharing, settle_owners, sharing_of
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, member_of
+from nexusform.domains.fleet.scheduling import cycle
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
+from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, explain
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.watcher import MemberChange, Occasion, Trigger, queued
+from nexusform.scheduling.decision import Refusal
+
+MOST_ROUNDS = 1000
+
+
+class Rounds(Struct):
+    """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
+    pods were looked at.
+    """
+
+    roster: Roster
+    placed: set[tuple[str, str]] = field(default_factory=set)
+    sharing: Sharing = Sharing()
+
+    def explanation(self, placement: PlacementPlan) -> PlacementExplanation:
+        """What every rule says of every cluster after the last round."""
+        return explain(
+            placement.held,
+            self.roster,
+            placement.policy_in(self.roster),
+            placement.snapshot,
+            placement.written.namespace,
+        )
+
+    def refusals(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Refusal, ...]]:
+        """The clusters that each placement's rules refuse."""
+        refusals: dict[Address, tuple[Refusal, ...]] = {}
+        for placement in placements:
+            held = {binding.cluster for binding in placement.held}
+            verdicts = self.explanation(placement).clusters
+            of_others = [verdict.refusals for verdict in verdicts if verdict.cluster not in held]
+            refusals[placement.instance.address] = tuple(chain.from_iterable(of_others))
+        return refusals
+
+
+def run_rounds(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, direct: Direct
+) -> Rounds:
+    """Settle all placements. `direct` are the objects that clusters get without one."""
+    members_before = [member.before for member in members.values() if member.before is not None]
+    start = Rounds(_roster(members), sharing=sharing_of(placements, direct))
+    return _settle_all(placements, members, pods, members_before, start, edits=True)
+
+
+def after_runs(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, rounds: Rounds
+) -> Rounds:
+    """Predict the pods of what staged runs brought, also where others stood before, and settle what members
+    queue whose figures changed by that.
+    """
+    placed = rounds.placed
+    for placement in placements:
+        if placement.external:
+            placed -= {(placement.address, cluster) for cluster in placement.rolled}
+    place_pods(placements, members, pods, rounds)
+    if not _refreshed(members, pods):
+        return rounds
+    return _settle_all(placements, members, pods, list(rounds.roster.members), rounds, edits=False)
+
+
+def _settle_all(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    members_before: list[Member],
+    rounds: Rounds,
+    *,
+    edits: bool,
+) -> Rounds:
+    """Rounds until nothing changes: it ends because later ones only ever add bindings. `members_before` are
+    the members as placements saw them last; `edits`: what the plan itself edits queues placements, too.
+    """
+    roster = _roster(members)
+    for _ in range(MOST_ROUNDS):
+        watched = [placement.watched() for placement in placements]
+        queue = queued(members_before, roster.members, watched)
+        changes_of = {entry.placement: entry.changes for entry in queue}
+        changed = False
+        for placement in placements:
+            if placement.refused is not None:
+                continue
+            changes = changes_of.get(placement.address, ())
+            dangling = _dangling(placement, roster)
+            if changes or dangling or (edits and placement.queued_by_itself):
+                changed |= _settle(placement, roster, changes, members)
+        edits = False
+        place_pods(placements, members, pods, rounds)
+        if not changed:
+            break
+        members_before = list(roster.members)
+        if not _refreshed(members, pods):
+            break
+        roster = _roster(members)
+    return replace(rounds, roster=roster)
+
+
+def _roster(members: Mapping[str, FleetMemberState]) -> Roster:
+    return Roster([member.now for member in members.values() if member.now is not None])
+
+
+def _dangling(placement: PlacementPlan, roster: Roster) -> bool:
+    """Whether it holds a cluster that is gone, also one that left when this placement was not planned."""
+    return any(
+        binding.cluster not in roster.position and binding.state is not BindingState.UNSCHEDULED
+        for binding in placement.held
+    )
+
+
+def _settle(
+    placement: PlacementPlan,
+    roster: Roster,
+    changes: tuple[MemberChange, ...],
+    members: Mapping[str, FleetMemberState],
+) -> bool:
+    """Run the chain of cycles of one placement; whether its bindings change."""
+    leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
+    leaving |= {member.name for member in roster.members if member.leaving}
+    held_clusters = {binding.cluster for binding in placement.held}
+    is_first_cycle = not placement.ran
+    occasion = Occasion(
+        created=placement.first_time and is_first_cycle,
+        policy_changed=placement.policy_changed and is_first_cycle,
+        number_increased=placement.number_increased and is_first_cycle,
+        evicted=placement.evicted,
+        left=frozenset((held_clusters & leaving) | (held_clusters - roster.position.keys())),
+        members={change.member: change.trigger for change in changes if change.member in members},
+        other=placement.other_trigger,
+    )
+    held = placement.held
+    if is_first_cycle and placement.evicted:
+        held = tuple(replace(binding, deleting=binding.cluster in placement.evicted) for binding in held)
+    settled = cycle.settle(
+        held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
+    )
+    return placement.take(settled, occasion, held, roster)
+
+
+def place_pods(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    rounds: Rounds,
+) -> None:
+    """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
+    have left before.
+    """
+    holdings = [(placement, *_rollout(placement)) for placement in placements]
+    settle_owners(holdings, rounds.sharing)
+    for placement, bindings, rolled in holdings:
+        with_objects = {
+            binding.cluster for binding in bindings if placement.content(binding, rolled) is not None
+        }
+        for cluster in _clusters_left(placement, with_objects, rounds):
+            pods.leave(placement.address, cluster)
+            placement.workloads.pop(cluster, None)
+    for placement, bindings, rolled in holdings:
+        for binding in bindings:
+            state = members.get(binding.cluster)
+            key = (placement.address, binding.cluster)
+            if state is not None and state.cluster is not None and key not in rounds.placed:
+                _place(placement, binding, rolled, state.cluster.id, pods, rounds.placed)
+
+
+def _clusters_left(placement: PlacementPlan, with_objects: AbstractSet[str], rounds: Rounds) -> Iterator[str]:
+    """The clusters that the placement had pods on and leaves, or comes to anew in this plan."""
+    for cluster in (placement.instance.before or {}).get("workloads") or {}:
+        anew = placement.created or cluster in placement.evicted
+        if cluster not in with_objects or (anew and (placement.address, cluster) not in rounds.placed):
+            yield cluster
+
+
+def _rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
+    """The bindings once what is rolling out has settled, and the clusters that it reached. What staged runs
+    do is seen once they are carried out.
+    """
+    if placement.external:
+        return placement.held, placement.rolled
+    rollout = placement.roll_out()
+    return rollout.bindings, rollout.reached
+
+
+def _place(
+    placement: PlacementPlan,
+    binding: Binding,
+    rolled: AbstractSet[str],
+    cluster_id: str,
+    pods: Pods,
+    placed: set[tuple[str, str]],
+) -> None:
+    """Predict the pods of one binding."""
+    cluster = binding.cluster
+    content = placement.content(binding, rolled)
+    if content is None:
+        return
+    placed.add((placement.address, cluster))
+    content_before = placement.contents.on_cluster.get(cluster)
+    prior = placement.prior_attributes.get("workloads") or {}
+    same_snapshot = _snapshot_before(placement, cluster) == binding.resource_snapshot
+    digest_changed = content_before is not None and content_before.digest != content.digest
+    workloads = pods.place(
+        placement.address,
+        cluster_id,
+        content.manifests,
+        prior.get(cluster) or {},
+        before=content_before.manifests if content_before is not None else (),
+        overridden=digest_changed and same_snapshot,
+    )
+    if workloads:
+        placement.workloads[cluster] = workloads
+
+
+def _snapshot_before(placement: PlacementPlan, cluster: str) -> int | None:
+    """The resource snapshot that a cluster had before the plan."""
+    return next((b.resource_snapshot for b in placement.prior if b.cluster == cluster), None)
+
+
+def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:
+    """Read anew what members derive from their nodes and pods; whether any of it changed."""
+    changed = False
+    for state in members.values():
+        if state.written is None or state.cluster is None or state.now is None:
+            continue
+        refreshed: Member = member_of(state.written, state.cluster, pods.requests(state.cluster.id))
+        changed |= refreshed != state.now
+        state.now = refreshed
+    return changed

@@ -1,0 +1,294 @@
+"""Staged update runs of a plan: what each fixes when it begins, and how far it brings its placement.
+
+A run waits for approvals across plans; what it fixed when it began is kept in its note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from msgspec import Struct, convert, json
+
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
+from nexusform.domains.fleet.importers.fleet_model import ApplyStrategy, FleetOverride, FleetRun
+from nexusform.domains.fleet.planning.contents import ResourceSnapshot
+from nexusform.domains.fleet.planning.hub import Hub
+from nexusform.domains.fleet.planning.overrides import Renders, picked
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.planning.rows import run_timeline
+from nexusform.domains.fleet.scheduling.bindings import PlacementType
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.staged import (
+    APPROVAL,
+    RunPlan,
+    RunProblem,
+    RunState,
+    Stage,
+    StepKind,
+    execute,
+    initialize,
+    steps_of,
+)
+from nexusform.planning.instances.instance import Instance
+from nexusform.words import form, listed
+
+
+def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
+    """Carry out the staged runs of this plan, in planning order."""
+    by_key = {placement.written.key: placement for placement in placements}
+    for instance, run in hub.runs:
+        yield from _run(instance, run, by_key.get(run.key_of(run.placement)), hub, roster)
+
+
+class _Refused(Struct, frozen=True):
+    """Why a run does nothing: the kind of warning, and its text."""
+
+    kind: str
+    text: str
+
+
+class _Fixed(Struct, frozen=True):
+    """What a run fixed when it began, as state notes it. `overrides` are by position those that each cluster
+    of `picked` gets. What older versions did not note is None.
+
+    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    """
+
+    policy_snapshot: int | None = None
+    cluster_count: int | None = None
+    resource_snapshot: int | None = None
+    strategy: tuple[Stage, ...] | None = None
+    stages: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    apply: ApplyStrategy | None = None
+    overrides: tuple[FleetOverride, ...] | None = None
+    picked: dict[str, tuple[int, ...]] | None = None
+
+    def note(self) -> dict[str, Any]:
+        """As plain data."""
+        fields: dict[str, Any] = json.decode(json.encode(self))
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class _Terms(Struct, frozen=True):
+    """What a run goes by: what it fixed, and the stages that follow from it."""
+
+    plan: RunPlan
+    resource_snapshot: int
+    fixed: _Fixed
+
+
+def _run(
+    instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
+) -> Iterator[Diagnostic]:
+    """Carry out one staged run as far as it gets: the placement holds and has rolled out what it reaches."""
+
+    def warned(kind: str, text: str) -> Diagnostic:
+        return instance.problem(Problem((), kind, text, Severity.WARNING))
+
+    if placement is None or not placement.external:
+        obstacle = "no such placement" if placement is None else "its strategy is not External"
+        yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
+        return
+    noted = (None if instance.replaced or instance.prior is None else instance.prior.private) or {}
+    terms = _terms(run, placement, hub, roster, convert(noted, _Fixed))
+    if isinstance(terms, _Refused):
+        yield warned(terms.kind, terms.text)
+        return
+    instance.private = terms.fixed.note()
+    yield from _useless_approvals(instance, run, terms)
+    if run.state is not RunState.RUN:
+        return
+    yield from _skipped_stages(instance, terms)
+    _fix_overrides(placement, terms)
+    failures = _override_failures(placement, terms)
+    outcome = execute(
+        terms.plan,
+        run.name,
+        placement.held,
+        terms.resource_snapshot,
+        approved=run.approvals,
+        failing=frozenset(failures),
+    )
+    steps = steps_of(terms.plan, run.name, frozenset(failures))
+    timeline = run_timeline(placement, run.name, terms.resource_snapshot, steps, outcome)
+    placement.rollouts.append(timeline)
+    placement.held = outcome.bindings
+    for step in outcome.steps:
+        if step.kind is StepKind.UPDATE:
+            placement.rolled |= set(step.clusters)
+    if outcome.stuck:
+        yield warned(
+            "staged-run-is-stuck",
+            f"The run goes no further than {listed(outcome.stuck, 4)}: {failures[outcome.stuck[0]]}. Mend "
+            "the override, and make another run.",
+        )
+    if outcome.waits_for:
+        yield warned(
+            "staged-run-waits-for-an-approval",
+            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals, or write '
+            "an approval request of that name, to go on.",
+        )
+
+
+def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iterator[Diagnostic]:
+    """The approvals of a run that none of its stages asks for."""
+    written = (instance.config or {}).get("approvals")
+    if not isinstance(written, list | tuple | set | frozenset):
+        return
+    asked_for: list[str] = []
+    for stage in terms.plan.stages:
+        if any(task.type == APPROVAL for task in stage.before):
+            asked_for.append(f"{run.name}-before-{stage.name}")
+        if any(task.type == APPROVAL for task in stage.after):
+            asked_for.append(f"{run.name}-after-{stage.name}")
+    choice = f"It asks for {listed(asked_for)}." if asked_for else "No stage of it asks for any."
+    for name in sorted(set(written) - set(asked_for)):
+        text = f'The run never asks for "{name}".{did_you_mean(name, asked_for)} {choice}'
+        problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
+        yield instance.problem(problem)
+
+
+def _skipped_stages(instance: Instance, terms: _Terms) -> Iterator[Diagnostic]:
+    """The stages that a run skips with their tasks, as nothing is to be updated in them."""
+    stages = terms.plan.stages
+    names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
+    if names:
+        text = (
+            f"No cluster is in {form(len(names), 'stage')} {listed(names, 4)}: the run skips "
+            f"{form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
+        )
+        yield instance.problem(Problem((), "staged-run-skips-a-stage", text, Severity.WARNING))
+
+
+def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:
+    """The clusters of a run on which overriding fails, and why."""
+    failures: dict[str, str] = {}
+    for stage in terms.plan.stages:
+        for cluster in stage.clusters:
+            rendered = placement.rendered(terms.resource_snapshot, cluster)
+            if rendered is not None and rendered.failure:
+                failures[cluster] = rendered.failure
+    return failures
+
+
+def _terms(
+    run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: _Fixed
+) -> _Terms | _Refused:
+    """What a run fixes when it begins; `begun` is what it fixed before, where it began in an earlier plan."""
+    strategy = hub.strategies.get(run.key_of(run.strategy))
+    if strategy is None and begun.strategy is None:
+        text = f'There is no staged update strategy "{run.strategy}".'
+        return _Refused("staged-run-has-no-strategy", text)
+    stages = begun.strategy if strategy is None or begun.strategy is not None else strategy.stages
+    plan = initialize(
+        placement.held,
+        placement.snapshot,
+        _cluster_count(placement),
+        placement.fulfilled,
+        roster.members,
+        stages or (),
+    )
+    if isinstance(plan, RunProblem):
+        return _Refused("staged-run-cannot-begin", f"{plan.message}.")
+    outdated = _outdated(run, placement, plan, begun)
+    if outdated:
+        return _Refused(
+            "staged-run-is-aborted", f"{outdated}. Make another run, or replace it with -replace."
+        )
+    index = _resource_snapshot(run, placement, begun)
+    snapshot = placement.snapshot_of(index)
+    if snapshot is None:
+        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.written.key}`"
+        return _Refused("staged-run-cannot-begin", f"{text}.{_there_are(placement)}")
+    overrides, per_cluster = begun.overrides, begun.picked
+    if overrides is None or per_cluster is None:
+        overrides, per_cluster = _overrides_of(placement, plan, snapshot)
+    fixed = _Fixed(
+        policy_snapshot=plan.policy_snapshot,
+        cluster_count=plan.cluster_count,
+        resource_snapshot=index,
+        strategy=stages,
+        stages=tuple((stage.name, stage.clusters) for stage in plan.stages),
+        apply=placement.written.apply,
+        overrides=overrides,
+        picked=per_cluster,
+    )
+    return _Terms(plan, index, fixed)
+
+
+def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: _Fixed) -> str:
+    """Why a run that began earlier goes no further, "" when it does."""
+    # What an older version did not note is taken as it is now.
+    snapshot = plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot
+    count = plan.cluster_count if begun.cluster_count is None else begun.cluster_count
+    if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
+        return (
+            f"{run.name} began under policy snapshot {snapshot} with {count} cluster(s); now it is "
+            f"{plan.policy_snapshot} with {plan.cluster_count}"
+        )
+    if begun.apply is not None and begun.apply != placement.written.apply:
+        return f"The applyStrategy in the updateRun is outdated: {run.name} began with another"
+    for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, begun.stages or (), strict=False)):
+        if stage.clusters != clusters:
+            listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
+            return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"
+    return ""
+
+
+def _overrides_of(
+    placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
+) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
+    """The overrides that a run takes along, and by cluster which of them it gets, by position among these."""
+    by_cluster: dict[str, Sequence[FleetOverride]] = {}
+    for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
+        of_cluster = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
+        if of_cluster:
+            by_cluster[cluster] = of_cluster
+    # Overrides hold mappings, so they are told apart by their identity.
+    used = {id(override) for override in chain.from_iterable(by_cluster.values())}
+    taken_along = tuple(override for override in placement.overrides if id(override) in used)
+    position_of = {id(override): position for position, override in enumerate(taken_along)}
+    positions = {}
+    for cluster, overrides in by_cluster.items():
+        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
+    return taken_along, positions
+
+
+def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:
+    """From now on its clusters get what the run brings, with the overrides that it took along."""
+    overrides, snapshot = terms.fixed.overrides or (), placement.snapshot_of(terms.resource_snapshot)
+    assert snapshot is not None, "a run of a missing snapshot does not begin"
+    renders: dict[tuple[int, ...], Renders] = {}
+    for cluster in chain.from_iterable(stage.clusters for stage in terms.plan.stages):
+        positions = (terms.fixed.picked or {}).get(cluster, ())
+        if positions not in renders:
+            of_cluster = tuple(overrides[position] for position in positions)
+            renders[positions] = Renders(snapshot.objects, of_cluster, placement.labels)
+        placement.fixed[cluster] = terms.resource_snapshot, renders[positions]
+
+
+def _cluster_count(placement: PlacementPlan) -> int | None:
+    """How many clusters the placement asks for; None: all."""
+    if placement.written.kind is PlacementType.PICK_N:
+        return placement.snapshot.number_of_clusters
+    if placement.written.kind is PlacementType.PICK_FIXED:
+        return len(placement.written.policy.cluster_names) if placement.written.policy else 0
+    return None
+
+
+def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: _Fixed) -> int:
+    """The number of the snapshot that a run brings: the one it names, or the one it took when it began."""
+    if run.resource_index is not None:
+        return run.resource_index
+    if begun.resource_snapshot is not None:
+        return begun.resource_snapshot
+    return placement.take_snapshot().index
+
+
+def _there_are(placement: PlacementPlan) -> str:
+    """Which snapshots a run may name."""
+    numbers = [str(snapshot.index) for snapshot in placement.snapshots]
+    listed = f" There are: {', '.join(numbers)}." if numbers else " There is none yet."
+    return f"{listed} A run without resource_snapshot_index takes one when it begins."

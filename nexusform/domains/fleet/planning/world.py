@@ -1,0 +1,217 @@
+"""The fleet as a plan sees it: member clusters with given or derived figures, what state remembers of them,
+and what data blocks have read of real hubs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
+
+from nexusform.address import Address
+from nexusform.configuration.configuration import ResourceBlock
+from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.preparation.order import modules
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.ports import Kind
+from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.quantity import (
+    Form,
+    Malformed,
+    Quantity,
+    cpu_quantity,
+    make_quantity,
+    parse_quantity,
+)
+
+NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+# What state notes of a member that no placement has been planned with yet.
+UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
+
+
+class Pods(Protocol):
+    """Predicts pods while a fleet is planned. A cluster's name is its id, or the name of a member."""
+
+    def place(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        manifests: tuple[Manifest, ...],
+        prior_workloads: Mapping[str, Any],
+        /,
+        *,
+        before: tuple[Manifest, ...] = (),
+        overridden: bool = False,
+    ) -> Mapping[str, Any]:
+        """Place the pods of what a placement brings to a cluster: workload -> pod -> where it stands.
+        What is returned may still change while others are placed. `before` are the objects that it had there
+        before the plan; `overridden`: overrides alone make the difference.
+        """
+        ...
+
+    def leave(self, placement_address: str, cluster_name: str, /) -> None:
+        """The pods that a placement brought to a cluster go."""
+        ...
+
+    def requests(self, cluster_name: str, /) -> tuple[int, int]:
+        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
+        ...
+
+    def note(self, placement_address: str, /) -> Mapping[str, Any]:
+        """What state is to note of how the pods of a placement were foretold."""
+        ...
+
+
+def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
+    """A member as the hub sees it; with a cluster its figures follow from the nodes and their pods."""
+    if cluster is None:
+        return Member(
+            name=written.name,
+            labels=written.labels,
+            taints=written.taints,
+            properties=written.properties,
+            resources=written.resources,
+            health=written.health,
+            namespaces=written.namespaces,
+        )
+    counted = Counter(sku.name for sku in cluster.skus)
+    properties = {
+        f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(counted.items())
+    }
+    properties[NODE_COUNT] = str(len(cluster.nodes))
+    return Member(
+        name=written.name,
+        labels=written.labels,
+        taints=written.taints,
+        properties={**properties, **written.properties},
+        resources=_usage(cluster, requests),
+        health=written.health,
+        namespaces=written.namespaces,
+    )
+
+
+def _usage(cluster: NodeCluster, requests: tuple[int, int]) -> ResourceUsage:
+    """The sums over the nodes of a cluster; `requests` are those of its pods."""
+    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+    return ResourceUsage(
+        _figures(cluster.total.cpu, cluster.total.memory),
+        _figures(cpu, memory),
+        _figures(max(0, cpu - requests[0]), max(0, memory - requests[1])),
+    )
+
+
+def _figures(cpu: int, memory: int) -> dict[str, Quantity]:
+    return {"cpu": cpu_quantity(cpu), "memory": make_quantity(memory, Form.BINARY)}
+
+
+# --- what state remembers ----------------------------------------------------------------------
+
+
+def remember(member: Member) -> dict[str, Any]:
+    """What the watcher compares, as plain data for state."""
+    usage = member.resources
+    return {
+        "labels": dict(member.labels),
+        "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
+        "properties": dict(member.properties),
+        "resources": {
+            "total": _texts(usage.total),
+            "allocatable": _texts(usage.allocatable),
+            "available": _texts(usage.available),
+        },
+        "health": str(member.health),
+        "namespaces": None if member.namespaces is None else sorted(member.namespaces),
+    }
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def remembered(name: str, noted: Mapping[str, Any]) -> Member:
+    """The member that state remembers."""
+    resources = noted.get("resources") or {}
+    namespaces = noted.get("namespaces")
+    return Member(
+        name=name,
+        labels=dict(noted.get("labels") or {}),
+        taints=tuple(Taint(*taint) for taint in noted.get("taints") or ()),
+        properties=dict(noted.get("properties") or {}),
+        resources=ResourceUsage(
+            *(_amounts(resources.get(name)) for name in ("total", "allocatable", "available"))
+        ),
+        health=Health(noted.get("health") or Health.HEALTHY),
+        namespaces=None if namespaces is None else frozenset(namespaces),
+    )
+
+
+def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
+    amounts = {}
+    for name, text in (texts or {}).items():
+        amount = parse_quantity(text)
+        if not isinstance(amount, Malformed):
+            amounts[name] = amount
+    return amounts
+
+
+class FleetMemberState(Struct):
+    """One member during a plan. `before` is what state remembers (None: it is new, or unknown);
+    `now` as it stands in this plan (None: it goes).
+    """
+
+    address: Address
+    written: FleetMember | None
+    cluster: NodeCluster | None = None
+    before: Member | None = None
+    now: Member | None = None
+
+
+class ShownHub(Struct, frozen=True):
+    """What hubs show: the attributes of placements by their type and id, and the names of the members."""
+
+    placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    members: frozenset[str] = frozenset()
+
+    def of(self, instance: Instance) -> Mapping[str, Any]:
+        """What a hub shows of a placement; nothing of one that is made anew."""
+        if instance.replaced or instance.config is None:
+            return {}
+        return self.placements.get((instance.type.name, instance.type.identify(instance.config)), {})
+
+
+def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
+    """Read what the data blocks of the configuration name."""
+    placements: dict[tuple[str, str], Mapping[str, Any]] = {}
+    members: set[str] = set()
+    for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
+        for key, shown_placement in (attributes.get("placements") or {}).items():
+            namespace, _, name = key.rpartition("/")
+            placement = {"name": name, "namespace": namespace or None, **shown_placement}
+            resource_type = placement.pop("type")
+            placements[resource_type, key] = placement
+        members.update(attributes.get("member_clusters") or ())
+    return ShownHub(placements, frozenset(members))
+
+
+def read_by(
+    kind: Kind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
+    """The data blocks of a kind, with what each read."""
+    sources = request.registries.data_sources
+    for module in modules(request.configuration.root):
+        for block in module.resources.values():
+            if block.mode != "data" or block.type not in sources:
+                continue
+            if sources[block.type].kind is not kind:
+                continue
+            for instance in evaluation.module_instances(module.path):
+                for item in evaluation.resource(instance, block).items.values():
+                    if item.attributes is not None:
+                        yield block, item.attributes

@@ -1,0 +1,1 @@
+"""Rows, page parts and answers of fleet."""

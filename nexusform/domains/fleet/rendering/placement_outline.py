@@ -1,0 +1,320 @@
+"""Why a placement holds its clusters, as an answer: clusters, verdicts, scores, and overridden objects."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nexusform.domains.fleet.scheduling.bindings import PlacementType
+from nexusform.domains.fleet.scheduling.explanation import (
+    ClusterExplanation,
+    Margin,
+    PlacementExplanation,
+    PolicyDrift,
+    Preference,
+)
+from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.rendering.json.json_placements import refusal_document
+from nexusform.words import listed
+
+_WORDS = {
+    PlacementAction.PLACE: "placed",
+    PlacementAction.REMOVE: "removed",
+    PlacementAction.UPDATE: "updated",
+    PlacementAction.MOVE: "moved",
+}
+
+
+def placement_outline(reason: PlacementReason) -> Outline:
+    """One placement, or one of its clusters."""
+    cluster, explanation = reason.cluster, reason.explanation
+    shown = _shown(reason)
+    history = _history(shown, reason.rows, reason.known)
+    facts = [_policy(explanation), *_how_picked(explanation), *history, *_drift(reason.drift)]
+    sections: list[Section] = []
+    if cluster:
+        sections += [_verdict_section(explained, explanation) for explained in shown]
+    else:
+        sections.append(Section("Clusters", table=_table(explanation)))
+    sections += [_preference_section(explained) for explained in shown if explained.preferences]
+    for name, failure in reason.failures.items():
+        where = "there" if cluster else f"on {name}"
+        text = f"{failure}. What was there before stays."
+        sections.append(Section(f"Overrides fail {where}", (text,), bad=True))
+    if cluster and not reason.failures:
+        sections += _overridden(reason.objects, reason.rendered)
+    return Outline(
+        f"{reason.address} {cluster}".strip(),
+        _verdict(explanation),
+        explanation.abort is not None,
+        tuple(facts),
+        tuple(sections),
+    )
+
+
+def _shown(reason: PlacementReason) -> list[ClusterExplanation]:
+    """The clusters that are asked about."""
+    return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
+
+
+def _verdict(explanation: PlacementExplanation) -> str:
+    """Who holds the placement, or why the scheduler stops."""
+    if explanation.abort is not None:
+        at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
+        return f"the scheduler stops{at}: {explanation.abort.message}"
+    holders = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
+    return f"held by {listed(holders)}" if holders else "held by no cluster"
+
+
+def _policy(explanation: PlacementExplanation) -> str:
+    """What kind of policy it is, in a sentence."""
+    kind = str(explanation.policy.placement_type)
+    if explanation.policy.placement_type is PlacementType.PICK_N:
+        number = explanation.number
+        kind = f"PickN, {'every eligible cluster' if number is None else number}"
+    return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
+
+
+def _how_picked(explanation: PlacementExplanation) -> Iterator[str]:
+    """In which batches clusters are picked, and what ranks are of."""
+    batches = explanation.batches
+    if len(batches) > 1:
+        picked = ", ".join(f"{number}. {listed(batch)}" for number, batch in enumerate(batches, 1))
+        yield f"Picks are spread, so clusters are picked one by one, each scored anew: {picked}."
+        yield "Of the others, scores and ranks are those of the last batch."
+    elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
+        yield "Nothing is picked: what is held stays. Ranks are of the clusters that might come next."
+
+
+def _history(
+    shown: Sequence[ClusterExplanation],
+    rows: Mapping[str, PlacementChange],
+    known: Mapping[str, tuple[str, int]],
+) -> Iterator[str]:
+    """What this plan does with each cluster, or since when it is held."""
+    for cluster in shown:
+        row = rows.get(cluster.cluster)
+        if row is not None and (row.action in _WORDS or row.trigger):
+            word = _WORDS.get(row.action, "kept")
+            yield f"In this plan {cluster.cluster} is {word} ({row.trigger}): {row.reason}."
+        elif cluster.cluster in known and cluster.binding is not None:
+            trigger, serial = known[cluster.cluster]
+            yield f"{cluster.cluster} holds it since state serial {serial} ({trigger})."
+
+
+def _drift(drift: PolicyDrift) -> Iterator[str]:
+    """What a fresh schedule would pick otherwise; nothing where it would pick the same."""
+    if drift.gained or drift.lost:
+        gained = f"pick {listed(drift.gained)}" if drift.gained else "pick nothing else"
+        lost = f" and not {listed(drift.lost)}" if drift.lost else ""
+        yield f"For information: a fresh schedule would {gained}{lost}. Nothing is moved for that."
+
+
+def _table(explanation: PlacementExplanation) -> Table:
+    """A row per cluster; ranks and scores where there are any, batches where there are several."""
+    clusters = explanation.clusters
+    if all(cluster.affinity_score is None for cluster in clusters):
+        plain_rows = tuple(
+            Row((cluster.cluster, _state(cluster), _short_verdict(cluster))) for cluster in clusters
+        )
+        return Table(("cluster", "holds it", "verdict"), plain_rows)
+    in_batches = len(explanation.batches) > 1
+    rows = tuple(Row(_scored_cells(cluster, explanation, in_batches=in_batches)) for cluster in clusters)
+    scores = ("rank", "spread", "affinity", "margin", "verdict")
+    heads = ("cluster", "holds it", *(("batch",) if in_batches else ()), *scores)
+    return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
+
+
+def _state(cluster: ClusterExplanation) -> str:
+    """The state of the binding there, "" without one."""
+    return str(cluster.binding.state) if cluster.binding is not None else ""
+
+
+def _scored_cells(
+    cluster: ClusterExplanation, explanation: PlacementExplanation, *, in_batches: bool
+) -> tuple[str, ...]:
+    """The cells of one cluster; only of those not chosen rank and margin say something."""
+    chosen = cluster.held or (cluster.batch is not None and cluster.batch < len(explanation.batches))
+    batch = (_figure(cluster.batch),) if in_batches else ()
+    margin = "last picked" if cluster.cluster == explanation.last_picked else _margin(cluster)
+    return (
+        cluster.cluster,
+        _state(cluster),
+        *batch,
+        "" if chosen else _figure(cluster.rank),
+        _figure(cluster.topology_spread_score),
+        _figure(cluster.affinity_score),
+        "" if chosen else margin,
+        _short_verdict(cluster),
+    )
+
+
+def _figure(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _margin(cluster: ClusterExplanation) -> str:
+    """What parts it from the last cluster picked: the first difference decides."""
+    margin = cluster.margin
+    if margin is None:
+        return ""
+    match margin.decided_by:
+        case "topology_spread":
+            return f"{margin.topology_spread:+d} spread"
+        case "affinity":
+            return f"{margin.affinity:+d} affinity"
+        case "obsolete":
+            return "stays" if margin.obsolete > 0 else "would be new"
+        case _:
+            return "by name"
+
+
+def _short_verdict(cluster: ClusterExplanation) -> str:
+    """Held, picked, refused by what, or outscored."""
+    refused = ""
+    if cluster.refusals:
+        reported = cluster.refusals[0]
+        further = f" (and {len(cluster.refusals) - 1} more)" if len(cluster.refusals) > 1 else ""
+        refused = f"{reported.rule}: {reported.reason}{further}"
+    if cluster.held:
+        return f"held; today {refused}" if refused else "held"
+    if cluster.picked:
+        return "picked"
+    if refused:
+        return refused
+    return "outscored" if cluster.margin is not None else "passes"
+
+
+def _verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
+    """What every rule says of one cluster, and its rank."""
+    lines = [cluster.reported] if cluster.reported else []
+    lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in cluster.refusals]
+    if not cluster.refusals:
+        lines.append("No rule refuses it.")
+    if cluster.held:
+        lines.append("It is held already: what holds a placement is not scheduled again.")
+    elif cluster.batch is not None and len(explanation.batches) > 1:
+        lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
+    if cluster.rank is not None and not cluster.held:
+        margin = _margin(cluster)
+        against = f", against the last one picked ({explanation.last_picked}): {margin}" if margin else ""
+        if cluster.cluster == explanation.last_picked:
+            against = ", the last one picked"
+        lines.append(
+            f"Rank {cluster.rank}: topology spread {_figure(cluster.topology_spread_score)}, affinity "
+            f"{_figure(cluster.affinity_score)}{against}."
+        )
+    return Section(f"What the rules say of {cluster.cluster}", tuple(lines))
+
+
+def _preference_section(cluster: ClusterExplanation) -> Section:
+    lines = tuple(_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1))
+    return Section(f"Preferences of {cluster.cluster}", lines, folded=True)
+
+
+def _preference(number: int, preference: Preference) -> str:
+    """What one preferred term gives a cluster, and why."""
+    text = f"{number}. {preference.points} of {preference.weight}"
+    if preference.share is not None:
+        return f"{text}: {preference.property} is {preference.value}, {preference.share_text()} of the weight"
+    return f"{text}: no value of {preference.property}" if preference.property else text
+
+
+def _overridden(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
+    """The objects that overrides change there: what the cluster gets, and the difference."""
+    on_cluster = {_identity(manifest): manifest for manifest in rendered}
+    sections: list[Section] = []
+    for manifest in objects:
+        overridden = on_cluster.get(_identity(manifest))
+        if overridden is None:
+            sections.append(Section(f"{manifest.title} is left out by an override"))
+        elif overridden.body != manifest.body:
+            hub_lines, cluster_lines = _yaml(manifest.body), _yaml(overridden.body)
+            lines = difflib.unified_diff(
+                hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm=""
+            )
+            sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
+            sections.append(
+                Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), folded=True)
+            )
+    return sections
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    """What tells objects apart."""
+    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+
+
+def _yaml(body: Mapping[str, Any]) -> list[str]:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(body), sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return text.splitlines()
+
+
+def placement_document(reason: PlacementReason) -> dict[str, Any]:
+    """Why a placement has its clusters, as JSON data."""
+    explanation, drift = reason.explanation, reason.drift
+    document: dict[str, Any] = {
+        "address": str(reason.address),
+        "policy_snapshot": explanation.snapshot.index,
+        "wanted": explanation.number,
+        "last_picked": explanation.last_picked,
+        "batches": [list(batch) for batch in explanation.batches],
+        "clusters": [
+            _cluster_document(cluster, reason.rows.get(cluster.cluster), reason.known.get(cluster.cluster))
+            for cluster in _shown(reason)
+        ],
+        "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
+        "override_failures": dict(reason.failures),
+    }
+    if reason.cluster:
+        document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
+        document["overrides_fail"] = reason.failures.get(reason.cluster)
+    return document
+
+
+def _cluster_document(
+    cluster: ClusterExplanation, row: PlacementChange | None, known: tuple[str, int] | None
+) -> dict[str, Any]:
+    known_trigger, serial = known or (None, None)
+    row_trigger = row.trigger if row is not None else ""
+    return {
+        "cluster": cluster.cluster,
+        "state": str(cluster.binding.state) if cluster.binding is not None else None,
+        "picked": cluster.picked,
+        "held": cluster.held,
+        "batch": cluster.batch,
+        "trigger": row_trigger or known_trigger,
+        "serial": serial,
+        "rank": cluster.rank,
+        "topology_spread_score": cluster.topology_spread_score,
+        "affinity_score": cluster.affinity_score,
+        "margin": None if cluster.margin is None else _margin_document(cluster.margin),
+        "reported": cluster.reported,
+        "rejected": [refusal_document(refusal) for refusal in cluster.refusals],
+        "preferences": [_preference_document(preference) for preference in cluster.preferences],
+    }
+
+
+def _margin_document(margin: Margin) -> dict[str, Any]:
+    return {
+        "topology_spread": margin.topology_spread,
+        "affinity": margin.affinity,
+        "obsolete": margin.obsolete,
+        "decided_by": margin.decided_by,
+    }
+
+
+def _preference_document(preference: Preference) -> dict[str, Any]:
+    return {
+        "weight": preference.weight,
+        "points": preference.points,
+        "share": preference.share_text() or None,
+        "property": preference.property or None,
+        "value": preference.value or None,
+    }

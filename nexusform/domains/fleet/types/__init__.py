@@ -1,0 +1,1 @@
+"""Resource types and data sources of fleet."""

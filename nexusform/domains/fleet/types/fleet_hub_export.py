@@ -1,0 +1,270 @@
+"""data fleet_hub_export: a hub as `kubectl get` shows it. A plan goes on from the bindings there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.domains.fleet.importers.fleet_export import (
+    MADE_BY_THE_HUB,
+    ShownBinding,
+    ShownPlacement,
+    as_written,
+    binding_problems,
+    manager_of,
+    missing_snapshots,
+    read_placements,
+)
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.scheduling.snapshots import policy_hash
+from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_schemas import BINDING
+from nexusform.domains.fleet.types.kubernetes_manifests import (
+    ATTRIBUTES,
+    MEMBER,
+    MEMBER_TYPE,
+    Reading,
+    check,
+    computed,
+    identify,
+    read_files,
+    sorted_by_kind,
+)
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
+from nexusform.plain_data import Path
+from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.words import counted, first_of, form
+
+COMMAND: Final = (
+    "kubectl get clusterresourceplacements,resourceplacements,clusterresourcebindings,resourcebindings,"
+    "clusterschedulingpolicysnapshots,schedulingpolicysnapshots,clusterresourcesnapshots,resourcesnapshots,"
+    "memberclusters -A -o json"
+)
+_TYPES: Final = {
+    "ClusterResourcePlacement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
+    "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
+}
+_MOST_NAMED: Final = 4
+_CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
+_PLACEMENT: Final = ObjectType.of(
+    {
+        "type": STRING,
+        "manifest": STRING,
+        "bindings": MapType(BINDING),
+        "policy_snapshot": ObjectType.of({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
+        "conditions": ListType(_CONDITION),
+        "placement_statuses": ListType(
+            ObjectType.of(
+                {
+                    "cluster_name": STRING,
+                    "observed_resource_index": NUMBER,
+                    "conditions": ListType(_CONDITION),
+                }
+            )
+        ),
+    }
+)
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": computed(STRING, "The directory, or the first file."),
+        "directory": Attribute(
+            STRING,
+            "Directory whose .yaml, .yml and .json files are read, without its folders.",
+            optional=True,
+        ),
+        "files": Attribute(
+            ListType(STRING), f"Files, in place of directory; captured with `{COMMAND}`.", optional=True
+        ),
+        "lenient": Attribute(BOOL, "As of kubernetes_manifests.", optional=True),
+        "observed_at": Attribute(
+            STRING,
+            "When the members were shown (RFC 3339); heartbeats are that old. Default: the newest heartbeat.",
+            optional=True,
+        ),
+        "placements": computed(
+            MapType(_PLACEMENT),
+            "Every placement as the hub has it, by its id. A plan goes on from these, not from state.",
+        ),
+        "managed_by": computed(
+            MapType(STRING), 'What Flux or Argo CD applies: who, by "<kind> <namespace>/<name>".'
+        ),
+        **{
+            attribute: computed(MapType(STRING), f"Every {kind} as a manifest, by its id.")
+            for kind, attribute in ATTRIBUTES.items()
+        },
+        "member_clusters": computed(MapType(MEMBER_TYPE), "Every MemberCluster, by name."),
+        "hub_objects": computed(
+            MapType(STRING),
+            "Every other object, and those of the latest resource snapshots, as yaml_body of "
+            'fleet_hub_manifest, by "<kind> <namespace>/<name>".',
+        ),
+    },
+    description="A fleet hub as kubectl shows it: what stands, so that a live placement keeps its clusters.",
+)
+
+
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
+    """Read the files; what the hub made says what stands."""
+    reading = Reading(lenient=attributes.get("lenient") is True, shown=True)
+    argument = read_files(reading, attributes, context, f". Capture the hub with: {COMMAND}")
+    if argument is None:
+        return DataAnswer({}, reading.problems)
+    shown = reading.manifests
+    reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
+    placements = read_placements(shown)
+    reading.manifests = _as_written(shown, placements)
+    values = sorted_by_kind(reading, argument, attributes)
+    managers = _managers(reading.manifests)
+    problems = [*reading.problems, *_remarks(shown, placements, managers, argument)]
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return DataAnswer({}, problems)
+    standing = {key: _placement(one) for key, one in sorted(placements.items())}
+    known = {"id": identify(attributes), "placements": standing, "managed_by": managers}
+    return DataAnswer({**known, **values}, problems)
+
+
+def _as_written(shown: list[Manifest], placements: Mapping[str, ShownPlacement]) -> list[Manifest]:
+    """The objects without what servers say of them; of those that the hub makes, what snapshots hold."""
+    kept = [one for one in shown if not (is_fleet_group(one.group) and one.kind in MADE_BY_THE_HUB)]
+    kept += [one for placement in placements.values() for one in placement.objects]
+    return [one if _is_member(one) else replace(one, body=as_written(one.body)) for one in kept]
+
+
+def _is_member(manifest: Manifest) -> bool:
+    return is_fleet_group(manifest.group) and manifest.kind == MEMBER
+
+
+def _placement(shown: ShownPlacement) -> dict[str, Any]:
+    """A placement as the data source shows it."""
+    body = as_written(shown.manifest.body)
+    kind = _TYPES[shown.manifest.kind]
+    index = shown.policy_index
+    if index is None:
+        index = max((one.policy_snapshot or 0 for one in shown.bindings.values()), default=0)
+    return {
+        "type": kind.name,
+        "manifest": json.dumps(body, ensure_ascii=False, indent=2),
+        "bindings": {cluster: _binding(one) for cluster, one in sorted(shown.bindings.items())},
+        "policy_snapshot": {
+            "index": index,
+            "hash": policy_hash(_policy(shown, body)),
+            "number_of_clusters": shown.number_of_clusters,
+        },
+        "conditions": _scheduled_first(shown.manifest),
+        "placement_statuses": _statuses(shown.manifest),
+    }
+
+
+def _policy(shown: ShownPlacement, body: dict[str, Any]) -> Any:
+    """The policy of the latest snapshot, where one was captured: the placement's may be newer."""
+    if shown.policy_index is not None:
+        spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
+        number = shown.number_of_clusters
+        counted_in = {} if number is None else {"numberOfClusters": number}
+        body = {**body, "spec": spec}
+        if shown.policy is not None:
+            body["spec"]["policy"] = {**shown.policy, **counted_in}
+    kind = _TYPES[shown.manifest.kind]
+    assert kind.fleet is not None
+    names = {"name": shown.manifest.name, "namespace": shown.manifest.namespace}
+    written = kind.fleet({**names, "manifest": json.dumps(body)})
+    return written.policy if isinstance(written, FleetPlacement) else None
+
+
+def _binding(shown: ShownBinding) -> dict[str, Any]:
+    return {
+        "state": shown.state,
+        "previous_state": shown.previous_state,
+        "affinity_score": shown.affinity_score,
+        "topology_spread_score": shown.topology_spread_score,
+        "policy_snapshot": shown.policy_snapshot or 0,
+        "resource_snapshot": shown.resource_snapshot,
+        "provenance": "observed",
+    }
+
+
+def _scheduled_first(manifest: Manifest) -> list[dict[str, Any]]:
+    """The condition of the scheduler, which is what says whether the placement is fulfilled."""
+    conditions = _conditions((manifest.body.get("status") or {}).get("conditions"))
+    return [one for one in conditions if one["type"].endswith("Scheduled")][:1]
+
+
+def _statuses(manifest: Manifest) -> list[dict[str, Any]]:
+    """What the hub says of each cluster of a placement."""
+    status = manifest.body.get("status") or {}
+    listed = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
+    return [
+        {
+            "cluster_name": str(each.get("clusterName") or ""),
+            "observed_resource_index": None,
+            "conditions": _conditions(each.get("conditions")),
+        }
+        for each in listed
+        if isinstance(each, Mapping)
+    ]
+
+
+def _conditions(listed: Any) -> list[dict[str, Any]]:
+    names = ("type", "status", "reason", "message")
+    each = listed if isinstance(listed, list) else ()
+    return [{name: str(one.get(name) or "") for name in names} for one in each if isinstance(one, Mapping)]
+
+
+def _managers(manifests: list[Manifest]) -> dict[str, str]:
+    """Who manages objects that a tool applied, by kind and name."""
+    managers: dict[str, str] = {}
+    for manifest in manifests:
+        who = manager_of(manifest)
+        if who:
+            where = f"{manifest.namespace}/" if manifest.namespace else ""
+            managers[f"{manifest.kind} {where}{manifest.name}"] = who
+    return dict(sorted(managers.items()))
+
+
+def _remarks(
+    shown: list[Manifest],
+    placements: Mapping[str, ShownPlacement],
+    managers: Mapping[str, str],
+    argument: Path,
+) -> list[Problem]:
+    """What was not captured, and who else writes."""
+    problems = []
+    kinds = {one.kind for one in shown}
+    for key, one in placements.items():
+        picked = any(status["cluster_name"] for status in _statuses(one.manifest))
+        if picked and not one.captured:
+            text = (
+                f"The placement {key} says that it holds clusters, and no binding of it was captured: a plan "
+                f"would pick its clusters anew. Capture all with: {COMMAND}"
+            )
+            problems.append(Problem(argument, "not-captured", text))
+    if placements and MEMBER not in kinds:
+        text = (
+            "No MemberCluster was captured: clusters that the configuration does not describe either count "
+            f"as gone. Capture all with: {COMMAND}"
+        )
+        problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
+    if managers:
+        who = Counter(managers.values())
+        each = first_of([f"{name}: {count:,}" for name, count in sorted(who.items())], _MOST_NAMED)
+        objects = f"{counted(len(managers), 'object')} of the hub {form(len(managers), 'is', 'are')}"
+        text = (
+            f"{objects} applied by others ({each}). Change such objects where those read them: what is "
+            "written to the hub beside that is taken back. `managed_by` lists who applies what."
+        )
+        problems.append(Problem(argument, "managed-from-elsewhere", text, Severity.WARNING))
+    return problems
+
+
+FLEET_HUB_EXPORT: Final = ResourceType(
+    "fleet_hub_export", 0, _SCHEMA, identify, mode="data", check=check, read=read, kind=Kind.HUB_EXPORT
+)

@@ -1,0 +1,45 @@
+"""fleet_placement_eviction: lets a placement go from one cluster, once, when the block is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Problem
+from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetObject
+from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, fleet_type
+from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, text
+from nexusform.schema import BlockSchema, OnChange
+
+_SPEC: Final = BlockSchema(
+    {
+        "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
+        "cluster_name": text("Name of the member cluster.", required=True, on_change=OnChange.REPLACE),
+    }
+)
+
+
+def read(attributes: Values, arguments: Values) -> FleetEviction:
+    """The eviction."""
+    return FleetEviction(
+        str(attributes.get("name") or ""),
+        str(arguments.get("placement_name") or ""),
+        str(arguments.get("cluster_name") or ""),
+    )
+
+
+def _findings(_eviction: FleetObject, _arguments: Values) -> Iterator[Problem]:
+    return iter(())
+
+
+FLEET_PLACEMENT_EVICTION: Final = fleet_type(
+    "fleet_placement_eviction",
+    FleetKind("ClusterResourcePlacementEviction", _SPEC),
+    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler runs afterwards "
+    "and may pick the same cluster again; removing the block does nothing.",
+    read=read,
+    findings=_findings,
+    manifest=replace(MANIFEST, on_change=OnChange.REPLACE),
+)

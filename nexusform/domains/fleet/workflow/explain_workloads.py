@@ -1,0 +1,165 @@
+"""Why a placement holds the clusters that it holds, every rule's verdict on every cluster; and why pods
+are where they are, asked of what objects and placements bring to clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+from msgspec.structs import replace
+
+from nexusform.address import Address, AddressPattern
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest
+from nexusform.words import first_of
+
+MANIFEST_TYPE = "fleet_hub_manifest"
+OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
+
+
+def explain_placements(
+    request: PlanRequest, pattern: AddressPattern, name: str
+) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
+    """Explain the placements at an address; None when no placement stands there, or when the name is not
+    that of a cluster while the placement has pods.
+    """
+    quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
+    planned = make_plan(quiet)
+    if planned.fleet is None:
+        return None
+    roster = planned.fleet.roster
+    placements = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
+    if not placements:
+        return None
+    known = {m.name for m in roster.members}
+    named: set[str] = set()
+    for placement in placements:
+        if placement.written.policy:
+            named.update(placement.written.policy.cluster_names)
+    if name and name not in known | named:
+        pod = name.rpartition("/")[2]
+        if any(row.kind == "pod" and row.object == pod for row in planned.plan.placements):
+            return None
+        near = did_you_mean(name, sorted(known))
+        unknown = nodes_unknown(planned, pattern)
+        text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
+        return [], [error("no-such-object", text)]
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    return _reasons(planned, placements, roster, [name]), wrong
+
+
+def explain_member(
+    request: PlanRequest, pattern: AddressPattern
+) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
+    """What every placement says of the member clusters at an address; None when there is none."""
+    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
+    attributes = [c.after for c in planned.plan.changes if pattern.matches(c.address)]
+    names = [str(each["name"]) for each in attributes if each is not None and each.get("name")]
+    if planned.fleet is None or not names:
+        return None
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    placements = planned.fleet.placements.values()
+    if not placements and not wrong:
+        text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
+        wrong.append(error("nothing-to-explain", text))
+    roster = planned.fleet.roster
+    return _reasons(planned, placements, roster, names), wrong
+
+
+def _reasons(
+    planned: PlanResult, placements: Iterable[PlacementPlan], roster: Roster, clusters: Sequence[str]
+) -> list[PlacementReason]:
+    """The reasons of these placements, cluster by cluster; the cluster "" stands for all of them."""
+    secret = _secret(planned)
+    rows: dict[Address, list[PlacementChange]] = {}
+    for row in planned.plan.placements:
+        if row.kind == "binding":
+            rows.setdefault(row.address, []).append(row)
+    reasons = []
+    for cluster, placement in product(clusters, placements):
+        own_rows = rows.get(placement.instance.address, ())
+        reasons.append(placement_reason(placement, roster, own_rows, cluster, secret=secret))
+    return reasons
+
+
+def _secret(planned: PlanResult) -> bool:
+    """Whether objects on the hub, or what changes them, hold values that must not be shown."""
+    return any(
+        c.sensitive_after for c in planned.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
+    )
+
+
+NODES_UNKNOWN = "nodes-unknown"
+_MOST_NAMES = 20
+
+
+def explain_pods(
+    request: PlanRequest, pattern: AddressPattern, name: str
+) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
+    """Explain the pods of this name at an address ("": its only one), on every cluster or, as plans head
+    their lines (`east/web/Deployment/shop/shop-0`, `east/shop-0`), on one; None when it brings no pods.
+    """
+    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    rows = [r for r in planned.plan.placements if r.kind == "pod" and r.target and pattern.matches(r.address)]
+    if not rows or planned.pods is None:
+        return None
+    names = list(dict.fromkeys(row.object for row in rows))
+    if not name and len(names) > 1:
+        shown = ", ".join(names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        text = f"{pattern} has several pods; name one of them: {shown}{more}."
+        return (), [*wrong, error("which-pod", text)]
+    front, _, pod = (name or names[0]).rpartition("/")
+    if pod not in names:
+        text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
+        return (), [*wrong, error("no-such-object", text)]
+    addresses = list(dict.fromkeys(str(row.address) for row in rows))
+    unknown = nodes_unknown(planned, pattern)
+    if unknown:
+        wrong.append(warning(NODES_UNKNOWN, unknown))
+    reasons = pod_reasons(planned.pods, addresses, pod)
+    meant = [reason for reason in reasons if not front or front in _fronts(reason)]
+    if not meant:
+        known = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
+        text = f'{pattern} brings no pod "{name}". It brings {first_of(known, _MOST_NAMES)}.'
+        return (), [*wrong, error("no-such-object", text)]
+    return tuple(meant), wrong
+
+
+def _fronts(reason: PodReason) -> tuple[str, ...]:
+    """What may stand before the name of a pod: its cluster, its workload, or both."""
+    workload = reason.outcome.workload
+    return reason.cluster, workload, f"{reason.cluster}/{workload}"
+
+
+def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
+    """A sentence on the members that hold a placement and whose pods are not predicted; "" without any."""
+    members = dict(planned.pods.members) if planned.pods is not None else {}
+    for change in planned.plan.changes:
+        after = change.after or {}
+        if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
+            members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
+    known = planned.pods.clusters if planned.pods is not None else {}
+    names = [
+        row.object
+        for row in planned.plan.placements
+        if row.kind == "binding"
+        and row.action is not PlacementAction.REMOVE
+        and pattern.matches(row.address)
+        and members.get(row.object, "") not in known
+    ]
+    if not names:
+        return ""
+    listed = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
+    return (
+        f"Nodes unknown: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
+        "pods that the placement brings there are not predicted."
+    )

@@ -1,0 +1,242 @@
+"""Why placements, pools and pods are where they are: what `explain` tells of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address, AddressPattern
+from nexusform.demands import PoolDemand
+from nexusform.domains.fleet.planning.overrides import Rendered, opened
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.scheduling import explanation as fleet_explanation
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, PolicyDrift
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.pods.planning.phase import PodDecision, PodPhase
+from nexusform.domains.pods.scheduling import explanation as pod_explanation
+from nexusform.domains.pods.scheduling.explanation import NodeVerdict
+from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.planning.vms.vm_object import placed_by
+from nexusform.state.objects import State
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+class Coming(Struct, frozen=True):
+    """How many VMs of a pool came for one reason; `serial` is that of the apply, None: this plan."""
+
+    trigger: str
+    serial: int | None
+    count: int
+
+
+class PoolReason(Struct, frozen=True):
+    """One pool: its row of the placement table, its zones (None: all), how its VMs came, their names."""
+
+    address: Address
+    table: PlacementTable
+    zones: tuple[str, ...] | None
+    came: tuple[Coming, ...]
+    objects: tuple[str, ...]
+
+    @property
+    def missing(self) -> int:
+        """VMs of the pool that stand on no rack."""
+        return self.table.total_count - sum(self.table.actual_vms_per_rack.values())
+
+
+def explain_pools(
+    planned: PlanResult, state: State, pattern: AddressPattern, name: str
+) -> tuple[PoolReason, ...]:
+    """The pools at an address, or the one of this name; none where nothing has pools."""
+    rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == "vm"}
+    reasons: list[PoolReason] = []
+    for table in planned.plan.placement_tables:
+        is_asked_about = pattern.matches(table.address) and name in ("", table.pool)
+        pool = _pool(planned, table) if is_asked_about else None
+        if pool is None:
+            continue
+        zones = None if pool.zones is None else tuple(sorted(pool.zones))
+        came = _came(table.address, pool, rows, state)
+        reasons.append(PoolReason(table.address, table, zones, came, pool.names))
+    return tuple(reasons)
+
+
+def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
+    """The pool that a row of the placement table is about; None where it is not asked for any more."""
+    vms = planned.objects.get(table.address)
+    if vms is None or vms.demand is None:
+        return None
+    return next((pool for pool in vms.demand.pools if pool.pool == table.pool), None)
+
+
+def _came(
+    address: Address,
+    pool: PoolDemand,
+    rows: Mapping[tuple[Address, str], PlacementChange],
+    state: State,
+) -> tuple[Coming, ...]:
+    """How the VMs of a pool came: by this plan as its rows say, by earlier ones as state remembers."""
+    instance = state.instances.get(address)
+    current = instance.current if instance is not None else None
+    note = current.private if current is not None else None
+    counts: Counter[tuple[str, int | None]] = Counter()
+    for name in pool.names:
+        row = rows.get((address, name))
+        if row is not None and row.action in (PlacementAction.PLACE, PlacementAction.MOVE):
+            counts[row.trigger, None] += 1
+        elif (recorded := placed_by(note, name)) is not None:
+            counts[recorded] += 1
+    return tuple(Coming(trigger, serial, count) for (trigger, serial), count in counts.items())
+
+
+# --- placements ----------------------------------------------------------------------------------
+
+
+class PlacementReason(Struct, frozen=True):
+    """One placement, and one of its clusters or ("") all of them.
+
+    `explanation` is the decision of this plan where it picks any cluster, else what the rules say today of
+    what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
+    (trigger, serial), both by cluster. `objects` are those of the cluster's snapshot and `rendered` what it
+    has of them (both empty where values among them are sensitive); `failures` say why overriding fails, by
+    cluster.
+    """
+
+    address: Address
+    cluster: str
+    explanation: PlacementExplanation
+    drift: PolicyDrift
+    rows: Mapping[str, PlacementChange] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    objects: tuple[Manifest, ...] = ()
+    rendered: tuple[Manifest, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def placement_reason(
+    placement: PlacementPlan, roster: Roster, rows: Sequence[PlacementChange], cluster: str, *, secret: bool
+) -> PlacementReason:
+    """The reason of a placement at one cluster, or ("") at all. `rows` are those of its bindings; objects
+    that are `secret` are left out.
+    """
+    policy, namespace = placement.policy_in(roster), placement.written.namespace
+    scheduled = [binding for binding in placement.held if binding.state is not BindingState.UNSCHEDULED]
+    held = {binding.cluster: binding for binding in scheduled}
+    private = placement.instance.prior.private if placement.instance.prior is not None else None
+    notes = {name: placed_by(private, name) for name in held}
+    reason = PlacementReason(
+        placement.instance.address,
+        cluster,
+        _as_decided(placement, held, roster),
+        fleet_explanation.drift(placement.held, roster, policy, placement.snapshot, namespace),
+        {row.object: row for row in rows},
+        {name: note for name, note in notes.items() if note is not None},
+    )
+    if secret:
+        return reason
+    clusters = [cluster] if cluster else list(held)
+    contents = {name: _on_cluster(placement, held.get(name), name) for name in clusters}
+    failures = {
+        name: rendered.failure
+        for name, (_, rendered) in contents.items()
+        if rendered is not None and rendered.failure
+    }
+    objects, rendered = contents[cluster] if cluster else ((), None)
+    return replace(
+        reason,
+        objects=tuple(opened(objects)) if rendered is not None else (),
+        rendered=tuple(opened(rendered.manifests)) if rendered is not None else (),
+        failures=failures,
+    )
+
+
+def _as_decided(
+    placement: PlacementPlan, held: Mapping[str, Binding], roster: Roster
+) -> PlacementExplanation:
+    """The decision as it was taken, with the bindings that are held now."""
+    held_then, roster_then = placement.decided or (placement.held, roster)
+    policy = placement.policy_in(roster_then)
+    snapshot, namespace = placement.snapshot, placement.written.namespace
+    explanation = fleet_explanation.explain(held_then, roster_then, policy, snapshot, namespace)
+    verdicts = [replace(verdict, binding=held.get(verdict.cluster)) for verdict in explanation.clusters]
+    return replace(explanation, clusters=tuple(verdicts))
+
+
+def _on_cluster(
+    placement: PlacementPlan, binding: Binding | None, cluster: str
+) -> tuple[tuple[Manifest, ...], Rendered | None]:
+    """The objects of the snapshot that a cluster's binding points to, and what the cluster has of them. Of a
+    cluster without a binding, and under one that brought nothing yet: what it would get.
+    """
+    content = placement.content(binding, placement.rolled) if binding is not None else None
+    if binding is None or content is None:
+        would_get = placement.snapshots[-1].index if placement.snapshots else None
+        return placement.selected, placement.rendered(would_get, cluster)
+    snapshot = placement.snapshot_of(binding.resource_snapshot)
+    return (snapshot.objects if snapshot is not None else content.manifests), content
+
+
+# --- pods ----------------------------------------------------------------------------------------
+
+
+class PodReason(Struct, frozen=True):
+    """One pod on one cluster. `nodes` are the verdicts of all its nodes, best first; `today` says that they
+    are of things as they are (the pod stays), not of the plan's decision. `machine` and `zone` are "" for
+    a Pending pod. One that is `recorded` is left as an earlier nexusform foretold it.
+    """
+
+    address: str
+    cluster: str
+    outcome: PodOutcome
+    machine: str
+    zone: str
+    nodes: tuple[NodeVerdict, ...]
+    today: bool
+    recorded: bool = False
+
+
+def pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
+    """The reasons of every pod of this name among what the addresses bring."""
+    reasons: list[PodReason] = []
+    for address in addresses:
+        reasons += [_pod_reason(address, decision) for decision in pods.decisions(address, name)]
+    return tuple(reasons)
+
+
+def _pod_reason(address: str, decision: PodDecision) -> PodReason:
+    """Why a pod is where it is. For one that stays there is no decision to explain: its nodes are asked
+    what they would say today.
+    """
+    outcome, scene = decision.outcome, decision.scene
+    verdicts = pod_explanation.explain(
+        scene.model,
+        scene.standing,
+        scene.workloads,
+        (outcome.workload, outcome.number),
+        seed=scene.seed,
+        lost=scene.lost,
+    )
+    today = not verdicts
+    if today and outcome.spec is not None:
+        verdicts = pod_explanation.consider(
+            scene.model, decision.others, outcome.spec, outcome.number, outcome.volumes
+        )
+    node = decision.cluster.node(outcome.node)
+    return PodReason(
+        address=address,
+        cluster=decision.cluster.name,
+        outcome=outcome,
+        machine=node.machine if node is not None else "",
+        zone=node.zone if node is not None else "",
+        nodes=verdicts,
+        today=today,
+        recorded=not scene.workloads,
+    )

@@ -1,0 +1,1 @@
+"""Pods on nodes, as kube-scheduler and the controllers around it place them."""

@@ -1,0 +1,278 @@
+"""`kubectl get nodes,pods -A -o json|yaml` -> the nodes of a cluster as they registered, and what runs there.
+
+Only what decides about places is taken over: environments, arguments and images of pods are left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, field
+
+from nexusform.diagnostics import Problem
+from nexusform.documents.yaml_text import INVALID, problem_at, read_yaml
+from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
+from nexusform.domains.pods.importers.kubernetes_pod_spec import Owner, Priorities, read_pod_spec
+from nexusform.domains.pods.scheduling.workloads import PodSpec
+from nexusform.scheduling.kubelet import NodeSize
+from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.quantity import Malformed, parse_quantity
+
+COMMAND: Final = "kubectl get nodes,pods -A -o json"
+_OVER: Final = ("Succeeded", "Failed")
+_POD: Final = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "hostNetwork",
+    "overhead",
+    "priority",
+    "resources",
+)
+_CONTAINER: Final = ("name", "resources", "ports", "restartPolicy")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_NOT_OTHERS: Final = ("cpu", "memory", "pods")
+
+_Object = Mapping[str, Any]
+
+
+class ObservedNode(Struct, frozen=True):
+    """A node as it registered: what it has, and what of that pods may ask for."""
+
+    name: str
+    provider_id: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    capacity: NodeSize
+    allocatable: NodeSize
+    pods: int
+
+
+class ObservedPod(Struct, frozen=True):
+    """A pod that holds room on a node. `workload` is the key of what controls it, "" for one that is
+    terminating: its controller has given it up. `started` is when its kubelet took it on (UTC, as Kubernetes
+    writes it), "" where none has yet.
+    """
+
+    workload: str
+    namespace: str
+    name: str
+    node: str
+    spec: PodSpec
+    started: str = ""
+
+
+class Observation(Struct, frozen=True):
+    """A cluster as kubectl printed it, nodes and pods in the order of their names."""
+
+    nodes: tuple[ObservedNode, ...] = ()
+    pods: tuple[ObservedPod, ...] = ()
+
+
+class ClusterReading(Struct):
+    """What files hold, cut down to what is needed, and what is wrong with them."""
+
+    nodes: dict[str, _Object] = field(default_factory=dict)
+    pods: dict[str, _Object] = field(default_factory=dict)
+    findings: list[Problem] = field(default_factory=list)
+
+    def text(self) -> str:
+        """All of it as one JSON text, which `observation_of` reads."""
+        data = {"nodes": sorted(self.nodes.items()), "pods": sorted(self.pods.items())}
+        return msgspec.json.encode(data, order="sorted").decode()
+
+
+def read_cluster(files: Iterable[tuple[str, bytes]]) -> ClusterReading:
+    """Read files by name; an object that several of them hold is taken from the last."""
+    reading = ClusterReading()
+    for name, content in files:
+        for body in _objects(name, content, reading.findings):
+            metadata = body["metadata"]
+            if body.get("kind") == "Node":
+                reading.nodes[str(metadata["name"])] = _node_as_needed(body)
+            elif body.get("kind") == "Pod":
+                reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _pod_as_needed(
+                    body
+                )
+    return reading
+
+
+def _objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
+    """The objects of what `kubectl get` printed; one finding when it printed something else."""
+    for document in _documents(name, content, findings):
+        items = document.get("items") if isinstance(document, dict) else None
+        for body in items if isinstance(items, list) else [document]:
+            metadata = body.get("metadata") if isinstance(body, dict) else None
+            if isinstance(metadata, dict) and metadata.get("name"):
+                yield body
+                continue
+            detail = f"this is not what `{COMMAND}` prints: an object has a kind and metadata with a name."
+            findings.append(problem_at(name, None, "invalid-kubernetes-manifest", detail))
+            return
+
+
+def _documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
+    """The documents of a text that is JSON or YAML."""
+    if content.lstrip()[:1] != b"{":
+        stream = read_yaml(name, content)
+        findings += stream.findings
+        return [document.data for document in stream.documents]
+    try:
+        return [msgspec.json.decode(content)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        findings.append(problem_at(name, None, INVALID, f"this is no JSON: {problem}."))
+        return []
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _kept(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if values.get(name) is not None}
+
+
+def _node_as_needed(body: _Object) -> _Object:
+    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    return {
+        "labels": _mapping(metadata.get("labels")),
+        **_kept(spec, ("providerID", "taints", "unschedulable")),
+        **_kept(status, ("capacity", "allocatable")),
+    }
+
+
+def _containers_as_needed(containers: Any) -> list[_Object]:
+    return [_kept(container, _CONTAINER) for container in _mappings(containers)]
+
+
+def _pod_as_needed(body: _Object) -> _Object:
+    """What of a pod is kept: what says whose it is, whether it runs, and what it asks for."""
+    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller")]
+    containers = {name: _containers_as_needed(spec.get(name)) for name in ("containers", "initContainers")}
+    return {
+        "labels": _mapping(metadata.get("labels")),
+        "owner": _kept(owners[0], ("kind", "name")) if owners else {},
+        "terminating": metadata.get("deletionTimestamp") is not None,
+        "phase": status.get("phase"),
+        **_kept(status, ("startTime",)),
+        "spec": {**_kept(spec, _POD), **containers},
+    }
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def observation_of(text: str) -> Observation:
+    """The records of a text that `ClusterReading.text` wrote; empty for any other."""
+    try:
+        data = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return Observation()
+    nodes = [_node(name, body) for name, body in data["nodes"]]
+    pods = [_pod(name, body) for name, body in data["pods"] if _holds_room(body)]
+    return Observation(tuple(nodes), tuple(pods))
+
+
+def _holds_room(body: _Object) -> bool:
+    return body["phase"] not in _OVER and bool(body["spec"].get("nodeName"))
+
+
+def _node(name: str, body: _Object) -> ObservedNode:
+    """A node as it was kept."""
+    capacity, allocatable = _mapping(body.get("capacity")), _mapping(body.get("allocatable"))
+    taints = tuple(
+        Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+        for taint in _mappings(body.get("taints"))
+    )
+    return ObservedNode(
+        name=name,
+        provider_id=str(body.get("providerID") or ""),
+        labels={key: str(value) for key, value in body["labels"].items()},
+        taints=taints,
+        unschedulable=body.get("unschedulable") is True,
+        capacity=_size(capacity),
+        allocatable=_size(allocatable),
+        pods=_amount(allocatable.get("pods")),
+    )
+
+
+def _size(amounts: Mapping[str, Any]) -> NodeSize:
+    others = {name: _amount(amount) for name, amount in amounts.items() if name not in _NOT_OTHERS}
+    cpu = parse_quantity(str(amounts.get("cpu", "0")))
+    return NodeSize(0 if isinstance(cpu, Malformed) else cpu.milli(), _amount(amounts.get("memory")), others)
+
+
+def _amount(written: Any) -> int:
+    quantity = parse_quantity(str(written)) if written is not None else None
+    return 0 if quantity is None or isinstance(quantity, Malformed) else quantity.whole()
+
+
+def _pod(title: str, body: _Object) -> ObservedPod:
+    """A pod as it was kept, its spec read as a manifest's is."""
+    namespace, _, name = title.partition("/")
+    kind, owner = _controller(name, body)
+    spec = dict(body["spec"])
+    node = str(spec.pop("nodeName"))
+    if kind == "DaemonSet":
+        spec["affinity"] = _without_pinning(_mapping(spec.get("affinity")))
+    labels = body["labels"]
+    manifest = Manifest(
+        group="",
+        version="v1",
+        kind="Pod",
+        namespace=namespace,
+        name=name,
+        labels=labels,
+        body={"spec": spec},
+        line=1,
+    )
+    # The API server has looked at it before: nothing is left to be found.
+    root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
+    whose = Owner(namespace=namespace, kind=kind, added={}, spreads=None, template="")
+    read = read_pod_spec(metadata, root.at("spec"), whose, Priorities())
+    terminating = body["terminating"] is True
+    read = msgspec.structs.replace(read, terminating=terminating)
+    workload = "" if terminating else f"{namespace}/{kind}/{owner}"
+    return ObservedPod(
+        workload=workload,
+        namespace=namespace,
+        name=name,
+        node=node,
+        spec=read,
+        started=str(body.get("startTime", "")),
+    )
+
+
+def _controller(pod: str, body: _Object) -> tuple[str, str]:
+    """Kind and name of what controls a pod: a Deployment in place of its ReplicaSet, itself for nobody."""
+    kind, name = str(body["owner"].get("kind") or "Pod"), str(body["owner"].get("name") or pod)
+    if kind == "Node":  # the kubelet's own, from a file on its node
+        return "Pod", pod
+    suffix = f"-{body['labels'].get('pod-template-hash')}"
+    if kind == "ReplicaSet" and name.endswith(suffix):
+        return "Deployment", name.removesuffix(suffix)
+    return kind, name
+
+
+def _without_pinning(affinity: dict[str, Any]) -> dict[str, Any]:
+    """The node affinity that the DaemonSet was written with: its controller adds each pod's own node."""
+    of_nodes = dict(_mapping(affinity.get("nodeAffinity")))
+    terms = _mappings(_mapping(of_nodes.pop(_REQUIRED, None)).get("nodeSelectorTerms"))
+    written = [
+        {"matchExpressions": term["matchExpressions"]} for term in terms if term.get("matchExpressions")
+    ]
+    if written:
+        of_nodes[_REQUIRED] = {"nodeSelectorTerms": written}
+    return {**affinity, "nodeAffinity": of_nodes}

@@ -1,0 +1,74 @@
+"""The slips of printed manifests that a lenient reading corrects: a closed table.
+
+What is not in it stays an error, leniently read or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.yaml_text import TextPlace, problem_at
+
+SLIP: Final = "read-with-a-correction"
+
+
+class Correction(Struct, frozen=True):
+    """One slip. `widens`: what is read may select more than what was meant."""
+
+    id: str
+    description: str
+    widens: bool = False
+
+
+CORRECTIONS: Final[Mapping[str, Correction]] = {
+    each.id: each
+    for each in (
+        Correction(
+            "left-out-condition",
+            '"..." in a policy or a selector counts as absent: there is one condition less.',
+            widens=True,
+        ),
+        Correction(
+            "no-number-of-clusters",
+            "PickN without numberOfClusters asks for every eligible cluster.",
+            widens=True,
+        ),
+        Correction(
+            "old-property-name",
+            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count when no cluster has "
+            "the old name.",
+            widens=True,
+        ),
+        Correction("left-out", '"..." elsewhere counts as absent.'),
+        Correction("mapping-for-a-list", "A mapping where a list belongs is read as its only item."),
+        Correction("list-for-a-mapping", "A list of one where a mapping belongs is read as that mapping."),
+        Correction("unquoted-text", "A number or a boolean where a text belongs is read as it is written."),
+        Correction("metric-sorter", "metricSorter is read as propertySorter."),
+    )
+}
+
+
+class CorrectionList:
+    """What a lenient reading corrected in one text; those that widen a selection come first."""
+
+    def __init__(self, file: str, *, allowed: bool) -> None:
+        self.file = file
+        self.allowed = allowed
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """A warning for each correction."""
+        return (*self._problems[True], *self._problems[False])
+
+    def made(self, correction: str, place: TextPlace, detail: str) -> None:
+        """One was made. `detail` says what is read, as a sentence."""
+        entry = CORRECTIONS[correction]
+        wider = "; the selection is wider for it" if entry.widens else ""
+        text = f"{detail.removesuffix('.')}{wider} [{correction}]."
+        problem = problem_at(self.file, place, SLIP, text, Severity.WARNING)
+        self._problems[entry.widens].append(problem)

@@ -1,0 +1,510 @@
+"""Pods in a plan: what stands on every cluster, what objects and placements bring, and where it goes.
+
+Pods that stand stay. Those whose node is gone or made anew are placed again; those of workloads that are
+gone leave first. What is called for later sees what was placed earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.address import parse_address
+from nexusform.diagnostics import Problem
+from nexusform.domains.pods.importers.kubernetes_admission import read_budgets, read_quotas
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, unwrapped
+from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
+from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+from nexusform.domains.pods.planning.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
+from nexusform.domains.pods.planning.observed import stand_where_seen
+from nexusform.domains.pods.planning.recorded import edition_note, identity
+from nexusform.domains.pods.planning.rows import pod_row
+from nexusform.domains.pods.scheduling import forecast
+from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
+from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.vms.nodes import NodeCluster
+
+BINDING_REMOVED: Final = "binding_removed"
+# Pods that evict each other in turns would never come to rest.
+_MOST_LOOKS: Final = 20
+
+# Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
+Key = tuple[str, str]
+
+
+class PlannedPod(Struct, frozen=True):
+    """A planned pod: whose it is and the VM (cluster id and node name) that it runs on."""
+
+    cluster_id: str
+    node: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    trigger: str = ""
+
+
+class PodDecision(Struct, frozen=True):
+    """A pod of the plan, the scene in which it was first looked at, and what stands beside it afterwards."""
+
+    cluster: NodeCluster
+    outcome: PodOutcome
+    scene: Scene
+    others: tuple[StandingPod, ...]
+
+
+class PodPhase:
+    """Places the pods of one plan. Call `place` for whatever brings objects to a cluster, in order;
+    `leave` for what no longer does. A name is a cluster's id or, through `members`, a member's name.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, NodeCluster],
+        prior: Iterable[PriorPods] = (),
+        members: Mapping[str, str] | None = None,
+        others: Iterable[PriorPods] = (),
+        facts: Mapping[str, Sequence[StandingPod]] | None = None,
+        as_recorded: Iterable[str] = (),
+    ) -> None:
+        self.clusters = clusters
+        self.members: Mapping[str, str] = members if members is not None else {}
+        self.findings: list[tuple[str, Problem]] = []
+        self._brought: dict[Key, Brought] = {}
+        self._standing: dict[str, dict[PodKey, StandingPod]] = {}
+        # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
+        self._lost: dict[str, frozenset[PodKey]] = {}
+        # Objects whose pods were evicted for those of others, since they were looked at.
+        self._disturbed: set[Key] = set()
+        # By cluster id, the namespaces of what stands there beside the objects of this plan.
+        self._namespaces: dict[str, set[str]] = {}
+        # What objects brought that this plan neither looks at (-target) nor takes away.
+        self._left_alone: dict[Key, set[str]] = {}
+        objects = list(prior)
+        self._prior = {(each.address, each.cluster_id): each for each in objects}
+        specs = prior_specs(objects)
+        for each in objects:
+            self._stand(each, specs[each.cluster_id])
+            self._left_alone[each.address, each.cluster_id] = _namespaces(each.manifests)
+        self._stand_beside(list(others))
+        # Clusters on which nothing else is asked so far than what state holds the answer of.
+        self._as_recorded = {each for each in as_recorded if self._has_their_nodes(each)}
+        # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
+        self._facts = {
+            cluster_id: self._stand_there(cluster_id, pods) for cluster_id, pods in (facts or {}).items()
+        }
+
+    def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
+        brought = self._brought.setdefault((prior.address, prior.cluster_id), Brought())
+        standing = self._standing.setdefault(prior.cluster_id, {})
+        pods = list(brought.stand(prior, specs))
+        standing.update({(pod.workload, pod.number): pod for pod in pods})
+        self._lose(prior.cluster_id, pods)
+
+    def _lose(self, cluster_id: str, pods: Iterable[StandingPod]) -> None:
+        """Note which pods are lost with their nodes, which this plan makes. It may make such a node for the
+        first time: its cluster was forgotten, and comes back elsewhere.
+        """
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return
+        made = cluster.fresh | cluster.new
+        lost = {(pod.workload, pod.number) for pod in pods if pod.node in made}
+        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) | lost
+
+    def _stand_beside(self, others: Sequence[PriorPods]) -> None:
+        """Let pods of other states stand: they take room, and only pods that evict them move them."""
+        specs = prior_specs(others)
+        for each in others:
+            standing = self._standing.setdefault(each.cluster_id, {})
+            self._namespaces.setdefault(each.cluster_id, set()).update(_namespaces(each.manifests))
+            for _, pod in each.standing(specs[each.cluster_id]):
+                standing.setdefault((pod.workload, pod.number), pod)
+
+    def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
+        """Let pods stand where they were seen, beside those that state foretells."""
+        self._namespaces.setdefault(cluster_id, set()).update(pod.spec.namespace for pod in pods)
+        recorded = self._nodes(cluster_id)
+        facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
+        if not self._is_as_seen(cluster_id, recorded, facts):
+            self._as_recorded.discard(cluster_id)
+        seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
+        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) - seen
+        return facts
+
+    def _has_their_nodes(self, cluster_id: str) -> bool:
+        """Whether a cluster has all nodes on which pods stand by state."""
+        standing = self._standing.get(cluster_id, {}).values()
+        return all(pod.node in self.clusters[cluster_id].by_name for pod in standing if pod.node)
+
+    def _is_as_seen(
+        self, cluster_id: str, recorded: Mapping[PodKey, str], facts: Mapping[str, Sequence[StandingPod]]
+    ) -> bool:
+        """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
+        observed: set[PodKey] = set()
+        for (_, on), brought in self._brought.items():
+            if on == cluster_id:
+                observed |= brought.observed_before()
+        for workload in {workload for workload, _ in recorded}:
+            for pod in facts.get(workload, ()):
+                key = (pod.workload, pod.number)
+                if key not in observed or recorded[key] != pod.node:
+                    return False
+        return True
+
+    def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
+        """The pods of an object's workloads that were seen are its own."""
+        facts = self._facts.get(cluster.id)
+        if not facts:
+            return
+        for workload in brought.workloads:
+            pods = facts.pop(workload.key, ())
+            # What stood of an object that is made anew has left; what was seen is there all the same.
+            self._standing[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
+            for pod in pods:
+                brought.adopt(pod, cluster)
+
+    # --- what the planner calls ---
+
+    def place(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        manifests: tuple[Manifest, ...],
+        prior_workloads: Mapping[str, Any],
+        *,
+        others: tuple[Manifest, ...] = (),
+        before: tuple[Manifest, ...] = (),
+        overridden: bool = False,
+    ) -> PodMap:
+        """Place the pods of what an object brings to a cluster: workload -> pod -> where it stands.
+
+        `prior_workloads` is what state holds of them; without any, what stood of that object leaves first
+        (it is made anew). `before` is what they were made from (default: as state tells); `overridden`:
+        a template that changed did so by overrides alone.
+        """
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return {}
+        key = (placement_address, cluster_id)
+        if prior_workloads and key not in self._brought:
+            objects = (*self._manifests_on(cluster_id), *others)
+            specs = _specs(unwrapped(before or manifests).manifests, objects)
+            self._stand(PriorPods(placement_address, cluster_id, prior_workloads), specs)
+        brought = self._brought.setdefault(key, Brought())
+        if brought.before and not prior_workloads and not brought.outcomes:
+            self.leave(placement_address, cluster_id)
+        brought.manifests = unwrapped(manifests).manifests
+        brought.overridden = overridden
+        everywhere = self._manifests_on(cluster_id)
+        reading = workloads_of(brought.manifests, (*everywhere, *others))
+        self.findings += [(placement_address, finding) for finding in reading.findings]
+        brought.workloads = reading.workloads
+        self._adopt(brought, cluster)
+        if not brought.outcomes:
+            self._made_from(brought, cluster_id, unwrapped(before).manifests)
+            self._know_templates(brought, cluster_id)
+        self._decide([key], cluster)
+        return brought.shown
+
+    def place_together(
+        self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
+    ) -> dict[str, PodMap]:
+        """The same for several objects whose workloads stand in one queue: address -> its value."""
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return {address: {} for address, _ in objects}
+        for address, manifests in objects:
+            brought = self._brought.setdefault((address, cluster_id), Brought())
+            self._left_alone.pop((address, cluster_id), None)
+            brought.manifests = unwrapped(manifests).manifests
+        everywhere = self._manifests_on(cluster_id)
+        keys: list[Key] = []
+        for address, _ in objects:
+            brought = self._brought[address, cluster_id]
+            reading = workloads_of(brought.manifests, everywhere)
+            self.findings += [(address, finding) for finding in reading.findings]
+            brought.workloads = reading.workloads
+            self._adopt(brought, cluster)
+            self._know_templates(brought, cluster_id)
+            keys.append((address, cluster_id))
+        self._decide(keys, cluster)
+        return {address: self._brought[address, cluster_id].shown for address, _ in objects}
+
+    def leave(self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED) -> None:
+        """All pods that an object brought to a cluster go."""
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        brought = self._brought.get((placement_address, cluster_id))
+        self._left_alone.pop((placement_address, cluster_id), None)
+        if brought is None:
+            return
+        brought.workloads, brought.manifests, brought.shown, brought.warnings = (), (), {}, ()
+        brought.outcomes.clear()
+        for key, pods in brought.before.items():
+            self._drop(brought, cluster_id, key, pods, trigger)
+        brought.before, brought.prior_templates = {}, {}
+        self._wake(cluster_id)
+
+    def note(self, address: str) -> dict[str, Any]:
+        """What state is to note of an object: on which clusters its pods are foretold by today's rules."""
+        own = {cluster_id for owner, cluster_id in self._brought if owner == address}
+        return edition_note(own - self._as_recorded) if own - self._as_recorded else {}
+
+    def requests(self, cluster_name: str) -> tuple[int, int]:
+        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
+        cluster_id = self.members.get(cluster_name, cluster_name)
+        standing = self._standing.get(cluster_id, {}).values()
+        requests = [pod.spec.requests for pod in standing if pod.node]
+        return sum(each.cpu for each in requests), sum(each.memory for each in requests)
+
+    # --- what stays as recorded ---
+
+    def _decide(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
+        """Say what becomes of the pods of some objects: they are foretold anew where anything is asked of
+        their cluster that state holds no answer to.
+        """
+        if cluster.id in self._as_recorded and all(self._brings_the_same(key) for key in keys):
+            for key in keys:
+                self._keep(key, cluster)
+            return
+        self._wake(cluster.id)
+        self._predict(keys, cluster)
+        self._look_again(cluster)
+
+    def _brings_the_same(self, key: Key) -> bool:
+        """Whether an object brings to a cluster what it brought before."""
+        prior = self._prior.get(key)
+        if prior is None:
+            return False
+        before, now = ({*map(identity, each)} for each in (prior.manifests, self._brought[key].manifests))
+        return now <= before if prior.selected_of else now == before
+
+    def _keep(self, key: Key, cluster: NodeCluster) -> None:
+        brought = self._brought[key]
+        brought.keep(self._prior[key].workloads)
+        model = self._model(cluster)
+        standing = tuple(self._standing.get(cluster.id, {}).values())
+        brought.scene = Scene(model, standing, (), cluster.seed, frozenset())
+        forecasts = {
+            workload.key: forecast.as_it_stands(workload, brought.of(workload.key), cluster.by_name)
+            for workload in brought.workloads
+            if workload.key in brought.outcomes
+        }
+        outcomes = [outcome for outcome in brought.everything() if outcome.workload in forecasts]
+        brought.warn(warnings_of(model, forecast.Prediction(tuple(outcomes), forecasts, standing)))
+
+    def _wake(self, cluster_id: str) -> None:
+        """Something else is asked of a cluster: foretell what was left as it is recorded."""
+        if cluster_id not in self._as_recorded:
+            return
+        self._as_recorded.discard(cluster_id)
+        for key, brought in self._brought.items():
+            if key[1] == cluster_id and brought.scene is not None:
+                brought.scene = None
+                self._predict([key], self.clusters[cluster_id])
+
+    # --- deciding ---
+
+    def _know_templates(self, brought: Brought, cluster_id: str) -> None:
+        """Give the pods of state the spec that they have: today's, where what they were made from did not
+        change.
+        """
+        for workload in brought.workloads:
+            made_from = brought.prior_templates.get(workload.key)
+            if made_from in (None, workload.pod.template):
+                self._respecify(brought, cluster_id, workload.key, workload.pod)
+
+    def _made_from(self, brought: Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
+        """Give the pods of state the spec that these manifests gave them."""
+        specs = _specs(manifests, self._manifests_on(cluster_id))
+        for key in brought.before:
+            if key in specs:
+                brought.prior_templates[key] = specs[key].template
+                self._respecify(brought, cluster_id, key, specs[key])
+
+    def _respecify(self, brought: Brought, cluster_id: str, key: str, spec: PodSpec) -> None:
+        """Give the pods of a workload of state this spec."""
+        standing = self._standing.setdefault(cluster_id, {})
+        for pod in brought.respecify(key, spec):
+            if (key, pod.number) in standing:
+                standing[key, pod.number] = pod
+
+    def _predict(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
+        workloads: list[Workload] = []
+        for key in keys:
+            self._drop_former_workloads(self._brought[key], cluster.id)
+            workloads += self._brought[key].workloads
+        if not workloads:
+            for key in keys:
+                self._brought[key].shown.clear()
+            return
+        model = self._model(cluster)
+        standing = tuple(self._standing.get(cluster.id, {}).values())
+        lost = self._lost.get(cluster.id, frozenset())
+        scene = Scene(model, standing, tuple(workloads), cluster.seed, lost)
+        prediction = predict(model, standing, workloads, seed=cluster.seed, lost=lost)
+        self._standing[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.standing()}
+        # A pod is lost once: from now on it is where it was placed.
+        decided = (*prediction.outcomes, *prediction.displaced)
+        self._lost[cluster.id] = lost.difference((each.workload, each.number) for each in decided)
+        warnings = warnings_of(model, prediction)
+        for key in keys:
+            brought = self._brought[key]
+            brought.scene = brought.scene or scene
+            own = brought.keys()
+            brought.unmade = any(prediction.forecasts[workload].not_made for workload in own)
+            brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
+            brought.warn([warning for warning in warnings if warning.workload in own])
+            brought.show(cluster)
+        for outcome in prediction.displaced:
+            self._displace(outcome, cluster.id)
+
+    def _displace(self, outcome: PodOutcome, cluster_id: str) -> None:
+        """Tell the object of an evicted pod. Those of other states and of nobody here have none."""
+        for key, brought in self._brought.items():
+            if key[1] == cluster_id and outcome.workload in (brought.before.keys() | brought.outcomes.keys()):
+                brought.displace(outcome)
+                self._disturbed.add(key)
+                return
+
+    def _look_again(self, cluster: NodeCluster) -> None:
+        """Predict once more what has not come to rest, until nothing changes: what came later may be the
+        company that earlier pods wait for, take their place, or be what a rollout waited for.
+        """
+        for _ in range(_MOST_LOOKS):
+            keys = [key for key in self._brought if key[1] == cluster.id and self._is_restless(key)]
+            self._disturbed.clear()
+            before = self._nodes(cluster.id)
+            if keys:
+                self._predict(keys, cluster)
+            if self._nodes(cluster.id) == before:
+                return
+
+    def _is_restless(self, key: Key) -> bool:
+        brought = self._brought[key]
+        return brought.scene is not None and (key in self._disturbed or not brought.is_at_rest())
+
+    def _nodes(self, cluster_id: str) -> dict[PodKey, str]:
+        return {key: pod.node for key, pod in self._standing.get(cluster_id, {}).items()}
+
+    def _drop_former_workloads(self, brought: Brought, cluster_id: str) -> None:
+        """The workloads that an object no longer brings go."""
+        own = brought.keys()
+        for key, pods in list(brought.before.items()):
+            if key not in own:
+                self._drop(brought, cluster_id, key, pods, forecast.WORKLOAD_REMOVED)
+
+    def _model(self, cluster: NodeCluster) -> Cluster:
+        manifests = self._manifests_on(cluster.id)
+        namespaces = {
+            manifest.name: manifest.labels
+            for manifest in manifests
+            if (manifest.group, manifest.kind) == ("", "Namespace")
+        }
+        quotas, budgets, offer = read_quotas(manifests), read_budgets(manifests), read_offer(manifests)
+        return Cluster(cluster.name, cluster.nodes, namespaces, quotas, budgets, offer.volumes, offer.claims)
+
+    def _manifests_on(self, cluster_id: str) -> list[Manifest]:
+        manifests: list[Manifest] = []
+        for (_, on), brought in self._brought.items():
+            if on == cluster_id:
+                manifests += brought.manifests
+        return manifests
+
+    def _drop(
+        self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
+    ) -> None:
+        standing = self._standing.get(cluster_id, {})
+        for name, pod in pods.items():
+            if standing.pop((key, pod.number), None) is not None:
+                removal = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
+                brought.removed.append(removal)
+        brought.outcomes.pop(key, None)
+
+    # --- telling ---
+
+    @property
+    def rows(self) -> list[PlacementChange]:
+        """A row per pod, those that are kept too: what leaves, then the others, object by object. Nodes
+        that refused a pod are named in it.
+        """
+        rows: list[PlacementChange] = []
+        for (address, cluster_id), brought in self._brought.items():
+            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
+            outcomes = list(brought.removed)
+            for workload in brought.workloads:
+                outcomes += brought.of(workload.key)
+            rows += [
+                pod_row(owner, cluster_id, cluster, outcome, brought.note(outcome)) for outcome in outcomes
+            ]
+        return rows
+
+    @property
+    def warnings(self) -> list[tuple[str, str, PodWarning]]:
+        """Every risk, with the address of the object that brings the workload, and the cluster's name."""
+        risks: list[tuple[str, str, PodWarning]] = []
+        for (address, cluster_id), brought in self._brought.items():
+            risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
+        return risks
+
+    def clusters_of_objects(self) -> dict[str, set[str]]:
+        """The clusters (ids) on which each object (address) has workloads."""
+        clusters: dict[str, set[str]] = {}
+        for (address, cluster_id), brought in self._brought.items():
+            if brought.workloads:
+                clusters.setdefault(address, set()).add(cluster_id)
+        return clusters
+
+    def missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
+        """Of each object on each cluster (address and cluster id), the namespaces of its pods that nothing
+        brings there.
+        """
+        known = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
+        for key, brought in self._brought.items():
+            names = _namespaces(brought.manifests) or self._left_alone.get(key, set())
+            known.setdefault(key[1], set()).update(names)
+        for (address, cluster_id), brought in self._brought.items():
+            missing = {workload.namespace for workload in brought.workloads} - known[cluster_id]
+            if missing:
+                yield address, cluster_id, missing
+
+    def decisions(self, address: str, name: str) -> list[PodDecision]:
+        """The pods of this name that an object brings, cluster by cluster."""
+        decisions: list[PodDecision] = []
+        for (owner, cluster_id), brought in self._brought.items():
+            if owner != address or brought.scene is None:
+                continue
+            cluster, standing = self.clusters[cluster_id], self._standing.get(cluster_id, {})
+            of_name = [outcome for outcome in brought.everything() if outcome.name == name]
+            for outcome in of_name:
+                own = (outcome.workload, outcome.number)
+                others = tuple(pod for key, pod in standing.items() if key != own)
+                decisions.append(PodDecision(cluster, outcome, brought.scene, others))
+        return decisions
+
+    def places(self) -> list[PlannedPod]:
+        """All pods that have a node after the plan."""
+        pods: list[PlannedPod] = []
+        for (_, cluster_id), brought in self._brought.items():
+            running = [outcome for outcome in brought.everything() if outcome.node]
+            pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
+        return pods
+
+
+def _namespaces(manifests: Iterable[Manifest]) -> set[str]:
+    return {each.name for each in manifests if (each.group, each.kind) == ("", "Namespace")}
+
+
+def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:
+    return {workload.key: workload.pod for workload in workloads_of(manifests, others).workloads}
+
+
+def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> PlannedPod:
+    labels = dict(spec.labels)
+    return PlannedPod(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

@@ -1,0 +1,35 @@
+"""TaintToleration: NoSchedule and NoExecute keep away, PreferNoSchedule costs points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.domains.pods.scheduling.rules.scale import to_hundred
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.scheduling.matching import NO_SCHEDULE, is_tolerated, untolerated
+
+NO_EXECUTE: Final = "NoExecute"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+
+
+def refuse(pod: PodSpec, node: Node) -> str | None:
+    """A reason that names the first taint which nothing tolerates."""
+    if not node.taints:
+        return None
+    hard = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    taint = untolerated(hard, pod.tolerations)
+    return None if taint is None else f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+
+
+def raw(pod: PodSpec, node: Node) -> int:
+    """How many PreferNoSchedule taints of the node the pod does not tolerate."""
+    if not node.taints:
+        return 0
+    soft = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft) for taint in node.taints)
+
+
+def scores(raws: Sequence[int]) -> list[int]:
+    """Fewest such taints is best: 100 for none, 0 for the most."""
+    return [100 - score for score in to_hundred(raws)]

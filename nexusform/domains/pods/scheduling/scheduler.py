@@ -1,0 +1,488 @@
+"""Where pods go: start reading here.
+
+`predict` takes a cluster, the pods that stand and the workloads to run, and says what becomes of each
+pod. Pods that stand stay (their rules are ignored during execution); surplus ones go, lost ones are
+placed anew, missing ones are placed in queue order. Pods that nobody takes may evict others of lower
+priority, which are placed anew after them, or are tried again after the rest, as long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import forecast, profile
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
+from nexusform.domains.pods.scheduling.preemption import Eviction, covers
+from nexusform.domains.pods.scheduling.quotas import Ledger
+from nexusform.domains.pods.scheduling.rollouts import Rollout, replace_pods
+from nexusform.domains.pods.scheduling.session import Look, Session, Verdict
+from nexusform.domains.pods.scheduling.work import (
+    PodToPlace,
+    Work,
+    admit_new,
+    free_numbers,
+    queue_order,
+    surplus_pods,
+)
+from nexusform.domains.pods.scheduling.workloads import (
+    DEFAULT_SEED,
+    Budget,
+    Cluster,
+    Node,
+    Pairs,
+    PodSpec,
+    PodState,
+    StandingPod,
+    Strategy,
+    Workload,
+    is_made_anew,
+    pod_name,
+)
+
+
+def predict(
+    cluster: Cluster,
+    standing: Sequence[StandingPod],
+    workloads: Sequence[Workload],
+    *,
+    seed: int = DEFAULT_SEED,
+    lost: Collection[tuple[str, int]] = (),
+    removed: Collection[str] = (),
+) -> Prediction:
+    """The outcome of every pod of `workloads` (in order of creation, then of the document).
+
+    `standing` is everything on the cluster: pods of other workloads stay where they are, unless their
+    workload's key is in `removed`. Pods that are `lost` (workload key, number: their node is made anew)
+    are placed again, as are those on nodes that are gone.
+    """
+    return Predictor(cluster, standing, workloads, seed, lost, removed).run()
+
+
+class Predictor:
+    """One prediction on its way. `look` is told of every pod just before it is decided."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        standing: Sequence[StandingPod],
+        workloads: Sequence[Workload],
+        seed: int,
+        lost: Collection[tuple[str, int]],
+        removed: Collection[str],
+        look: Look | None = None,
+    ) -> None:
+        self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
+        self.lost = frozenset(lost)
+        self.queue = queue_order(workloads)
+        self.creation = {workload.key: at for at, workload in enumerate(workloads)}
+        keys = self.creation.keys()
+        going = frozenset(removed)
+        ours = [pod for pod in standing if pod.workload in keys]
+        of_others = [pod for pod in standing if pod.workload not in keys]
+        self.bystanders = tuple(pod for pod in of_others if pod.workload not in going)
+        self.departed = [pod for pod in of_others if pod.workload in going]
+        self.by_workload: dict[str, list[StandingPod]] = {}
+        for pod in ours:
+            self.by_workload.setdefault(pod.workload, []).append(pod)
+        on_nodes = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
+        expected = [self._belonging(budget) for budget in cluster.budgets]
+        off_nodes = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
+        self.session = Session(cluster, on_nodes, seed, look, expected, off_nodes)
+        self.ledger = Ledger(cluster.quotas)
+        self.works: dict[str, Work] = {}
+        # Workloads of bystanders that lost pods; they are nobody's here, but their pods come again.
+        self.strangers: dict[str, Work] = {}
+        self.displaced: set[tuple[str, int]] = set()
+
+    def _belonging(self, budget: Budget) -> int:
+        """How many pods there should be under a budget."""
+        ours = [w.replicas for w in self.queue if w.kind != "DaemonSet" and covers(budget, w.pod)]
+        return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
+
+    def _stands(self, pod: StandingPod) -> bool:
+        """Whether a pod stays on its node: the node is still there, and the pod is not lost with it."""
+        return pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
+
+    def run(self) -> Prediction:
+        """Decide everything."""
+        works = [self._prepare(workload) for workload in self.queue]
+        self.works = {work.workload.key: work for work in works}
+        self._admit(works)
+        for work in works:
+            self._decide(work)
+        self._retry(works)
+        departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
+        forecasts = {work.workload.key: self._forecast(work) for work in works}
+        displaced = self._outcomes_of_all(self.strangers.values())
+        stay = [pod for pod in self.bystanders if (pod.workload, pod.number) not in self.displaced]
+        outcomes = (*self._outcomes_of_all(works), *departed)
+        return Prediction(outcomes, forecasts, tuple(stay), tuple(displaced))
+
+    def _outcomes_of_all(self, works: Iterable[Work]) -> list[PodOutcome]:
+        """What becomes of the pods of these workloads; those that go come last."""
+        outcomes: list[PodOutcome] = []
+        gone: list[PodOutcome] = []
+        for work in works:
+            outcomes += self._outcomes(work)
+            gone += [_removed(pod, trigger) for pod, trigger in work.gone]
+        return outcomes + gone
+
+    # --- what is to be done -------------------------------------------------------------------
+
+    def _prepare(self, workload: Workload) -> Work:
+        """Sort the pods of a workload into those that stay, are outdated, come again, and come anew."""
+        pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
+        work = Work(workload, bool(pods))
+        if work.is_daemon:
+            self._prepare_daemons(work, pods)
+            return work
+        pods = self._shrink(work, pods)
+        for pod in pods:
+            if self._stands(pod):
+                current = pod.spec.template == workload.pod.template
+                (work.keeps if current else work.outdated).append(pod)
+            elif pod.refused and pod.spec.template == workload.pod.template:
+                work.over.append(pod)
+            elif pod.node:
+                work.to_place.append(PodToPlace(pod.number, "", pod.node, forecast.NODE_REMOVED))
+            else:
+                work.to_place.append(PodToPlace(pod.number, waited=True, age=pod.age))
+        missing = max(0, workload.replicas - len(pods))
+        numbers = free_numbers([pod.number for pod in pods], workload.first, missing)
+        work.to_place += [PodToPlace(number, trigger=work.growth) for number in numbers]
+        return work
+
+    def _shrink(self, work: Work, pods: list[StandingPod]) -> list[StandingPod]:
+        """Let go the pods that a workload has too many; those that are left."""
+        # Lost pods count as Pending ones: they go first.
+        workload = work.workload
+        if workload.kind == "StatefulSet":
+            end = workload.first + workload.replicas
+            numbers = {pod.number for pod in pods if not workload.first <= pod.number < end}
+        else:
+            present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
+            numbers = {pod.number for pod in surplus_pods(workload, present)}
+        for pod in pods:
+            if pod.number not in numbers:
+                continue
+            if self._stands(pod):
+                self.session.remove(pod)
+            work.gone.append((pod, forecast.SCALE_IN))
+        return [pod for pod in pods if pod.number not in numbers]
+
+    def _prepare_daemons(self, work: Work, pods: list[StandingPod]) -> None:
+        """One pod per node that permits it; a pod whose node is gone goes with it. Those that have no node
+        yet wait for one of those that have no pod.
+        """
+        spec = work.workload.pod
+        permitted = {name for name, node in self.nodes.items() if profile.gets_daemon(spec, node)}
+        waiting = [pod for pod in pods if not pod.node]
+        served: set[str] = set()  # nodes that have a pod of it
+        for pod in pods:
+            if self._stands(pod) and pod.node in permitted:
+                served.add(pod.node)
+                work.keeps.append(pod)
+            elif self._stands(pod):
+                self.session.remove(pod)
+                work.gone.append((pod, forecast.SCALE_IN))
+            elif pod.node:
+                work.gone.append((pod, forecast.NODE_REMOVED))
+        unserved = [name for name in sorted(permitted) if name not in served]
+        for pod, node in zip(waiting, unserved, strict=False):
+            work.to_place.append(PodToPlace(pod.number, node, waited=True, age=pod.age))
+        work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(unserved) :]]
+        open_nodes = unserved[len(waiting) :]
+        numbers = free_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        work.to_place += [
+            PodToPlace(number, node, trigger=work.growth)
+            for number, node in zip(numbers, open_nodes, strict=True)
+        ]
+
+    def _admit(self, works: list[Work]) -> None:
+        """Leave out new pods that are not made. Controllers make theirs in the order of creation."""
+        ledger = self.ledger
+        if not self.session.cluster.quotas and not any(work.workload.forbidden for work in works):
+            return
+        for pod in self.bystanders:
+            ledger.book(pod.spec)
+        for work in works:
+            for pod in (*work.keeps, *work.outdated):
+                ledger.book(pod.spec)
+            for pod_to_place in work.to_place:
+                if not pod_to_place.is_new:
+                    ledger.book(work.workload.pod)
+        for work in sorted(works, key=lambda work: self.creation[work.workload.key]):
+            admit_new(work, ledger)
+
+    # --- deciding -----------------------------------------------------------------------------
+
+    def _decide(self, work: Work) -> None:
+        """Place what is asked for, and roll out a new template."""
+        workload = work.workload
+        work.begun = True
+        work.to_place.sort()
+        if work.is_daemon:
+            self._replace_daemons(work)
+        stays = len(work.keeps) + len(work.outdated)
+        work.reach = Reach(stays, stays, exact=True)
+        if work.to_place and not work.is_daemon and not workload.pod.gates:
+            further = forecast.reach(self.session.run_of(workload.pod), len(work.to_place))
+            # How many find a volume depends on who comes first.
+            least = 0 if workload.pod.claims else further.least
+            work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
+        verdicts = self._place(work)
+        self._bring_back()
+        if work.outdated:
+            verdicts = self._roll(work, verdicts)
+            self._bring_back()
+        by_number = {pod.number: pod for pod in work.to_place}
+        for number, verdict in verdicts.items():
+            work.made[number] = self._made(workload, verdict, by_number[number])
+        if work.is_daemon:
+            running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
+            work.reach = Reach(running, running, exact=True)
+
+    def _place(self, work: Work) -> dict[int, Verdict]:
+        """The verdict on each pod that is asked for, by its number."""
+        workload = work.workload
+        blocked = ""  # the pod that all later ones of an ordered workload wait for
+        verdicts: dict[int, Verdict] = {}
+        for pod in work.to_place:
+            if blocked:
+                verdict = Verdict("", certain=True, feasible=0, reason=f"waits until {blocked} runs")
+            elif pod.pin:
+                verdict = self.session.pin(workload.pod, workload.key, pod.number, pod.pin)
+            else:
+                verdict = self.session.place(workload.pod, workload.key, pod.number)
+            verdicts[pod.number] = verdict
+            if workload.ordered and not verdict.node and not blocked:
+                blocked = workload.pod_name(pod.number)
+        return verdicts
+
+    def _replace_daemons(self, work: Work) -> None:
+        """Take pods of an older template off their nodes, and ask for new ones there."""
+        workload = work.workload
+        if workload.strategy is Strategy.ON_DELETE:
+            return
+        outdated = [pod for pod in work.keeps if pod.spec.template != workload.pod.template]
+        for pod in outdated:
+            work.keeps.remove(pod)
+            self.session.remove(pod)
+            work.to_place.append(PodToPlace(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+        work.to_place.sort()
+
+    def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
+        """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
+        workload = work.workload
+        old_nodes = {pod.number: pod.node for pod in work.outdated}
+        state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
+        state.unmade = work.not_made
+        replace_pods(self.session, workload, state, self.ledger)
+        work.outdated, work.stuck = state.remaining, state.stuck
+        if state.unmade:
+            work.not_made, work.refused = state.unmade, state.refused or work.refused
+        kept_numbers = {pod.number for pod in state.remaining}
+        # In a rollout that hangs, old and new pods stand side by side: the new ones take other numbers.
+        taken_numbers = kept_numbers | {pod.number for pod in work.keeps} | set(state.made)
+        final: dict[int, Verdict] = {}
+        for number, verdict in state.made.items():
+            if number in verdicts:
+                final[number] = verdict
+                continue
+            final_number, previous = number, old_nodes[number]
+            if number in kept_numbers:
+                final_number, previous = free_numbers(taken_numbers, workload.first, 1)[0], ""
+                taken_numbers.add(final_number)
+            final[final_number] = verdict
+            work.to_place.append(PodToPlace(final_number, "", previous, forecast.TEMPLATE_CHANGED))
+        not_replaced = [pod for pod in state.gone if pod.number not in state.made]
+        work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
+        return final
+
+    # --- who was evicted ----------------------------------------------------------------------
+
+    def _bring_back(self) -> None:
+        """Let the controllers of evicted pods make them anew: they wait for a node like all others."""
+        evicted, self.session.evicted = self.session.evicted, []
+        for eviction in evicted:
+            work = self.works.get(eviction.pod.workload)
+            if work is not None:
+                self._lose(work, eviction)
+            else:
+                self._displace(eviction)
+
+    def _lose(self, work: Work, eviction: Eviction) -> None:
+        """A pod of a workload of this prediction was evicted: it is asked for again."""
+        pod = eviction.pod
+        outcome = work.made.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
+            # It was placed by this very prediction, and is placed again.
+            work.made[pod.number] = replace(outcome, node="", feasible=0, victims=())
+            return
+        standing = next((pods for pods in (work.keeps, work.outdated) if pod in pods), None)
+        if standing is None:
+            return  # a rollout has replaced it
+        standing.remove(pod)
+        self._ask_again(work, eviction)
+
+    def _displace(self, eviction: Eviction) -> None:
+        """A bystander was evicted: its controller, if it has one, makes it again."""
+        pod = eviction.pod
+        namespace, kind, name = pod.workload.split("/", 2)
+        work = self.strangers.get(pod.workload)
+        if work is None:
+            workload = Workload(kind, namespace, name, 0, pod.spec)
+            work = self.strangers[pod.workload] = Work(workload, had_pods=True, begun=True)
+        outcome = work.made.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
+            work.made[pod.number] = replace(outcome, node="", feasible=0, victims=())
+            return
+        self.displaced.add((pod.workload, pod.number))
+        if is_made_anew(pod.workload):
+            self._ask_again(work, eviction)
+        else:
+            work.gone.append((pod, forecast.PREEMPTED))
+
+    def _ask_again(self, work: Work, eviction: Eviction) -> None:
+        """Ask for a pod anew in place of one that was evicted; it is Pending until it is placed."""
+        victim = eviction.pod
+        again = PodToPlace(
+            number=victim.number,
+            pin=victim.node if work.is_daemon else "",
+            previous=victim.node,
+            trigger=forecast.PREEMPTED,
+            preempted_by=pod_name(*eviction.by),
+        )
+        work.to_place.append(again)
+        if work.begun:
+            waiting = Verdict("", certain=True, feasible=0)
+            work.made[victim.number] = self._made(work.workload, waiting, again)
+
+    def _made(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
+        """What becomes of a pod by its verdict."""
+        action = forecast.MOVE if pod.previous else forecast.PLACE
+        trigger = pod.trigger
+        still_pending = pod.waited and not verdict.node
+        if still_pending:
+            action, trigger = forecast.KEEP, ""
+        return PodOutcome(
+            workload=workload.key,
+            number=pod.number,
+            name=workload.pod_name(pod.number),
+            action=action,
+            node=verdict.node,
+            previous=pod.previous,
+            trigger=trigger,
+            certain=verdict.certain,
+            feasible=verdict.feasible,
+            reason=verdict.reason,
+            refusals=verdict.refusals,
+            spec=workload.pod,
+            age=pod.age,
+            without=verdict.without,
+            victims=verdict.victims,
+            preempted_by=pod.preempted_by,
+            volumes=self._volumes(workload.pod, pod.number),
+        )
+
+    def _volumes(self, spec: PodSpec, number: int) -> Pairs:
+        return self.session.claims.held(spec, number)
+
+    def _retry(self, works: list[Work]) -> None:
+        """Try every pod that waits again, until nothing changes."""
+        # Later pods may have brought the company that an earlier one waits for, or have been evicted; and in
+        # place of Failed ones others are made, until what stands is such that they fail for good.
+        changed = True
+        while changed:
+            changed = False
+            if any(outcome.failed for work in works for outcome in work.made.values()):
+                self.session.seat()
+            for work in (*works, *self.strangers.values()):
+                changed = self._retry_one(work) or changed
+                self._bring_back()
+
+    def _retry_one(self, work: Work) -> bool:
+        """Try the pods of a workload that wait, or that failed and are made again; whether one got a node."""
+        workload = work.workload
+        changed = False
+        by_number = {pod.number: pod for pod in work.to_place}
+        failed_come_again = is_made_anew(workload.key)
+        waiting = [
+            number
+            for number, outcome in work.made.items()
+            if outcome.pending or (outcome.failed and failed_come_again)
+        ]
+        for number in sorted(waiting):
+            pin = by_number[number].pin
+            if pin:
+                verdict = self.session.pin(workload.pod, workload.key, number, pin)
+            else:
+                verdict = self.session.place(workload.pod, workload.key, number)
+            if verdict.node:
+                changed = True
+            elif workload.ordered:
+                break
+            work.made[number] = self._made(workload, verdict, by_number[number])
+        return changed
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def _outcomes(self, work: Work) -> list[PodOutcome]:
+        """What becomes of every pod of a workload, by number."""
+        workload = work.workload
+        stays = [
+            PodOutcome(
+                workload=workload.key,
+                number=pod.number,
+                name=pod.name,
+                action=forecast.KEEP,
+                node=pod.node,
+                previous=pod.node,
+                reason=pod.refused,
+                spec=pod.spec,
+                age=pod.age,
+                without=PodState.FAILED if pod.refused else PodState.PENDING,
+                volumes=self._volumes(pod.spec, pod.number),
+            )
+            for pod in (*work.keeps, *work.outdated, *work.over)
+        ]
+        return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
+
+    def _forecast(self, work: Work) -> WorkloadForecast:
+        """How a workload stands in the end, and how many of its pods might run."""
+        workload = work.workload
+        names = [pod.node for pod in (*work.keeps, *work.outdated)]
+        names += [outcome.node for outcome in work.made.values() if outcome.node]
+        nodes = [self.nodes[name] for name in names]
+        replicas = len(work.keeps) + len(work.made) if work.is_daemon else workload.replicas
+        running = len(names)
+        reach = work.reach
+        if running < reach.least or running > reach.most:
+            # Pods of other workloads that came later changed what was possible.
+            reach = Reach(min(running, reach.least), max(running, reach.most), exact=False)
+        return WorkloadForecast(
+            workload=workload,
+            replicas=replicas,
+            reach=reach,
+            per_machine=forecast.tally(node.machine for node in nodes),
+            per_rack=forecast.tally(node.rack for node in nodes),
+            stuck=work.stuck,
+            not_made=work.not_made,
+            refused=work.refused,
+        )
+
+
+def _removed(pod: StandingPod, trigger: str) -> PodOutcome:
+    """A pod that goes and does not come again."""
+    return PodOutcome(
+        workload=pod.workload,
+        number=pod.number,
+        name=pod.name,
+        action=forecast.REMOVE,
+        node="",
+        previous=pod.node,
+        trigger=trigger,
+        age=pod.age,
+    )

@@ -1,0 +1,111 @@
+"""The workloads of one prediction on their way: which pods stay, which are asked for, which are not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+
+from nexusform.domains.pods.scheduling import forecast
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach
+from nexusform.domains.pods.scheduling.quotas import Ledger
+from nexusform.domains.pods.scheduling.rollouts import removal_order
+from nexusform.domains.pods.scheduling.workloads import StandingPod, Strategy, Workload
+
+
+class PodToPlace(Struct, frozen=True, order=True):
+    """A pod to place: its number, the only node for it (DaemonSets), where it was, why; whether it was
+    Pending and since when, and the pod that took its place.
+    """
+
+    number: int
+    pin: str = ""
+    previous: str = ""
+    trigger: str = forecast.NEW
+    waited: bool = False
+    age: int = 0
+    preempted_by: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was not there before, not even without a node."""
+        return not self.waited and not self.previous
+
+
+class Work(Struct):
+    """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
+    has refused for good. `begun`: its turn has come.
+    """
+
+    workload: Workload
+    had_pods: bool
+    begun: bool = False
+    keeps: list[StandingPod] = field(default_factory=list)
+    outdated: list[StandingPod] = field(default_factory=list)
+    over: list[StandingPod] = field(default_factory=list)
+    to_place: list[PodToPlace] = field(default_factory=list)
+    gone: list[tuple[StandingPod, str]] = field(default_factory=list)
+    made: dict[int, PodOutcome] = field(default_factory=dict)
+    reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
+    stuck: bool = False
+    not_made: int = 0
+    refused: str = ""
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether its pods are bound to a node each (a DaemonSet's)."""
+        return self.workload.kind == "DaemonSet"
+
+    @property
+    def growth(self) -> str:
+        """Why a pod is made that was not there."""
+        return forecast.SCALE_OUT if self.had_pods else forecast.NEW
+
+
+def admit_new(work: Work, ledger: Ledger) -> None:
+    """Leave out new pods once a quota refuses one."""
+    admitted: list[PodToPlace] = []
+    for pod in work.to_place:
+        if pod.is_new and not work.refused:
+            work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
+        if not pod.is_new or not work.refused:
+            admitted.append(pod)
+    work.not_made = len(work.to_place) - len(admitted)
+    work.to_place = admitted
+
+
+def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
+    """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them."""
+    going: list[StandingPod] = []
+    staying = list(pods)
+    while (count := len(staying) - _allowed(workload, staying)) > 0:
+        first_to_go = removal_order(workload.kind, staying)[:count]
+        going += first_to_go
+        staying = [pod for pod in staying if pod not in first_to_go]
+    return going
+
+
+def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
+    """How many pods a workload may have: during a rolling update some more."""
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return workload.replicas
+    rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
+    surge = workload.max_surge if rolling else 0
+    return workload.replicas + surge
+
+
+def queue_order(workloads: Iterable[Workload]) -> list[Workload]:
+    """DaemonSets first, then by priority, highest first; else as given (creation, then document order)."""
+    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
+
+
+def free_numbers(taken: Iterable[int], first: int, count: int) -> list[int]:
+    """The lowest `count` numbers from `first` on that nobody has."""
+    used = set(taken)
+    free: list[int] = []
+    number = first
+    while len(free) < count:
+        if number not in used:
+            free.append(number)
+        number += 1
+    return free

@@ -1,0 +1,97 @@
+"""data kubernetes_nodes: the nodes of a cluster as they registered, and the pods that run there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.ports import DataAnswer, FileProblem, Kind, ReadContext, ResourceType
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType
+
+# The attribute that planning reads.
+OBJECTS: Final = "objects"
+_COMMAND: Final = "kubectl get nodes,pods -A -o json"
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "files": Attribute(
+            ListType(STRING),
+            f"Files with what `{_COMMAND}` (or -o yaml) printed; paths begin where the command runs.",
+            required=True,
+        ),
+        "cluster_id": Attribute(
+            STRING,
+            "Id of the nexus_kubernetes_cluster or tacker_vnf that they show, or the name of a "
+            "fleet_member_cluster whose figures are given.",
+            required=True,
+        ),
+        "id": Attribute(STRING, "The cluster's id.", computed=True),
+        "nodes": Attribute(
+            MapType(
+                ObjectType.of(
+                    {
+                        "labels": MapType(STRING),
+                        "allocatable": MapType(STRING),
+                        "provider_id": STRING,
+                    }
+                )
+            ),
+            "The nodes by name.",
+            computed=True,
+        ),
+        "pod_count": Attribute(NUMBER, "How many pods hold room on them.", computed=True),
+        OBJECTS: Attribute(
+            STRING, "What planning reads of the files: JSON, without environments and images.", computed=True
+        ),
+    },
+    description="Nodes of a cluster as they registered, and what runs there: these stand in for the labels "
+    "and figures that are derived otherwise.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The cluster's id."""
+    return str(attributes.get("cluster_id") or "")
+
+
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
+    """Read the files."""
+    from nexusform.domains.pods.importers.kubernetes_nodes import observation_of, read_cluster
+
+    contents: list[tuple[str, bytes]] = []
+    problems: list[Problem] = []
+    for at, name in enumerate(attributes.get("files") or ()):
+        try:
+            contents.append((name, context.files.read(name)))
+        except FileProblem as problem:
+            problems.append(Problem(("files", at), "unreadable-file", str(problem)))
+    reading = read_cluster(contents)
+    problems += [Problem(("files",), each.id, str(each), each.severity) for each in reading.findings]
+    if not problems and not reading.nodes:
+        detail = f"There is no Node in these files. Make one with: {_COMMAND} > nodes.json"
+        problems.append(Problem(("files",), "no-nodes-in-the-files", detail))
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return DataAnswer({}, problems)
+    text = reading.text()
+    shown = {
+        name: {
+            "labels": dict(body["labels"]),
+            "allocatable": {key: str(value) for key, value in (body.get("allocatable") or {}).items()},
+            "provider_id": body.get("providerID"),
+        }
+        for name, body in sorted(reading.nodes.items())
+    }
+    values = {
+        "id": identify(attributes),
+        "nodes": shown,
+        "pod_count": len(observation_of(text).pods),
+        OBJECTS: text,
+    }
+    return DataAnswer(values, problems)
+
+
+KUBERNETES_NODES: Final = ResourceType(
+    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", read=read, kind=Kind.NODES
+)

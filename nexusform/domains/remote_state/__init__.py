@@ -1,0 +1,1 @@
+"""State that a team reaches: remote backends and encryption."""

@@ -1,0 +1,1 @@
+"""`nexusform test`: assertions over plans."""

@@ -1,0 +1,1 @@
+"""VNFs: what TOSCA and HOT files ask of machines and of one another."""

@@ -1,0 +1,344 @@
+"""`nexusform simulate ...`: what would happen if."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.answers import Answer, AnswerFlags, is_document, tell
+from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
+from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+from nexusform.diagnostics import Diagnostic, Refused
+from nexusform.domains.whatif.questions.failure import Failure
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.whatif.workflow.simulate import AskedWorld, open_world
+from nexusform.workflow.place import Place
+from nexusform.worlds.world_view import SiteView, WorldView
+
+Named = TypeVar("Named")
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "capacity": Entry(
+        "nexusform.domains.whatif.cli.simulate:capacity", "How many more VMs fit, and what is stranded"
+    ),
+    "runtime-upgrade": Entry(
+        "nexusform.domains.whatif.cli.simulate:runtime_upgrade",
+        "What goes down while a site's machines are upgraded",
+    ),
+    "kubernetes-upgrade": Entry(
+        "nexusform.domains.whatif.cli.simulate:kubernetes_upgrade",
+        "Whether a cluster's upgrade finds room for its surge",
+    ),
+    "failure": Entry(
+        "nexusform.domains.whatif.cli.simulate:failure",
+        "What the loss of a machine, rack, cluster or site does",
+    ),
+    "fleet": Entry(
+        "nexusform.domains.whatif.cli.simulate:fleet",
+        "Which placements go where when members leave, join or change",
+    ),
+}
+
+simulate: Final = LazyGroup("simulate", COMMANDS, summary="Ask what would happen if.")
+
+
+def _named(result: Named | Diagnostic) -> Named:
+    if isinstance(result, Diagnostic):
+        raise Refused(result)
+    return result
+
+
+def _ask(
+    place: Place,
+    flags: AnswerFlags,
+    view: ViewFlags,
+    question: Callable[[WorldView, AskedWorld], Answer],
+    *,
+    pods: bool = True,
+) -> int:
+    """Open the world, ask, and tell; problems are told instead. Without `pods`: about machines alone."""
+    screen = view.screen()
+    world = open_world(place, flags.plan, pods=pods)
+    screen.diagnostics(world.diagnostics, world.sources, aside=is_document(flags))
+    if world.view is None:
+        return 1
+    try:
+        answer = question(world.view, world)
+    except Refused as refused:
+        screen.diagnostics(refused.diagnostics, world.sources)
+        return 1
+    return tell(answer, flags, screen)
+
+
+def _sites(view: WorldView, site: str) -> tuple[SiteView, ...]:
+    """The site asked for, or all."""
+    from nexusform.domains.whatif.questions.lookup import find_site
+
+    return (_named(find_site(view, site)),) if site else tuple(view.sites.values())
+
+
+class CapacityArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate capacity` takes."""
+
+    sku: tuple[str, ...] = texts("Count this VM SKU; default: those in use, and the largest", metavar="SKU")
+    zones: str = text("Only the racks in these availability zones", metavar="Z,...")
+    mix: str = text("Fill the site with sets of VMs", metavar="NxSKU,...")
+    site: str = text("Only this site", metavar="ID")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("capacity", CapacityArguments)
+def capacity(arguments: CapacityArguments) -> int:
+    """Count how many more VMs fit: by SKU and zone, with planned racks, with any one rack lost.
+
+    Says besides what is stranded and which cells small VMs have broken. Exit code 2 when a SKU asked for
+    has no room, or not one set of the mix fits.
+    """
+
+    def question(view: WorldView, world: AskedWorld) -> Answer:
+        from nexusform.domains.whatif.questions.capacity import find_capacity
+        from nexusform.domains.whatif.questions.lookup import find_mix, find_skus, find_zones
+        from nexusform.domains.whatif.rendering.capacity_outline import capacity_document, capacity_outline
+
+        sites = _sites(view, arguments.site)
+        zones = _named(find_zones(sites, arguments.zones))
+        skus = _named(find_skus(sites[0].skus, arguments.sku))
+        mix = _named(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
+        capacities = [find_capacity(site, skus, zones, mix) for site in sites]
+        outline = capacity_outline(capacities, world.origin)
+
+        def page() -> str:
+            from nexusform.domains.whatif.rendering.simulation_page import simulation_page, standing_play
+
+            return simulation_page(outline, list(map(standing_play, sites)), "free")
+
+        return Answer("capacity", world.origin, outline, capacity_document(capacities), page=page)
+
+    place = place_of(arguments.state, arguments.variables)
+    return _ask(place, arguments.answer, arguments.view, question, pods=False)
+
+
+class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate runtime-upgrade` takes."""
+
+    site: str = text("Only this site", metavar="ID")
+    strategy: str = choice(
+        "Go on from rack to rack, or wait for a word after each", ("Rack", "PauseAfterRack")
+    )
+    max_unavailable: int | None = number(
+        "Machines of a rack that are down at once; default: all", default=None, at_least=1
+    )
+    drain: bool = switch("Machines lose power instead of being drained first", default=True)
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("runtime-upgrade", RuntimeUpgradeArguments)
+def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
+    """Walk through a runtime upgrade, rack by rack: which VMs are down, and what is left of each cluster.
+
+    Exit code 2 when a control plane loses its quorum or a pool has no node left.
+    """
+
+    def question(view: WorldView, world: AskedWorld) -> Answer:
+        from nexusform.domains.whatif.questions.runtime_upgrade import (
+            UpgradeOptions,
+            UpgradeStrategy,
+            simulate_runtime_upgrade,
+        )
+        from nexusform.domains.whatif.rendering.runtime_upgrade_outline import (
+            runtime_upgrade_document,
+            runtime_upgrade_outline,
+        )
+
+        strategy = UpgradeStrategy(arguments.strategy)
+        options = UpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
+        sites = _sites(view, arguments.site)
+        upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
+        outline = runtime_upgrade_outline(upgrades, world.origin)
+
+        def page() -> str:
+            from nexusform.domains.whatif.rendering.simulation_page import simulation_page, upgrade_play
+
+            plays = [upgrade_play(site, upgrade) for site, upgrade in zip(sites, upgrades, strict=True)]
+            return simulation_page(outline, plays)
+
+        document = runtime_upgrade_document(upgrades)
+        return Answer("runtime-upgrade", world.origin, outline, document, page=page)
+
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+
+
+class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate kubernetes-upgrade` takes."""
+
+    cluster: str = positional()
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("kubernetes-upgrade", KubernetesUpgradeArguments)
+def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
+    """Walk through a Kubernetes upgrade of CLUSTER (an id, a name or an address), batch by batch.
+
+    Each batch's new VMs are placed by the rule while the old ones still stand. Exit code 2 when one finds no
+    room, or availability is lost on the way.
+    """
+
+    def question(view: WorldView, world: AskedWorld) -> Answer:
+        from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+        from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
+        from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
+            kubernetes_upgrade_document,
+            kubernetes_upgrade_outline,
+        )
+
+        site, cluster = _named(find_kubernetes_cluster(view, arguments.cluster))
+        upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
+        outline = kubernetes_upgrade_outline(upgrade, world.origin)
+
+        def page() -> str:
+            from nexusform.domains.whatif.rendering.simulation_page import (
+                kubernetes_upgrade_play,
+                simulation_page,
+            )
+
+            return simulation_page(outline, [kubernetes_upgrade_play(site, upgrade)])
+
+        document = kubernetes_upgrade_document(upgrade)
+        return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
+
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+
+
+class FailureArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate failure` takes: exactly one of the four scopes."""
+
+    machine: str = text("This machine is lost", metavar="ID")
+    rack: str = text("This rack is lost", metavar="ID")
+    cluster: str = text("This cluster is lost", metavar="ID")
+    site: str = text("This site is lost", metavar="ID")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("failure", FailureArguments)
+def failure(arguments: FailureArguments) -> int:
+    """Lose a machine, a rack, a cluster or a site: what is down, what is left, what comes back where.
+
+    Exit code 2 when a control plane loses its quorum, a pool has no node left, or a node fits nowhere else.
+    """
+    lost = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
+    if len(lost) != 1:
+        raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
+
+    def question(view: WorldView, world: AskedWorld) -> Answer:
+        from nexusform.domains.whatif.rendering.failure_outline import failure_document, failure_outline
+
+        loss = _lose(view, world.pods, arguments)
+        outline = failure_outline(loss, world.origin)
+
+        def page() -> str:
+            from nexusform.domains.whatif.rendering.simulation_page import failure_play, simulation_page
+
+            return simulation_page(outline, [failure_play(view.sites[loss.site_id], loss)])
+
+        return Answer("failure", world.origin, outline, failure_document(loss), page=page)
+
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+
+
+def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
+    """The failure that is asked about: of a site, a cluster, a rack or a machine."""
+    from nexusform.domains.whatif.questions import lookup
+    from nexusform.domains.whatif.questions.failure import (
+        FailureScope,
+        lose_cluster,
+        lose_machines,
+        lose_site,
+    )
+
+    if arguments.site:
+        return lose_site(_named(lookup.find_site(view, arguments.site)), pods)
+    if arguments.cluster:
+        return lose_cluster(*_named(lookup.find_cluster(view, arguments.cluster)), pods)
+    if arguments.rack:
+        site, rack = _named(lookup.find_rack(view, arguments.rack))
+        names = [machine.name for machine in site.machines_of_rack[rack]]
+        return lose_machines(site, FailureScope.RACK, f"{site.id}/{rack}", names, pods)
+    site, machine = _named(lookup.find_machine(view, arguments.machine))
+    return lose_machines(site, FailureScope.MACHINE, f"{site.id}/{machine}", [machine], pods)
+
+
+class FleetArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate fleet` takes: any number of things that happen to members, all at once."""
+
+    leave: tuple[str, ...] = texts("This member leaves the fleet", metavar="MEMBER")
+    drain: tuple[str, ...] = texts(
+        "This member is cordoned and every cluster placement evicted from it", metavar="MEMBER"
+    )
+    join: tuple[str, ...] = texts(
+        "This member joins; LIKE is another member or a cluster that it is like", metavar="MEMBER[=LIKE]"
+    )
+    taint: tuple[str, ...] = texts(
+        "It gets this taint; KEY- takes one away", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
+    )
+    label: tuple[str, ...] = texts("It gets this label; KEY- takes one away", metavar="MEMBER:KEY=VALUE")
+    property: tuple[str, ...] = texts(
+        "It gets this property; NAME- takes one away", metavar="MEMBER:NAME=VALUE"
+    )
+    health: tuple[str, ...] = texts("It is Healthy, Unhealthy, ...", metavar="MEMBER:HEALTH")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("fleet", FleetArguments)
+def fleet(arguments: FleetArguments) -> int:
+    """Change members of the fleet: which placements go where, with their pods, and the room that is left.
+
+    What is said happens all at once. Exit code 2 when a placement falls short, is on no cluster any more or
+    has pods that find no node, the scheduler stops at it, or a drained member keeps one.
+    """
+    from nexusform.domains.whatif.questions.fleet import simulate_fleet
+    from nexusform.domains.whatif.questions.fleet_edits import Verb, read_edits
+    from nexusform.domains.whatif.rendering.fleet_outline import fleet_document, fleet_outline
+    from nexusform.domains.whatif.workflow.simulate import open_fleet
+
+    flags = {verb: getattr(arguments, verb.value) for verb in Verb}
+    if not any(flags.values()):
+        ways = ", ".join(f"-{verb}" for verb in Verb)
+        raise click.UsageError(f"Say what happens to a member, by one or more of {ways}.")
+    screen = arguments.view.screen()
+    world, origin = open_fleet(place_of(arguments.state, arguments.variables), arguments.answer.plan)
+    screen.diagnostics(origin.diagnostics, origin.sources, aside=is_document(arguments.answer))
+    if world is None:
+        return 1
+    edits, problems = read_edits(flags)
+    simulation = problems or simulate_fleet(world, edits)
+    if isinstance(simulation, list):
+        screen.diagnostics(simulation, origin.sources)
+        return 1
+    outline = fleet_outline(simulation, origin.origin)
+
+    def page() -> str:
+        from nexusform.domains.whatif.rendering.fleet_page import fleet_page
+
+        return fleet_page(simulation, outline)
+
+    answer = Answer("fleet", origin.origin, outline, fleet_document(simulation), page=page)
+    return tell(answer, arguments.answer, screen)

@@ -1,0 +1,292 @@
+"""The answer to `simulate runtime-upgrade`, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from nexusform.domains.whatif.questions.availability import PoolLeft
+from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    DRAIN_MINUTES,
+    UNHEALTHY_MINUTES,
+    PoolOutcome,
+    PoolVerdict,
+    RuntimeUpgrade,
+    UpgradeStrategy,
+    UpgradeWave,
+)
+from nexusform.domains.whatif.rendering.workload_rows import (
+    pending_lines,
+    verdict_document,
+    verdict_section,
+    workload_document,
+    workload_table,
+)
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
+from nexusform.words import counted, listed
+from nexusform.worlds.world_view import OwnerKind
+
+
+def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Outline:
+    """Every site's upgrade, one after the other."""
+    sections: list[Section] = []
+    facts: list[str] = []
+    for upgrade in upgrades:
+        front = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
+        facts += [f"{front}{fact}" for fact in _facts(upgrade)]
+        if upgrade.workloads:
+            sections.append(verdict_section(upgrade.workloads, front))
+        sections.append(_verdict_section(upgrade, front))
+        if 0 < len(upgrade.waves) <= _MOST_WAVES:
+            sections.append(_timeline_section(upgrade, front))
+        for wave in upgrade.waves:
+            sections.append(_wave_section(wave, front))
+            if wave.workloads:
+                sections.append(_pods_section(wave, front, drained=upgrade.options.drain))
+    names = listed(upgrade.site_id for upgrade in upgrades)
+    bad = any(upgrade.bad for upgrade in upgrades)
+    title = f"Runtime upgrade of {names} ({origin})"
+    return Outline(title, _headline(upgrades), bad, tuple(facts), tuple(sections))
+
+
+def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
+    """Whether availability is kept in every wave, and where it is not."""
+    losses: list[str] = []
+    workloads: list[WorkloadVerdict] = []
+    for upgrade in upgrades:
+        losses += [_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
+        workloads += upgrade.workloads
+    for workload in workloads:
+        if workload.outcome is PodsOutcome.LOST:
+            losses.append(f"no pod of {workload.workload} runs in wave {spans_text(workload.waves)}")
+    if losses:
+        return f"Availability is lost: {listed(losses, 4)}."
+    text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
+    pending = [
+        f"up to {counted(workload.most_pending, 'pod')} of {workload.workload} Pending"
+        for workload in workloads
+        if workload.most_pending
+    ]
+    return f"Availability is kept: {'; '.join([text, listed(pending, 4)] if pending else [text])}."
+
+
+def _loss(verdict: PoolVerdict) -> str:
+    """What a cluster loses in which waves."""
+    waves = f"wave {spans_text(verdict.lost_in)}"
+    if verdict.control_plane:
+        return f"{verdict.cluster} loses its control-plane quorum in {waves}"
+    return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
+
+
+def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    """How the upgrade goes, in sentences."""
+    options = upgrade.options
+    at_once = "all machines of a rack at once"
+    if options.max_unavailable is not None:
+        at_once = f"at most {counted(options.max_unavailable, 'machine')} of a rack at once"
+    yield (
+        f"{counted(len(upgrade.racks), 'rack')} in byte order of their names, {at_once}: "
+        f"{counted(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
+        f"platform allows up to {upgrade.hours} hours."
+    )
+    if upgrade.unexpected_order:
+        earlier, later = upgrade.unexpected_order
+        yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
+    if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
+        yield (
+            "PauseAfterRack: it waits before the first rack and after every rack for `az networkcloud "
+            "cluster continue-update-version`."
+        )
+    yield _drain(drain=options.drain)
+    yield (
+        "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
+        "user it has not moved."
+    )
+    if not upgrade.workloads:
+        yield (
+            "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
+            "depends on what they request."
+        )
+
+
+def _drain(*, drain: bool) -> str:
+    """What happens to pods before their machine goes down."""
+    if drain:
+        return (
+            "Nodes are cordoned and drained before their machine goes down, for at most "
+            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are honoured until then. "
+            "Pods that fit on no other node stay Pending."
+        )
+    return (
+        "-drain=false: machines lose power with all that runs on them. After "
+        f"{counted(UNHEALTHY_MINUTES, 'minute')} without contact their pods count as unhealthy and are "
+        "replaced where other nodes have room."
+    )
+
+
+_PoolId: TypeAlias = tuple[str, str]
+_MOST_WAVES = 24  # columns of the timeline
+
+_OUTCOMES = {
+    PoolOutcome.UNTOUCHED: "untouched",
+    PoolOutcome.KEPT: "kept",
+    PoolOutcome.INTERRUPTED: "interrupted",
+    PoolOutcome.LOST: "lost",
+}
+
+
+def _verdict_section(upgrade: RuntimeUpgrade, front: str) -> Section:
+    """A row per pool: the fewest VMs that are up in any wave."""
+    rows = tuple(_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
+    heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
+    table = Table(heads, rows, frozenset({2, 3}))
+    return Section(f"{front}Verdict by pool", table=table, bad=upgrade.bad)
+
+
+def _verdict_row(verdict: PoolVerdict) -> Row:
+    fewest, waves = str(verdict.fewest), spans_text(verdict.waves) or "-"
+    cells = (*_pool_front(verdict), fewest, waves, _judgement(verdict))
+    return Row(cells, verdict.outcome is PoolOutcome.LOST)
+
+
+def _pool_front(verdict: PoolVerdict) -> tuple[str, str, str]:
+    """Cluster, pool and number of VMs."""
+    pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
+    return verdict.cluster, pool, str(verdict.total)
+
+
+def _judgement(verdict: PoolVerdict) -> str:
+    """What the upgrade means for a pool."""
+    word = _OUTCOMES[verdict.outcome]
+    if verdict.control_plane:
+        return f"quorum {word} (needs {verdict.quorum})"
+    if verdict.outcome is PoolOutcome.LOST:
+        return f"{word}: no node left"
+    return word
+
+
+def _timeline_section(upgrade: RuntimeUpgrade, front: str) -> Section:
+    """A row per pool, a column per wave: how many VMs are up."""
+    waves = [_up(wave) for wave in upgrade.waves]
+    rows = tuple(_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
+    heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
+    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
+    table = Table(heads, rows, frozenset(range(2, len(heads))))
+    return Section(f"{front}VMs up in each wave", (legend,), table=table)
+
+
+def _timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
+    cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+    return Row((*_pool_front(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
+
+
+def _up(wave: UpgradeWave) -> dict[_PoolId, str]:
+    """How many VMs are up of every pool that has some down."""
+    return {
+        (pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left) for pool in wave.pools
+    }
+
+
+def _wave_section(wave: UpgradeWave, front: str) -> Section:
+    """The pools that one wave takes VMs from."""
+    of_rack = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
+    title = (
+        f"{front}Wave {wave.number}: {wave.rack}{of_rack}, {counted(len(wave.machines), 'machine')}, "
+        f"{counted(wave.vms, 'VM')} down"
+    )
+    lines = []
+    if wave.outsiders:
+        lines.append(f"Outside nexusform: {listed(wave.outsiders)} down.")
+    rows = tuple(Row(pool_cells(pool), pool.lost) for pool in wave.pools)
+    table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2})) if rows else None
+    return Section(title, tuple(lines), table=table, folded=True, bad=wave.lost)
+
+
+def _pods_section(wave: UpgradeWave, front: str, *, drained: bool) -> Section:
+    table = workload_table(wave.workloads, drained=drained)
+    lines = tuple(pending_lines(wave.workloads))
+    bad = any(row.bad for row in table.rows)
+    return Section(f"{front}Wave {wave.number}: pods", lines, table=table, folded=True, bad=bad)
+
+
+def pool_cells(pool: PoolLeft) -> tuple[str, str, str, str, str]:
+    """Cluster, pool, VMs down, `2 of 3` up, and what that means."""
+    name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
+    return pool.cluster, name, str(len(pool.down)), f"{pool.left} of {pool.total}", meaning(pool)
+
+
+def meaning(pool: PoolLeft) -> str:
+    """What it means for the cluster that these VMs are down."""
+    if pool.control_plane:
+        return f"quorum {'lost' if pool.lost else 'kept'} (needs {pool.quorum})"
+    return "no node left" if pool.lost else ""
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
+    """The upgrades, as JSON data."""
+    return {"sites": [_site_document(upgrade) for upgrade in upgrades]}
+
+
+def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+    options = upgrade.options
+    return {
+        "site_id": upgrade.site_id,
+        "strategy": options.strategy.value,
+        "max_unavailable": options.max_unavailable,
+        "drain": options.drain,
+        "racks": list(upgrade.racks),
+        "up_to_hours": upgrade.hours,
+        "availability_lost": upgrade.bad,
+        "verdicts": [_verdict_document(verdict) for verdict in upgrade.verdicts],
+        "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
+        "waves": [_wave_document(wave, drained=options.drain) for wave in upgrade.waves],
+    }
+
+
+def _verdict_document(verdict: PoolVerdict) -> dict[str, Any]:
+    return {
+        "cluster_id": verdict.cluster_id,
+        "pool": verdict.pool,
+        "control_plane": verdict.control_plane,
+        "vms": verdict.total,
+        "fewest_up": verdict.fewest,
+        "quorum": verdict.quorum or None,
+        "waves": list(verdict.waves),
+        "lost_in_waves": list(verdict.lost_in),
+        "verdict": verdict.outcome.value,
+    }
+
+
+def _wave_document(wave: UpgradeWave, *, drained: bool) -> dict[str, Any]:
+    return {
+        "wave": wave.number,
+        "rack": wave.rack,
+        "batch": wave.batch,
+        "batches": wave.batches,
+        "machines": list(wave.machines),
+        "vms_down": wave.vms,
+        "pools": [pool_document(pool) for pool in wave.pools],
+        "outside_vms_down": list(wave.outsiders),
+        "workloads": [workload_document(workload_left, drained=drained) for workload_left in wave.workloads],
+        "availability_lost": wave.lost,
+    }
+
+
+def pool_document(pool: PoolLeft) -> dict[str, Any]:
+    """A pool with VMs down, as data."""
+    return {
+        "cluster_id": pool.cluster_id,
+        "pool": pool.pool,
+        "address": pool.address,
+        "control_plane": pool.control_plane,
+        "vms": pool.total,
+        "up": pool.left,
+        "down": [vm.name for vm in pool.down],
+        "quorum": pool.quorum or None,
+        "quorum_kept": (not pool.lost) if pool.control_plane else None,
+        "lost": pool.lost,
+    }

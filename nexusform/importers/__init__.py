@@ -1,1 +1,0 @@
-"""Foreign documents to our values. Pure."""

@@ -1,1 +1,0 @@
-"""A plan as what other tools carry out."""

@@ -1,0 +1,189 @@
+"""The forms in which exports come, and what tells kinds and sites apart."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nexusform.domains.azure.importers.az_capture import read_directory
+from nexusform.domains.azure.importers.az_documents import read_items
+from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
+from nexusform.language.surroundings import FileProblem
+from tests.domains.azure.importers.test_az_inventory import cluster, machine, node, rack
+
+RACKS = [rack("r1"), rack("r2")]
+
+
+def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list[str]]:
+    """The names that a document gives under its kind, and the ids of findings."""
+    findings: list[Any] = []
+    items = read_items({kind: [(name, content.encode())]}, findings)
+    return [item.text("name") or "" for item in items.of("racks")], [finding.id for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"value": RACKS, "nextLink": None}),
+        json.dumps([{"value": RACKS[:1], "nextLink": "https://x.test/2"}, {"value": RACKS[1:]}]),
+        json.dumps({"value": RACKS[:1]}) + "\n" + json.dumps({"value": RACKS[1:]}),
+        json.dumps({"count": 2, "data": RACKS, "skip_token": None, "total_records": 2}),
+        "\n".join(map(json.dumps, RACKS)),
+        json.dumps({"$schema": "x", "resources": RACKS}),
+    ],
+)
+def test_every_form_of_a_list_reads_the_same(content: str) -> None:
+    assert names("racks.json", content) == (["r1", "r2"], [])
+
+
+def test_the_last_of_joined_pages_must_not_lead_on() -> None:
+    content = json.dumps([{"value": RACKS[:1], "nextLink": "x"}, {"value": RACKS[1:], "nextLink": "y"}])
+    assert names("racks.json", content) == (["r1", "r2"], ["incomplete-list"])
+
+
+def test_yaml_is_read_by_the_name_of_the_file() -> None:
+    content = "- id: /x/racks/r1\n  name: r1\n- id: /x/racks/r2\n  name: r2\n"
+    assert names("racks.yaml", content) == (["r1", "r2"], [])
+    assert names("racks.json", content)[1] == ["invalid-json"]
+
+
+def test_a_mixed_list_is_sorted_by_type() -> None:
+    mixed = [
+        {**rack("r1"), "id": "/x/r1", "type": "Microsoft.NetworkCloud/racks"},
+        machine("m1"),
+        {"id": "/x/storage", "type": "Microsoft.Storage/storageAccounts", "name": "s"},
+    ]
+    mixed[1] = {**mixed[1], "rackId": "/x/r1"}
+    inventory, findings = read_inventory({"any": [("all.json", json.dumps({"data": mixed}).encode())]})
+    assert [one.name for one in inventory.machines] == ["m1"]
+    assert [one.detail for one in findings if one.id == "resources-not-read"] == [
+        'resources of the type "Microsoft.Storage/storageAccounts": not read.'
+    ]
+
+
+def test_parameters_of_a_template_are_read_by_their_defaults() -> None:
+    template = {
+        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+        "parameters": {"rack": {"type": "string", "defaultValue": "r9"}},
+        "resources": {"one": {**rack(), "name": "[parameters('rack')]"}},
+    }
+    assert names("racks.json", json.dumps(template)) == (["r9"], [])
+
+
+def test_an_unreadable_list_of_machines_is_one_error() -> None:
+    documents = {
+        "racks": [("racks.json", json.dumps([rack()]).encode())],
+        "bare_metal_machines": [("bare_metal_machines.json", b'[{"id":')],
+        "kubernetes_clusters": [("k.json", json.dumps([cluster(node("n", "m1"))]).encode())],
+    }
+    _, findings = read_inventory(documents)
+    assert [finding.id for finding in findings if "machine" in finding.id or finding.severity == "error"] == [
+        "invalid-json"
+    ]
+
+
+def located(body: dict[str, Any], site: str) -> dict[str, Any]:
+    return {**body, "extendedLocation": {"name": f"/x/customLocations/{site}-cl", "type": "CustomLocation"}}
+
+
+def test_sites_are_told_apart_by_their_location() -> None:
+    racks = [located(rack(f"{site}-r"), site) for site in ("lon", "par")]
+    machines = [
+        {**located(machine(f"{site}-m", rack_name=f"{site}-r"), site), "clusterId": f"/x/clusters/{site}1"}
+        for site in ("lon", "par")
+    ]
+    clusters = [located(cluster(node("n", f"{site}-m"), name="core"), site) for site in ("lon", "par")]
+    documents = {
+        "racks": [("racks.json", json.dumps(racks).encode())],
+        "bare_metal_machines": [("m.json", json.dumps(machines).encode())],
+        "kubernetes_clusters": [("k.json", json.dumps(clusters).encode())],
+        "virtual_machines": [("v.json", b"[]")],
+    }
+    sites, findings = read_sites(documents)
+    # The pools of each site come from its nodes, since none were captured.
+    assert [finding.id for finding in findings] == [*["derived-at-reading"] * 2, "not-captured"]
+    assert [(site.name, [m.name for m in site.inventory.machines]) for site in sites] == [
+        ("lon1", ["lon-m"]),
+        ("par1", ["par-m"]),
+    ]
+    (at,) = sites[1].inventory.clusters[0].nodes
+    assert at.placement is not None
+    assert at.placement.machine == "par-m"
+
+
+def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> None:
+    files = {
+        "racks.json",
+        "agent_pools.core.json",
+        "nodes.core.json",
+        "mine.json",
+        "site.nf.json",
+        "README.md",
+    }
+
+    def read(path: str) -> bytes:
+        if path.endswith("mine.json"):
+            raise FileProblem("gone")
+        return b"[]"
+
+    export = read_directory("export", files, read)
+    assert set(export.documents) == {"racks", "agent_pools", "nodes"}
+    assert [problem.id for problem in export.problems] == ["unreadable-file"]
+
+
+def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
+    servers = [{"rackSlot": slot, "machineName": f"c{slot}"} for slot in (1, 2)]
+    definition = {
+        "networkRackId": "/x/networkRacks/r1",
+        "rackSkuId": "/x/rackSkus/VNearEdge1_Compute_DellR750_4C2M",
+        "availabilityZone": "1",
+        "bareMetalMachineConfigurationData": servers,
+    }
+    body = {
+        "type": "Microsoft.NetworkCloud/clusters",
+        "name": "lon1",
+        "properties": {"computeRackDefinitions": [definition]},
+    }
+    rack_sku = {
+        "id": "/x/rackSkus/VNearEdge1_Compute_DellR750_4C2M",
+        "name": "VNearEdge1_Compute_DellR750_4C2M",
+        "type": "Microsoft.NetworkCloud/rackSkus",
+        "computeMachines": [{"rackSlot": 1, "model": "PowerEdge R750"}],
+        "controllerMachines": [{"rackSlot": 2, "model": "PowerEdge R650"}],
+    }
+    template = {"$schema": "x", "resources": [body]}
+    documents = {
+        "any": [
+            ("template.json", json.dumps(template).encode()),
+            ("skus.json", json.dumps([rack_sku]).encode()),
+        ]
+    }
+    (site,), findings = read_sites(documents)
+    assert [finding.id for finding in findings] == ["derived-at-reading"]
+    assert site.name == "lon1"
+    assert [(one.name, one.availability_zone) for one in site.inventory.racks] == [("r1", "1")]
+    assert [(one.name, one.machine_sku, one.roles) for one in site.inventory.machines] == [
+        ("c1", "bom-1.7.3", ("compute-plane",)),
+        ("c2", "bom-1.7.3", ("management-plane",)),
+    ]
+
+
+def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
+    both = {"racks": [("racks.json", json.dumps(RACKS).encode())], "any": [("all.json", b"")]}
+    typed = [{**one, "id": one["id"].upper(), "type": "microsoft.networkcloud/racks"} for one in RACKS]
+    findings: list[Any] = []
+    both["racks"].append(("copy.json", json.dumps(RACKS).encode()))
+    both["any"] = [("all.json", json.dumps(typed).encode())]
+    items = read_items(both, findings)
+    assert [finding.id for finding in findings] == ["resources-twice"]
+    assert len(items.of("racks")) == 4  # what differs stands beside: who reads it says so
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_yaml_is_read_as_shells_write_it(encoding: str) -> None:
+    content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
+    findings: list[Any] = []
+    items = read_items({"racks": [("racks.yaml", content)]}, findings)
+    assert (findings, [item.text("name") for item in items.of("racks")]) == ([], ["r1"])

@@ -1,0 +1,122 @@
+"""A site with one cluster in a local Azure Resource Manager, and projects that change it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, Site, hardware
+
+CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
+CLUSTER = CLUSTER_ID.lower()
+PROVIDER_BLOCK = 'provider "azure" {\n  subscription_id = "00000000-0000-0000-0000-000000000001"\n}\n'
+# Configuration over what an import wrote: JSON overrides leave that as it is.
+SCALED = """resource "nexus_kubernetes_cluster" "c" {
+  agent_pool "np1" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  agent_pool "web" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+# A pool is made anew for its labels, one shrinks, one comes.
+MIXED = """resource "nexus_kubernetes_cluster" "c" {
+  agent_pool "np1" {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  agent_pool "web" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    labels      = { tier = "web" }
+    upgrade_settings {
+      max_unavailable = "100%"
+    }
+  }
+  agent_pool "other" {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+NEW = """resource "nexus_kubernetes_cluster" "d" {
+  provider           = azure
+  site_id            = nexus_site.lab.id
+  name               = "d"
+  kubernetes_version = "v1.29"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_P10_56_v1"
+  }
+  agent_pool "np1" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  azure {
+    resource_group = "tenants"
+    body = {
+      properties = { networkConfiguration = { cniNetworkId = "/n/cni", cloudServicesNetworkId = "/n/csn" } }
+    }
+  }
+}
+resource "nexus_agent_pool" "more" {
+  provider              = azure
+  kubernetes_cluster_id = nexus_kubernetes_cluster.d.id
+  name                  = "more"
+  node_count            = 1
+  vm_sku_name           = "NC_P22_112_v1"
+}
+resource "nexus_virtual_machine" "v" {
+  provider   = azure
+  site_id    = nexus_site.lab.id
+  name       = "v"
+  cpu_cores  = 4
+  memory_gib = 8
+  disk_gib   = 64
+  azure {
+    resource_group = "tenants"
+    body           = { properties = { vmImage = "images/one", adminUsername = "admin" } }
+  }
+}
+"""
+
+
+def standing_site() -> Site:
+    """Six machines in two racks, a cluster `c` with a control plane of one, a System pool `np1` and a User
+    pool `web` of two each.
+    """
+    site = Site()
+    hardware(site)
+    plane = {"count": 1, "vmSkuName": "NC_P10_56_v1"}
+    pools = [
+        {"name": name, "count": 2, "mode": mode, "vmSkuName": "NC_P22_112_v1"}
+        for name, mode in (("np1", "System"), ("web", "User"))
+    ]
+    properties = {
+        "clusterId": NEXUS,
+        "provisioningState": "Succeeded",
+        "kubernetesVersion": "v1.29",
+        "controlPlaneNodeConfiguration": plane,
+        "initialAgentPoolConfigurations": pools,
+    }
+    created = {"createdAt": "2025-01-01T00:00:00Z"}
+    body = {"extendedLocation": LOCATION, "location": "eastus", "systemData": created}
+    site.put(CLUSTER_ID, {**body, "properties": properties})
+    site.settle(CLUSTER_ID)
+    return site
+
+
+def project(where: Path, configuration: str = "") -> None:
+    """A directory with the provider, and configuration beside what an import wrote there."""
+    where.mkdir(parents=True, exist_ok=True)
+    if configuration.startswith('resource "nexus_kubernetes_cluster" "c"'):
+        (where / "more_override.nf.hcl").write_text(configuration)
+    elif configuration:
+        (where / "more.nf.hcl").write_text(configuration)
+    else:
+        (where / "main.nf.hcl").write_text(PROVIDER_BLOCK)

@@ -1,0 +1,224 @@
+"""The provider azure: the SDK's client against bodies as Azure Resource Manager answers them."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.azure.providers import azure, azure_subscription
+from nexusform.ports import ProviderProblem
+
+CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
+pytest.importorskip("azure.mgmt.networkcloud")
+from azure.core.credentials import AccessToken  # noqa: E402
+from azure.core.pipeline.transport import HttpTransport  # noqa: E402
+from azure.core.rest._requests_basic import RestRequestsTransportResponse  # noqa: E402
+from azure.mgmt.networkcloud import NetworkCloudMgmtClient  # noqa: E402
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+ANOTHER = "ffffffff-0000-0000-0000-000000000002"
+TYPES = {
+    "racks": "racks",
+    "bareMetalMachines": "bare_metal_machines",
+    "kubernetesClusters": "kubernetes_clusters",
+}
+
+
+class Arm(HttpTransport):
+    """Answers lists with the bodies of a recorded site, two to a page; `status` to all."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.status = status
+        self.asked: list[str] = []
+
+    def send(self, request: Any, **_: Any) -> Any:
+        import requests
+        from urllib3 import HTTPResponse
+
+        url = urlsplit(request.url)
+        self.asked.append(url.path)
+        response = requests.Response()
+        response.status_code = self.status
+        response.headers["Content-Type"] = "application/json"
+        body = json.dumps(self._body(url)).encode()
+        response.raw = HTTPResponse(BytesIO(body), preload_content=False)
+        return RestRequestsTransportResponse(request=request, internal_response=response)
+
+    def _body(self, url: Any) -> dict[str, Any]:
+        kind = TYPES.get(url.path.rpartition("/")[2])
+        path = CASES / f"{kind}.json"
+        bodies = json.loads(path.read_text())["value"] if kind else []
+        first = 2 if "page=2" in url.query else 0
+        page: dict[str, Any] = {"value": bodies[first : first + 2] if not first else bodies[first:]}
+        if len(bodies) > 2 and not first:
+            page["nextLink"] = f"https://management.azure.com{url.path}?page=2"
+        return page
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Somebody:
+    def get_token(self, *_: str, **__: Any) -> AccessToken:
+        return AccessToken("token", 2**40)
+
+
+@pytest.fixture
+def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
+    transport = Arm()
+
+    def client(subscription_id: str) -> Any:
+        return NetworkCloudMgmtClient(Somebody(), subscription_id, transport=transport, retry_total=0)
+
+    monkeypatch.setattr(azure_subscription, "connect", client)
+    return transport
+
+
+def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
+    arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 1
+    assert "AZURE_SUBSCRIPTION_ID" in capsys.readouterr().err
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
+    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
+    assert "5 machines, 1 cluster; 5 VMs adopted" in capsys.readouterr().out
+    assert any(path.endswith("/agentPools") for path in arm.asked)
+    assert f'subscription_id = "{SUBSCRIPTION}"' in Path("site.nf.hcl").read_text()
+    asked = len(arm.asked)
+    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert "No changes." in capsys.readouterr().out
+    assert len(arm.asked) > asked
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+BLOCK = f"""
+provider "azure" {{
+  subscription_id = "{ANOTHER}"
+}}
+resource "nexus_site" "s" {{
+  provider = azure
+}}
+"""
+COMPUTED = BLOCK.replace(f'"{ANOTHER}"', f'join("-", ["{ANOTHER[:8]}", "{ANOTHER[9:]}"])')
+ALIASED = BLOCK.replace("{\n", '{\n  alias = "b"\n', 1).replace("= azure", "= azure.b")
+TAKEN_OVER = ["import", "-from=azure", "-generate-config-out=site.nf.hcl"]
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (BLOCK, ["plan"]),
+        (COMPUTED, ["plan"]),
+        (ALIASED, ["plan"]),
+        (BLOCK, ["apply", "-auto-approve"]),
+        (BLOCK, ["import", "nexus_site.s", "lon1"]),
+        (BLOCK, TAKEN_OVER),
+    ],
+)
+def test_a_confined_run_goes_to_no_other_subscription(
+    text: str,
+    command: list[str],
+    arm: Arm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A pull request leads the credentials of a job nowhere but to addresses that are allowed."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(text)
+    for own in (SUBSCRIPTION, ""):
+        monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", own)
+        assert run([*command, "-confine"]) == 1
+        told = said(capsys)
+        address = f"https://management.azure.com/subscriptions/{ANOTHER}"
+        assert f'The address "{address}" stands in the configuration' in told
+        assert "Leave subscription_id out, and set AZURE_SUBSCRIPTION_ID" in told
+        assert "on main.nf.hcl line 2" in told
+        assert not Path("site.nf.hcl").exists()
+    assert arm.asked == []
+    run([*command, "-confine", f"-allow-remote={address}"])
+    assert arm.asked
+    assert all(path.startswith(f"/subscriptions/{ANOTHER}/") for path in arm.asked)
+
+
+@pytest.mark.parametrize("written", ["", f'subscription_id = "{SUBSCRIPTION}"'])
+def test_a_confined_run_goes_to_the_subscription_of_the_environment(
+    written: str, arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION.upper())
+    Path("main.nf.hcl").write_text(f'provider "azure" {{\n  {written}\n}}\n')
+    assert run([*TAKEN_OVER, "-confine"]) == 0
+    assert run(["plan", "-confine", "-detailed-exitcode"]) == 0
+    assert all(path.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/") for path in arm.asked)
+
+
+@pytest.mark.parametrize("subscription", ["s-1", "..", f"{SUBSCRIPTION}/resourceGroups", "a b"])
+def test_what_is_no_subscription_is_told(
+    subscription: str,
+    arm: Arm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)
+    assert run(TAKEN_OVER) == 1
+    assert "AZURE_SUBSCRIPTION_ID must be a GUID, as `az account show --query id` prints it" in said(capsys)
+    Path("main.nf.hcl").write_text(BLOCK.replace(ANOTHER, subscription))
+    assert run(["plan"]) == 1
+    told = said(capsys)
+    assert "on main.nf.hcl line 3" in told
+    assert "a GUID" in told
+    assert run(TAKEN_OVER) == 1
+    assert "subscription_id must be a GUID" in said(capsys)
+    assert arm.asked == []
+
+
+def test_what_azure_refuses_is_told(arm: Arm) -> None:
+    arm.status = 403
+    with pytest.raises(ProviderProblem, match="Azure cannot be read"):
+        azure.read_azure({"subscription_id": SUBSCRIPTION})
+
+
+@pytest.mark.usefixtures("arm")
+def test_a_location_keeps_one_site() -> None:
+    sites, _ = azure.read_azure({"subscription_id": SUBSCRIPTION, "extended_location": "nowhere"})
+    assert all(site.inventory.clusters == () for site in sites)
+
+
+def test_who_is_not_signed_in_is_told_how() -> None:
+    from azure.core.exceptions import ClientAuthenticationError
+
+    with (
+        pytest.raises(ProviderProblem, match="`az login`, or set AZURE_TENANT_ID"),
+        azure_subscription.asking(),
+    ):
+        raise ClientAuthenticationError("nobody")
+
+
+def test_the_sdk_prints_nothing_beside(capfd: pytest.CaptureFixture[str]) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import logging; from nexusform.domains.azure.providers.azure_subscription import connect; "
+        "connect('00000000-0000-0000-0000-000000000000'); "
+        "logging.getLogger('azure.identity._credentials').warning('a raw line')"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert capfd.readouterr().err == ""

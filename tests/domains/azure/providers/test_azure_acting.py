@@ -1,0 +1,461 @@
+"""Provider azure does what a plan says, through the SDK, against a local Azure Resource Manager."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.cli.main import run
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer, Faults, machine_id
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, project, standing_site
+
+NODE_ANEW = "nexus_kubernetes_cluster.c:"
+VM = f"{GROUP}/{PROVIDER}/virtualMachines/v"
+BUSY = Faults(polls=4, conflicts=2, throttles=2, stale=3)
+
+
+def pool(name: str, more: str = "", count: int = 2, mode: str = "User") -> str:
+    return (
+        f'  agent_pool "{name}" {{\n    count = {count}\n    vm_sku_name = "NC_P22_112_v1"\n'
+        f'    mode = "{mode}"\n{more}  }}\n'
+    )
+
+
+def cluster(*parts: str) -> str:
+    return f'resource "nexus_kubernetes_cluster" "c" {{\n{"".join(parts)}}}\n'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArmServer]:
+    server = ArmServer(tmp_path_factory.mktemp("arm"))
+    yield server
+    server.close()
+
+
+class Told:
+    """Runs commands and keeps what they said, in one line."""
+
+    def __init__(self, server: ArmServer, capsys: pytest.CaptureFixture[str]) -> None:
+        self.server = server
+        self.capsys = capsys
+        self.said = ""
+        self.text = ""
+
+    def __call__(self, *words: str) -> int:
+        code = run(list(words))
+        captured = self.capsys.readouterr()
+        self.text = captured.out + captured.err
+        self.said = " ".join(self.text.replace("│", " ").split())
+        return code
+
+    def changes(self) -> list[tuple[str, str]]:
+        """What Azure took: method and the last two parts of the path."""
+        return [(method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken]
+
+    def nodes(self, name: str = "c") -> list[dict[str, Any]]:
+        properties = self.server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/{name}")
+        return list(properties["nodes"])
+
+
+@pytest.fixture
+def nexusform(
+    server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Told:
+    """A site that was taken over."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NF_INPUT", "0")
+    server.site = standing_site()
+    project(tmp_path)
+    told = Told(server, capsys)
+    assert told("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, told.said
+    return told
+
+
+def write(configuration: str) -> None:
+    project(Path(), configuration)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(),
+        Faults(polls=0),
+        BUSY,
+        Faults(resets=1, stale=1),
+        Faults(polls=3, forgets=True),
+        Faults(polls=5, vanishes=2, stale=2),
+        Faults(polls=3, errors=(503, 429)),
+        Faults(polls=3, bare=True),
+        Faults(polls=2, gap=1, stale=2),
+    ],
+    ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors", "located", "gap"],
+)
+def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServer, faults: Faults) -> None:
+    write(SCALED)
+    server.site.faults = faults
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [("PATCH", "agentPools/np1")]
+    assert server.site.bodies == [{"properties": {"count": 4}}]
+    assert "predictions missed" in nexusform.said or "prediction missed" in nexusform.said
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    attributes = next(r for r in state["resources"] if r["type"] == "nexus_kubernetes_cluster")
+    shown = attributes["instances"][0]["attributes"]["nodes"].values()
+    assert sorted(n["platform_name"] for n in shown) == sorted(n["name"] for n in nexusform.nodes())
+    assert {n["provenance"] for n in shown} == {"observed"}
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_operations_are_told_of(nexusform: Told, server: ArmServer) -> None:
+    write(SCALED)
+    server.site.faults = Faults(polls=3, conflicts=1)
+    assert nexusform("apply", "-auto-approve") == 0
+    assert "Conflict: Another operation is in progress. Trying again." in nexusform.said
+    assert "nexus_kubernetes_cluster.c: Azure says: InProgress" in nexusform.said
+
+
+def test_a_failed_operation_says_why_and_the_next_apply_tries_again(
+    nexusform: Told, server: ArmServer
+) -> None:
+    write(SCALED)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    assert (
+        "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room" in nexusform.said
+    )
+    assert nexusform("apply", "-resume") == 0, nexusform.said
+    assert len(nexusform.nodes()) == 7
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+@pytest.mark.parametrize("faults", [Faults(fails=1), Faults(fails=1, forgets=True)])
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("outcome", ["Failed", "Canceled"])
+def test_what_azure_says_of_a_failure_is_told_at_once(
+    faults: Faults, outcome: str, rollback: bool, nexusform: Told, server: ArmServer
+) -> None:
+    """Its operation says it, or, where that is forgotten, the resource; what was taken back is no change."""
+    write(SCALED)
+    server.site.faults = dataclasses.replace(faults, outcome=outcome, rollback=rollback)
+    server.site.asked.clear()
+    assert nexusform("apply", "-auto-approve") == 1
+    assert f"Azure could not change c/np1 ({outcome})" in nexusform.said, nexusform.said
+    words = "no machine has room" if faults.forgets else "InsufficientResources: no machine has room"
+    assert f"({outcome}): {words}" in nexusform.said
+    assert len(server.site.asked) < 100  # nobody looks for five minutes whether it shows after all
+
+
+def test_a_new_cluster_that_fails_is_made_anew(nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d") == 1
+    assert "Azure could not make d (Failed)" in nexusform.said
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    made = [(method, path) for method, path in nexusform.changes() if path.endswith("Clusters/d")]
+    assert [method for method, _ in made] == ["PUT", "DELETE", "PUT"]
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
+    status: int, nexusform: Told, server: ArmServer
+) -> None:
+    """Nobody may look at the operation for a while: it goes on all the same."""
+    write(NEW)
+    server.site.faults = Faults(polls=2, errors=(status,) * 60)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
+    assert "Error: The apply waits" in nexusform.said, nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-resume") == 0, nexusform.said
+    assert len(server.site.taken) == len(set(server.site.taken))
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_a_conflict_that_no_waiting_ends_is_a_refusal(nexusform: Told, server: ArmServer) -> None:
+    write(SCALED)
+    server.site.faults = Faults(conflicts=99, code="ScopeLocked")
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "Azure refuses c" in nexusform.said
+    assert server.site.faults.conflicts > 90
+
+
+@pytest.mark.parametrize("vanishes", [0, 1])
+def test_a_canceled_operation_fails_its_step(vanishes: int, nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    server.site.faults = Faults(polls=2, fails=1, outcome="Canceled", vanishes=vanishes)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
+    assert "(Canceled)" in nexusform.said, nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_bodies_hold_the_block_and_the_place(nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0, nexusform.said
+    names = [path.rsplit("/", 1)[1] for _, path in server.site.taken]
+    bodies = dict(zip(names, server.site.bodies, strict=True))
+    assert bodies["d"] == {
+        "location": "eastus",
+        "extendedLocation": LOCATION,
+        "properties": {
+            "networkConfiguration": {"cniNetworkId": "/n/cni", "cloudServicesNetworkId": "/n/csn"},
+            "kubernetesVersion": "v1.29",
+            "controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_P10_56_v1"},
+            "initialAgentPoolConfigurations": [
+                {"name": "np1", "count": 2, "mode": "System", "vmSkuName": "NC_P22_112_v1"}
+            ],
+        },
+    }
+    assert bodies["more"]["extendedLocation"] == LOCATION
+    assert bodies["v"]["properties"]["vmImage"] == "images/one"
+    assert bodies["v"]["properties"]["storageProfile"]["osDisk"]["diskSizeGB"] == 64
+    assert nexusform("destroy", "-auto-approve", "-target=nexus_kubernetes_cluster.d") == 0, nexusform.said
+    assert ("DELETE", "kubernetesClusters/d") in nexusform.changes()
+
+
+def test_what_stands_under_a_name_is_never_taken_over(nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    assert nexusform("plan", "-out=p") == 0
+    server.site.put(VM, {"properties": {"provisioningState": "Succeeded", "cpuCores": 2, "memorySizeGB": 4}})
+    assert nexusform("apply", "-parallelism=1", "p") == 1
+    assert "v stands in resource group tenants already" in nexusform.said
+    assert "PUT virtualMachines/v" not in [" ".join(change) for change in nexusform.changes()]
+
+
+def test_a_pool_is_made_anew_only_within_max_unavailable(nexusform: Told) -> None:
+    label = '    labels = { a = "b" }\n'
+    write(cluster(pool("np1", mode="System"), pool("web", label)))
+    assert nexusform("plan") == 1
+    assert "its 2 nodes would be away at once, and its max_unavailable allows 0" in nexusform.said
+    whole = '    upgrade_settings {\n      max_unavailable = "100%"\n    }\n'
+    write(cluster(pool("np1", mode="System"), pool("web", label + whole)))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [("DELETE", "agentPools/web"), ("PUT", "agentPools/web")]
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_pools_come_go_and_shrink(nexusform: Told, server: ArmServer) -> None:
+    write(cluster(pool("np1", mode="System", count=1), pool("other", count=1)))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [
+        ("DELETE", "agentPools/web"),
+        ("PATCH", "agentPools/np1"),
+        ("PUT", "agentPools/other"),
+    ]
+    assert server.site.resources[f"{CLUSTER}/agentpools/other"]["extendedLocation"] == LOCATION
+    assert len(nexusform.nodes()) == 3
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_one_node_is_made_anew_by_a_person(nexusform: Told, server: ArmServer) -> None:
+    node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
+    assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
+    assert f"kubectl cordon {node} kubectl drain {node}" in nexusform.said
+    assert f"kubectl delete node {node}" in nexusform.said
+    assert "Error: The apply waits" in nexusform.said
+    assert "Steps: 0 done, 0 failed, 1 waiting, 1 skipped." in nexusform.said
+    assert nexusform("apply", "-resume") == 1  # nobody did it yet
+    assert "Error: The apply waits" in nexusform.said
+    assert nexusform.changes() == []
+    server.site.delete_node(node)
+    assert nexusform("apply", "-resume") == 0, nexusform.said
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+class Kubernetes(BaseHTTPRequestHandler):
+    """What of an API server cordoning and deleting a node asks for."""
+
+    arm: ArmServer
+    asked: list[tuple[str, str]]
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_PATCH(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.asked.append((self.command, self.path.partition("?")[0]))
+        name = self.path.partition("?")[0].rsplit("/", 1)[1]
+        if self.command == "DELETE":
+            self.arm.site.delete_node(name)
+        content = json.dumps({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_DELETE = do_PATCH  # noqa: N815 - names of http.server
+
+
+def test_one_node_is_made_anew_by_a_client(
+    nexusform: Told, server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightkube")
+    node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
+    monkeypatch.setenv("NF_KUBECONFIG_DIR", str(tmp_path / "kube"))
+    assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
+    assert "kube/c.yaml cannot be used" in nexusform.said
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (Kubernetes,), {"arm": server, "asked": (asked := [])}))
+    Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
+    (tmp_path / "kube").mkdir()
+    address = f"http://127.0.0.1:{api.server_address[1]}"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "kube" / "c.yaml").write_text(json.dumps(config))
+    try:
+        assert nexusform("apply", "-resume") == 0, nexusform.said
+    finally:
+        api.shutdown()
+        api.server_close()
+    assert asked == [("PATCH", f"/api/v1/nodes/{node}"), ("DELETE", f"/api/v1/nodes/{node}")]
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_a_plain_vm_goes_elsewhere_by_being_made_anew(nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    server.site.taken.clear()
+    server.site.place = lambda _pool, _number: "m6"
+    assert nexusform("apply", "-auto-approve", "-replace=nexus_virtual_machine.v:v") == 0, nexusform.said
+    assert nexusform.changes() == [("DELETE", "virtualMachines/v"), ("PUT", "virtualMachines/v")]
+    assert server.site.properties(VM)["bareMetalMachineId"] == machine_id("m6")
+    assert nexusform("plan", "-detailed-exitcode") == 0
+
+
+def test_mistakes_are_told_by_the_plan(nexusform: Told) -> None:
+    write(NEW.replace('vmImage = "images/one", adminUsername = "admin"', "cpuCores = 6"))
+    assert nexusform("plan") == 1
+    assert "properties.cpuCores follows from the arguments of the block" in nexusform.said
+    bare = NEW.partition("  azure {")[0] + "}\n"
+    write(bare)
+    assert nexusform("plan") == 1
+    assert "Nothing says in which resource group lab/d is made" in nexusform.said
+    write(bare[:-2] + '  azure {\n    resource_group = "tenants"\n  }\n}\n')
+    assert nexusform("plan") == 1
+    assert "Azure needs more of d than nexusform knows: networkConfiguration" in nexusform.said
+
+
+HINTED = """
+  placement_hint {
+    hint_type            = "AntiAffinity"
+    resource_id          = TARGET.id
+    scheduling_execution = "Hard"
+    scope                = "Machine"
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "is_refused"),
+    [
+        ("nexus_kubernetes_cluster.c", True),
+        ("nexus_kubernetes_cluster.d", True),
+        ("nexus_rack.r1", False),
+        ("nexus_virtual_machine.w", False),
+    ],
+)
+def test_a_hint_that_azure_does_not_take_is_told_by_the_plan(
+    target: str, is_refused: bool, nexusform: Told
+) -> None:
+    other = NEW[NEW.index('resource "nexus_virtual_machine" "v"') :].replace('"v"', '"w"')
+    hinted = NEW.replace("  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}")
+    write(hinted + other)
+    assert nexusform("plan") == int(is_refused), nexusform.said
+    assert ("It takes hints on these alone" in nexusform.said) == is_refused, nexusform.said
+
+
+MACHINE = """resource "nexus_bare_metal_machine" "m1" {
+  STATES
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ('cordon_status = "Cordoned"', "apply cordons none, and waits until Azure shows it cordoned."),
+        ("evacuate = true", "to be emptied, and not cordoned: Azure may put VMs there again."),
+        (
+            'cordon_status = "Cordoned"\n  evacuate = true',
+            "az networkcloud baremetalmachine cordon --name m1 --resource-group hosted",
+        ),
+    ],
+)
+def test_what_people_do_to_machines_is_told_by_the_plan(states: str, said: str, nexusform: Told) -> None:
+    Path("machines_override.nf.hcl").write_text(MACHINE.replace("STATES", states))
+    assert nexusform("plan", "-details") == 0, nexusform.said
+    assert f"1 machine (m1): {said}" in nexusform.said or said in nexusform.said, nexusform.said
+    is_emptied = "evacuate" in states
+    assert ("apply prints the commands for kubectl" in nexusform.said) == is_emptied
+
+
+def test_nodes_that_are_deleted_without_draining_are_told_by_the_plan(
+    nexusform: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
+    monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
+    assert nexusform("plan", "-details", f"-replace={NODE_ANEW}{node}") == 0, nexusform.said
+    assert f"to make 1 node ({node}) anew, apply cordons and deletes them" in nexusform.said
+    assert "does not drain them" in nexusform.said
+
+
+def test_sensitive_parts_of_a_body_are_sent_and_never_shown(nexusform: Told, server: ArmServer) -> None:
+    secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
+    write(secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key'))
+    assert nexusform("plan", "-details") == 0
+    assert "s3cr3t" not in nexusform.text
+    server.site.faults = Faults(conflicts=1)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0
+    assert "s3cr3t" not in nexusform.text
+    assert "s3cr3t" in json.dumps(server.site.bodies)
+
+
+def test_with_read_only_nothing_is_sent(nexusform: Told, server: ArmServer) -> None:
+    write(SCALED)
+    main = Path("main.nf.hcl")
+    main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "is not changed yet" in nexusform.said
+    assert server.site.taken == []
+
+
+def test_tokens_go_to_the_endpoint_alone(nexusform: Told, server: ArmServer) -> None:
+    """An operation elsewhere is not followed there: the resource itself says when it is done."""
+    write(SCALED)
+    endpoint, server.endpoint = server.endpoint, "https://elsewhere.invalid"
+    try:
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    finally:
+        server.endpoint = endpoint
+    assert nexusform.changes() == [("PATCH", "agentPools/np1")]
+
+
+@pytest.mark.parametrize("address", ["http://localhost:1", "https://x y", "https://"])
+def test_the_endpoint_is_https(address: str, nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
+    assert nexusform("plan") == 1
+    assert f'must begin with https:// and name a host; it is "{address}"' in nexusform.said
+
+
+def test_the_configuration_of_the_page_is_one(nexusform: Told) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "provider-azure.md").read_text()
+    example = page.partition("```hcl\n")[2].partition("```")[0]
+    block, _, rest = example.partition("\n\n")
+    assert block.startswith('provider "azure"')
+    Path("more.nf.hcl").write_text(rest.replace("lon1", "lab"))
+    assert nexusform("fmt", "-check", "more.nf.hcl") == 0, nexusform.said
+    assert nexusform("plan") == 0, nexusform.said
+    assert "Plan: 1 to add" in nexusform.said

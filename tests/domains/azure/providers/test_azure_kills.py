@@ -1,0 +1,169 @@
+"""An apply through provider azure that is killed at any request, before Azure acted on it or after: the next
+one goes on, nothing is sent twice, nothing is lost.
+
+Every run tries some points; with NEXUSFORM_CRASH_POINTS=all every one is tried.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from tests.contracts.crash_runner import Runner
+from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed, Site
+from tests.domains.azure.providers.azure_sites import MIXED, NEW, SCALED, project, standing_site
+
+KILLED = -signal.SIGKILL
+POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "")
+
+
+class Kill:
+    """Ends the client at one request."""
+
+    def __init__(self, said: Path, request: int, *, after: bool) -> None:
+        self.said = said
+        self.at = (request, after)
+        self.happened = False
+
+    def __call__(self, number: int, after: bool) -> None:
+        if (number, after) != self.at:
+            return
+        self.happened = True
+        os.kill(int(self.said.with_name("said.pid").read_text()), signal.SIGKILL)
+        raise Killed
+
+
+class Story:
+    """One change of a standing site, to be tried from the start many times."""
+
+    def __init__(self, folder: Path, server: ArmServer, configuration: str) -> None:
+        self.server = server
+        self.folder = folder
+        self.site = standing_site()
+        server.site = copy.deepcopy(self.site)
+        template = folder / "template" / "work"
+        project(template)
+        self.runner = Runner(template, server.environment())
+        self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
+        self.site = copy.deepcopy(server.site)
+        project(template, configuration)
+        self.template = template
+
+    def good(self, where: Path, *words: str) -> str:
+        code, told = self.runner.run(where, *words)
+        assert code == 0, (words, told)
+        return told
+
+    def begin(self, name: str, faults: Faults) -> Path:
+        """A work directory of its own, and the site as it was."""
+        where = self.folder / name / "work"
+        shutil.copytree(self.template, where)
+        self.server.site = copy.deepcopy(self.site)
+        self.server.site.faults = copy.copy(faults)
+        self.server.site.asked.clear()
+        self.server.requests = 0
+        return where
+
+    def requests(self, faults: Faults) -> list[str]:
+        """The methods of the requests that an apply takes which nobody kills."""
+        where = self.begin("counted", faults)
+        self.good(where, "apply", "-auto-approve", "-parallelism=1")
+        methods = [method for method, _, _ in self.server.site.asked]
+        self.check(where)
+        return methods
+
+    def killed_and_resumed(self, number: int, faults: Faults, *, after: bool) -> None:
+        where = self.begin(f"{number}-{after}", faults)
+        kill = Kill(where.parent / "said", number, after=after)
+        self.server.at_request = kill
+        code, told = self.runner.run(where, "apply", "-auto-approve", "-parallelism=1")
+        self.server.at_request = lambda _number, _after: None
+        assert (code, kill.happened) == (KILLED, True), told
+        code, told = self.runner.run(where, "apply", "-resume")
+        if code and "Nothing to resume" in told:
+            code, told = self.runner.run(where, "apply", "-auto-approve")
+        assert code == 0, told
+        self.check(where)
+
+    def check(self, where: Path) -> None:
+        """Every change was taken once, and state says of every node what the site says."""
+        site = self.server.site
+        twice = {change: count for change, count in Counter(site.taken).items() if count > 1}
+        assert not twice
+        assert nodes_of_state(where) == nodes_of_site(site)
+        self.good(where, "plan", "-detailed-exitcode")
+
+
+def nodes_of_state(where: Path) -> dict[str, str]:
+    document = json.loads((where / "state" / "nexusform.nfstate").read_text())
+    found: dict[str, str] = {}
+    for resource in document["resources"]:
+        for instance in resource["instances"]:
+            attributes: dict[str, Any] = instance["attributes"]
+            assert not instance.get("tainted")
+            for node in (attributes.get("nodes") or {}).values():
+                found[node["platform_name"]] = node["machine"]
+            if resource["type"] == "nexus_virtual_machine":
+                found[attributes["name"]] = attributes["machine"]
+    return found
+
+
+def nodes_of_site(site: Site) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for body in (*site.of_type("kubernetesClusters", ""), *site.of_type("virtualMachines", "")):
+        properties = body["properties"]
+        nodes = properties.get("nodes") or [{**properties, "name": body["name"]}]
+        found |= {node["name"]: node["bareMetalMachineId"].rsplit("/", 1)[1] for node in nodes}
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ArmServer]:
+    server = ArmServer(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> Iterator[Story]:
+    story = Story(tmp_path, server, request.param)
+    yield story
+    story.runner.end()
+
+
+STORIES = pytest.mark.parametrize(
+    "story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True
+)
+WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
+# What was made does not show at first, its operation is forgotten, and looks at it are refused.
+LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))
+BROKEN = Faults(polls=2, resets=1, throttles=1, errors=(500,))
+
+
+@pytest.mark.parametrize("story", [SCALED, NEW], ids=["scale-out", "new"], indirect=True)
+def test_a_killed_apply_goes_on(story: Story) -> None:
+    methods = story.requests(Faults())
+    first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
+    for number, after in ((first_change, False), (first_change, True), (len(methods), True)):
+        story.killed_and_resumed(number, Faults(), after=after)
+
+
+@pytest.mark.slow
+@STORIES
+@pytest.mark.parametrize("faults", [Faults(), WORSE, LATE, BROKEN], ids=["plain", "worse", "late", "broken"])
+def test_an_apply_killed_at_every_request_goes_on(story: Story, faults: Faults) -> None:
+    requests = range(1, len(story.requests(faults)) + 1)
+    points = [(number, after) for number in requests for after in (False, True)]
+    middle = len(points) // 2
+    for number, after in points if POINTS == "all" else points[middle : middle + 1]:
+        story.killed_and_resumed(number, faults, after=after)

@@ -1,0 +1,59 @@
+"""Nodes made anew by somebody who watches: commands are told and nodes waited for, batch by batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nexusform.domains.azure.providers.azure_nodes import Doomed, make_anew
+from nexusform.domains.azure.providers.azure_requests import Arm, Pace, Target
+from nexusform.ports import ChangeRequest, ObjectKey, StepNews, StepWaits
+
+CLUSTER = Target("kubernetes_clusters", "rg", ("c",))
+POOL_ID = "/x/agentPools/np1"
+
+
+class Client:
+    """A cluster whose nodes a person deletes one look after the commands were told."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.told: list[str] = []
+        self.kubernetes_clusters = self
+
+    def get(self, _group: str, _name: str) -> Any:
+        self.names = [
+            f"{name}-new" if f"delete node {name}\n" in "".join(self.told) else name for name in self.names
+        ]
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        nodes = [{"name": n, "agentPoolId": POOL_ID, "bareMetalMachineId": "/m/m1"} for n in self.names]
+        return {"properties": {"nodes": nodes}}
+
+
+def request(client: Client, *, stops: bool = False) -> ChangeRequest:
+    def tell(news: StepNews) -> None:
+        client.told.append(news.words)
+
+    key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
+    return ChangeRequest(key, "a", {}, {}, tell=tell, waits_for_people=True, stopping=lambda: stops)
+
+
+def arm_of(client: Client) -> Arm:
+    return Arm(client, "https://arm", "s", Pace(0.0))
+
+
+def test_nodes_are_made_anew_in_batches() -> None:
+    client = Client(["a", "b", "other"])
+    make_anew(arm_of(client), CLUSTER, [Doomed("np1", ("a", "b"), 1, 3)], request(client))
+    assert client.names == ["a-new", "b-new", "other"]
+    assert [text.count("kubectl delete node") for text in client.told] == [1, 1]
+    assert all("Waiting until that is done." in text for text in client.told)
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_step() -> None:
+    client = Client(["a", "other"])
+    with pytest.raises(StepWaits, match="apply -resume"):
+        make_anew(arm_of(client), CLUSTER, [Doomed("np1", ("a",), 1, 2)], request(client, stops=True))

@@ -1,0 +1,153 @@
+"""The document's site as Azure would print it: taken over, replayed, and moved about."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+STATE = Path(__file__).parents[4] / "state" / "nexus-document.nfstate"
+GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.NetworkCloud"
+COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site of the Nexus document after cluster E, exported with random names of nodes."""
+    monkeypatch.chdir(tmp_path)
+    Path("export").mkdir()
+    objects = [
+        (resource["type"], instance["attributes"], instance["creation"])
+        for resource in json.loads(STATE.read_text())["resources"]
+        for instance in resource["instances"]
+    ]
+    racks = [values for kind, values, _ in objects if kind == "nexus_rack"]
+    clusters = [(made, values) for kind, values, made in objects if kind == "nexus_kubernetes_cluster"]
+    write("racks", [rack_body(rack) for rack in racks])
+    write("bare_metal_machines", [body for rack in racks for body in machine_bodies(rack)])
+    write("virtual_machines", [])
+    random = Random(7)
+    ordered = sorted(clusters, key=lambda pair: pair[0])
+    write("kubernetes_clusters", [cluster_body(values, made, random) for made, values in ordered])
+
+
+def write(kind: str, bodies: list[dict[str, Any]]) -> None:
+    Path(f"export/{kind}.json").write_text(json.dumps(bodies))
+
+
+def rack_body(rack: dict[str, Any]) -> dict[str, Any]:
+    name = rack["name"]
+    sku = "VNearEdge1_Compute_DellR750_16C2M"
+    zone = rack["availability_zone"]
+    return {"id": f"{GROUP}/racks/{name}", "name": name, "availabilityZone": zone, "rackSkuId": sku}
+
+
+def machine_bodies(rack: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"{GROUP}/bareMetalMachines/{name}",
+            "name": name,
+            "rackId": f"{GROUP}/racks/{rack['name']}",
+            "rackSlot": machine["slot"],
+            "machineRoles": [COMPUTE],
+            "cordonStatus": "Uncordoned",
+            "powerState": "On",
+            "readyState": "True",
+            "detailedStatus": "Provisioned",
+            "clusterId": f"{GROUP}/clusters/lab",
+        }
+        for name, machine in rack["machines"].items()
+    ]
+
+
+def cluster_body(cluster: dict[str, Any], made: int, random: Random) -> dict[str, Any]:
+    cluster_id = f"{GROUP}/kubernetesClusters/{cluster['name']}"
+    nodes = [
+        {
+            "name": f"{cluster['name']}-{node['pool']}-{random.randrange(16**8):08x}",
+            "role": node["role"],
+            "agentPoolId": f"{cluster_id}/agentPools/{node['pool']}" if node["role"] == "Worker" else None,
+            "vmSkuName": node["vm_sku_name"],
+            "bareMetalMachineId": f"{GROUP}/bareMetalMachines/{node['machine']}",
+        }
+        for node in cluster["nodes"].values()
+    ]
+    random.shuffle(nodes)
+    pools = cluster["agent_pool"]
+    return {
+        "id": cluster_id,
+        "name": cluster["name"],
+        "clusterId": f"{GROUP}/clusters/lab",
+        "systemData": {"createdAt": f"2024-01-{made % 28 + 1:02d}T00:00:00Z"},
+        "controlPlaneNodeConfiguration": plane_body(cluster["control_plane"]),
+        "initialAgentPoolConfigurations": [
+            {"name": name, "mode": pools[name]["mode"], **plane_body(pools[name])}
+            for name in cluster["agent_pool_order"]
+        ],
+        "nodes": nodes,
+    }
+
+
+def plane_body(pool: dict[str, Any]) -> dict[str, Any]:
+    zones = pool["availability_zones"] or []
+    return {"count": pool["count"], "vmSkuName": pool["vm_sku_name"], "availabilityZones": zones}
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(arguments)
+    return code, capsys.readouterr().out
+
+
+def test_the_documents_site_is_explained_and_each_moved_node_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert code == 0
+    assert "No changes." in out
+    code, out = told(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 0
+    by_spread = {one["rack_spread"]: one for one in json.loads(out)["replays"]}
+    score = by_spread["pool"]
+    assert score["not_judged"] == {}
+    assert score["hits"] == score["judged"] > 100
+    assert 0 < score["sure_hits"] <= score["hits"]
+    assert by_spread["cluster"]["hits"] < by_spread["cluster"]["judged"]
+    text = Path("site.nf.hcl").read_text()
+    fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
+    Path("site.nf.hcl").write_text(fewer)
+    code, out = told(capsys, "plan", "-tie-breaks=0")
+    assert code == 0
+    assert f"{score['hits']:,} of {score['judged']:,} judged VMs (100.0 %)" in " ".join(out.split())
+    Path("site.nf.hcl").write_text(text)
+    vms = Path("export/virtual_machines.json")
+    vms.unlink()
+    score = json.loads(told(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
+    assert score["judged"] == 0
+    assert "not all that stands there was captured" in next(iter(score["not_judged"]))
+    vms.write_text("[]")
+    moved = move_some(share=0.05)
+    code, out = told(capsys, "reconcile", "-from=export", "-format=json")
+    assert code == 2
+    misses = {m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]}
+    assert misses == moved
+
+
+def move_some(share: float) -> set[str]:
+    """Put that share of the nodes on other machines by hand; their names."""
+    random = Random(11)
+    path = Path("export/kubernetes_clusters.json")
+    clusters = json.loads(path.read_text())
+    machines = sorted({node["bareMetalMachineId"] for cluster in clusters for node in cluster["nodes"]})
+    nodes = [node for cluster in clusters for node in cluster["nodes"]]
+    moved = random.sample(nodes, round(len(nodes) * share))
+    for node in moved:
+        node["bareMetalMachineId"] = random.choice([m for m in machines if m != node["bareMetalMachineId"]])
+    path.write_text(json.dumps(clusters))
+    return {node["name"] for node in moved}

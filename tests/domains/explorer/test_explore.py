@@ -1,0 +1,266 @@
+"""`nexusform explore`: what a page may ask of the server, what the engine answers, and what is written."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.explorer.exploration import Exploration, Wish, WishProblem, explored
+from nexusform.domains.explorer.server import ExplorerServer
+from nexusform.workflow.place import Place
+from tests.rendering.browser import AXE, CHROMIUM, DRIVER, MISSING, Browser
+
+MAIN = """resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "left" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+}
+
+resource "nexus_rack" "right" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4 # as bought
+}
+
+resource "nexus_rack" "new" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+  status        = "planned"
+}
+
+resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+  agent_pool "workers" {
+    count       = var.workers
+    vm_sku_name = "NC_P22_112_v1"
+  }
+  agent_pool "large" {
+    count       = 2
+    vm_sku_name = "NC_P46_224_v1"
+  }
+}
+
+variable "workers" {
+  default = 4
+}
+"""
+LARGE = "nexus_kubernetes_cluster.web:large"
+WORKERS = "nexus_kubernetes_cluster.web:workers"
+
+
+@pytest.fixture
+def exploration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Exploration]:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(MAIN)
+    assert run(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    with explored(Place()) as (one, diagnostics, _):
+        assert one is not None, diagnostics
+        yield one
+
+
+def _count(plan: Any, action: str) -> int:
+    return sum(row.kind == "vm" and row.action.value == action for row in plan.placements)
+
+
+def test_wishes_are_planned_on_what_stands(exploration: Exploration) -> None:
+    assert [pool.pool for pool in exploration.pools()] == ["control-plane", "workers", "large"]
+    assert [rack.planned for rack in exploration.racks()] == [False, False, True]
+    assert _count(exploration.base, "place") == 0
+    assert _count(exploration.plan(Wish(counts={LARGE: 5})), "place") == 3
+    lost = exploration.plan(Wish(lost=("nexus_rack.left",)))
+    assert _count(lost, "move") > 0
+    assert {row.target.rack for row in lost.placements if row.target} == {"right"}
+    full = exploration.plan(Wish(counts={LARGE: 14}))
+    assert full.errored
+    for more in (
+        Wish(counts={LARGE: 14}, active=("nexus_rack.new",)),
+        Wish(counts={LARGE: 14}, added={"nexus_rack.left": 1}),
+    ):
+        assert not exploration.plan(more).errored
+    assert Path("main.nf.hcl").read_text() == MAIN
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(counts={"nope": 1}),
+        Wish(lost=("nexus_site.lab",)),
+        Wish(counts={LARGE: -1}),
+        Wish(counts={LARGE: 10**9}),
+        Wish(added={"nexus_rack.left": 1000}),
+    ],
+)
+def test_wishes_that_cannot_be(exploration: Exploration, wish: Wish) -> None:
+    with pytest.raises(WishProblem):
+        exploration.plan(wish)
+
+
+def test_only_literals_are_written_and_only_what_was_shown(exploration: Exploration) -> None:
+    wish = Wish(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
+    change = exploration.written(wish)
+    assert "-    count       = 2\n+    count       = 5\n" in change.difference
+    assert "+  machine_count = 0 # as bought\n" in change.difference
+    assert len(change.left_out) == 1
+    assert "agent_pool.workers.count is no literal value" in change.left_out[0]
+    with pytest.raises(WishProblem, match="not the change that was shown"):
+        exploration.write(Wish(counts={LARGE: 6}), change.digest)
+    assert Path("main.nf.hcl").read_text() == MAIN
+    assert exploration.write(wish, change.digest) == ("main.nf.hcl",)
+    expected = MAIN.replace("count       = 2", "count       = 5").replace("4 # as", "0 # as")
+    assert Path("main.nf.hcl").read_text() == expected
+
+
+def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration) -> None:
+    wish = Wish(counts={LARGE: 5})
+    change = exploration.written(wish)
+    Path("main.nf.hcl").write_text(MAIN + "# mine\n")
+    with pytest.raises(WishProblem, match="changed meanwhile"):
+        exploration.write(wish, change.digest)
+    assert Path("main.nf.hcl").read_text() == MAIN + "# mine\n"
+
+
+# --- the server ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(exploration: Exploration) -> Iterator[ExplorerServer]:
+    one = ExplorerServer(exploration)
+    thread = Thread(target=one.serve_forever, daemon=True)
+    thread.start()
+    yield one
+    one.shutdown()
+    one.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
+    """Ask the server as its page does, with some headers otherwise (None: left out)."""
+
+    def question(path: str, data: object = None, **headers: str | None) -> tuple[int, Any]:
+        sent = {"Origin": server.origin, "X-Token": server.token, **headers}
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(
+            server.origin + path, body, {name: value for name, value in sent.items() if value is not None}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    return question
+
+
+def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., tuple[int, Any]]) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    status, page = ask(server.url.removeprefix(server.origin))
+    assert status == 200
+    assert "connect-src &#39;self&#39;" in page or "connect-src 'self'" in page
+    assert 'id="explore-data"' in page
+    status, text = ask("/plan", {"wish": {"counts": {LARGE: 3}}})
+    answer = json.loads(text)
+    assert status == 200
+    assert answer["headline"] == "1 to change, nothing moves"
+    assert answer["data"]["sites"]
+    status, text = ask("/change", {"wish": {"counts": {LARGE: 3}}})
+    digest = json.loads(text)["digest"]
+    status, text = ask("/write", {"wish": {"counts": {LARGE: 3}}, "digest": digest})
+    assert json.loads(text) == {"files": ["main.nf.hcl"]}
+    assert 'count       = 3\n    vm_sku_name = "NC_P46_224_v1"' in Path("main.nf.hcl").read_text()
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer) -> None:
+    browser = Browser()
+    try:
+        browser.wear("light")
+        browser.visit(server.url, width)
+        browser.wait_for("document.documentElement.dataset.exploring === 'yes'")
+        browser.click('button[aria-label="One more VM of web / large"]')
+        browser.wait_for("document.getElementById('headline').textContent.includes('1 to change')")
+        assert browser.text(".pool.changed small") == "NC_P46_224_v1, was 2"
+        assert "1 placed" in browser.text("#verdict")
+        browser.click('button[aria-label="lose right"]')
+        browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
+        assert browser.text(".chip.lost b") == "right"
+        assert "Room on lab:" in browser.text("#verdict")
+        assert browser.run(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+        assert AXE is None or browser.violations() == []
+        assert browser.console() == []
+    finally:
+        browser.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Token": None},
+        {"X-Token": "x"},
+        {"Origin": None},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+    ],
+)
+def test_nobody_else_may_ask(ask: Callable[..., tuple[int, Any]], headers: dict[str, str | None]) -> None:
+    status, text = ask("/write", {"wish": {"counts": {LARGE: 3}}, "digest": "x"}, **headers)
+    assert status == 403
+    assert LARGE not in text
+    assert Path("main.nf.hcl").read_text() == MAIN
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=x", "/?token="])
+def test_the_page_needs_the_token(ask: Callable[..., tuple[int, Any]], path: str) -> None:
+    status, text = ask(path)
+    assert status == 403
+    assert "explore-data" not in text
+
+
+@pytest.mark.parametrize(
+    "data", [[], {"wish": 1}, {"nope": {}}, {"wish": {"counts": {"nope": 1}}}, {"wish": {"lost": "x"}}]
+)
+def test_questions_that_make_no_sense(ask: Callable[..., tuple[int, Any]], data: object) -> None:
+    status, text = ask("/plan", data)
+    assert status == 400
+    assert json.loads(text)["problem"]
+
+
+def test_a_configuration_with_mistakes_is_not_explored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text("resource {\n")
+    assert run(["explore"]) == 1
+    assert "main.nf.hcl line 1" in capfd.readouterr().err
+
+
+def test_what_there_is_not_is_answered_at_once(ask: Callable[..., tuple[int, Any]]) -> None:
+    for path in ("/favicon.ico", "/plan"):
+        status, text = ask(path)
+        assert (status, json.loads(text)) == (404, {"problem": "There is nothing here."})
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_a_port_that_there_is_not(port: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explore", f"-port={port}"]) == 1
+    assert "a port is a number from 1 to 65535" in capfd.readouterr().err

@@ -1,0 +1,235 @@
+"""Members that are clusters of the configuration: figures from nodes, rounds, warnings and order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.planning.plan import StepKind
+from tests.domains.fleet.planning.fleet_harness import bindings, hub, moves, pick_n, picks, placement
+from tests.planning.harness import (
+    RACKS,
+    agent_pool,
+    applied,
+    attributes,
+    cluster,
+    errors,
+    good,
+    is_empty,
+    plan,
+    pool,
+    state_of,
+    warnings,
+)
+
+NAME_OF_NODES = "kubernetes-fleet.io/node-count"
+
+
+def joined(name: str, more: str = "") -> str:
+    return f"""
+resource "fleet_member_cluster" "{name}" {{
+  kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id
+  {more}
+}}
+"""
+
+
+def required(name: str, operator: str, value: str) -> str:
+    return f"""affinity {{
+      cluster_affinity {{
+        required_during_scheduling_ignored_during_execution {{
+          cluster_selector_term {{
+            property_selector {{
+              match_expression {{
+                name     = "{name}"
+                operator = "{operator}"
+                values   = ["{value}"]
+              }}
+            }}
+          }}
+        }}
+      }}
+    }}"""
+
+
+def site(a: int = 1, b: int = 3, extra: str = "") -> str:
+    return (
+        RACKS
+        + cluster("a", pools=pool("p", a, "NC_P10_56_v1"))
+        + cluster("b", pools=pool("p", b, "NC_P10_56_v1"))
+        + joined("a", extra)
+        + joined("b")
+        + hub()
+    )
+
+
+def noted(state: Any, name: str) -> dict[str, Any]:
+    current = state.instances[
+        next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")
+    ].current
+    assert current is not None
+    assert current.private is not None
+    return dict(current.private)
+
+
+def test_figures_follow_from_nodes() -> None:
+    text = site(2, extra='cost {\n per_cpu_core = "0.5"\n }') + agent_pool(
+        "more", "nexus_kubernetes_cluster.a.id", 1, "NC_G2_8_v1"
+    )
+    figures = noted(state_of(text + placement()), "a")
+    assert figures["properties"] == {
+        "kubernetes-fleet.io/node-count": "4",
+        "kubernetes.azure.com/vm-sizes/NC_G2_8_v1/count": "1",
+        "kubernetes.azure.com/vm-sizes/NC_G6_28_v1/count": "1",
+        "kubernetes.azure.com/vm-sizes/NC_P10_56_v1/count": "2",
+        "kubernetes.azure.com/per-cpu-core-cost": "0.5",
+    }
+    assert figures["resources"]["total"] == {"cpu": "28", "memory": "148Gi"}
+    assert figures["resources"]["allocatable"] == {"cpu": "22", "memory": "148272Mi"}
+    assert figures["resources"]["available"] == {"cpu": "22", "memory": "148272Mi"}
+
+
+def test_raising_a_pool_lets_a_cluster_join_a_pick_all() -> None:
+    policy = required(NAME_OF_NODES, "Ge", "4")
+    state = state_of(site() + placement(policy))
+    assert picks(state) == ["b"]
+    assert is_empty(plan(site() + placement(policy), state))
+    result = good(plan(site(3) + placement(policy), state))
+    assert moves(result) == {"a": ("place", "cluster_properties_changed")}
+    after = applied(result, state)
+    assert is_empty(plan(site(3) + placement(policy), after))
+    shrunk = good(plan(site(1) + placement(policy), after))
+    assert moves(shrunk) == {"a": ("keep", "labels_no_longer_match")}
+
+
+def test_a_fulfilled_pick_n_does_not_follow_the_figures() -> None:
+    state = state_of(site() + placement(pick_n(1)))
+    assert picks(state) == ["b"]
+    result = good(plan(site(1, 4) + placement(pick_n(1)), state))
+    # Nothing happens for it, so it is no observation; among all that stay the row says why.
+    assert moves(result) == {}
+    row = next(r for r in result.plan.placements if r.kind == "binding")
+    assert (row.object, str(row.action), row.trigger) == ("b", "keep", "")
+    assert row.reason == "kept: a fulfilled PickN is not re-evaluated"
+
+
+def test_members_that_share_machines_are_warned_about() -> None:
+    small = RACKS.replace("count         = 3", "count         = 1").replace(
+        "machine_count = 4", "machine_count = 1"
+    )
+    text = site().replace(RACKS, small)
+    found = [
+        w
+        for w in warnings(good(plan(text + placement())))
+        if w.summary == "Members of a placement share machines"
+    ]
+    assert len(found) == 1
+    assert "r0-bm01" in found[0].detail
+    assert "a, b" in found[0].detail
+
+
+def test_an_unknown_cluster_is_an_error() -> None:
+    text = (
+        site()
+        + """
+resource "fleet_member_cluster" "c" {
+  kubernetes_cluster_id = "s/zzz"
+}
+"""
+    )
+    assert [e.summary for e in errors(plan(text))] == ["Unknown cluster"]
+
+
+def test_members_and_objects_come_before_placements_and_go_after_them() -> None:
+    text = site() + placement()
+    made = good(plan(text))
+    state = applied(made)
+    assert _order(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
+    assert _order(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
+    from nexusform.planning.plan import Mode
+
+    gone = good(plan(text, state, mode=Mode.DESTROY))
+    assert _order(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")
+    assert _order(gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a")
+    assert {r.trigger for r in gone.plan.placements if r.kind == "binding"} == {"placement_removed"}
+
+
+def _order(result: Any, kind: StepKind, first: str, second: str) -> bool:
+    """Whether the step of the second waits for that of the first."""
+    steps = {str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.kind is kind}
+    waits, seen = [steps[second].id], set()
+    by_id = {s.id: s for s in result.plan.steps}
+    while waits:
+        step = waits.pop()
+        if step not in seen:
+            seen.add(step)
+            waits += by_id[step].waits_for
+    return steps[first].id in seen
+
+
+def test_a_cluster_that_is_replaced_keeps_its_member() -> None:
+    state = state_of(site() + placement())
+    result = good(plan(site() + placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
+    assert moves(result) == {}
+    assert sorted(bindings(applied(result, state))) == ["a", "b"]
+    assert attributes(state, "fleet_member_cluster.a")["id"] == "a"
+
+
+WORK = """
+resource "fleet_hub_manifest" "work" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: work
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: heavy
+      namespace: work
+    spec:
+      replicas: 1
+      selector:
+        matchLabels: {app: heavy}
+      template:
+        metadata:
+          labels: {app: heavy}
+        spec:
+          containers:
+            - name: heavy
+              image: registry.example.com/heavy:1.0
+              resources:
+                requests: {cpu: "3", memory: 1Gi}
+  EOT
+}
+"""
+
+
+def test_pods_of_one_placement_are_seen_by_another_in_the_next_round() -> None:
+    busy = required("resources.kubernetes-fleet.io/available-cpu", "Le", "10")
+    fixed = 'placement_type = "PickFixed"\ncluster_names = ["a"]'
+    heavy = placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
+    text = site(1, 3) + WORK + placement(busy) + heavy
+    result = good(plan(text))
+    joined = next(r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p"))
+    assert (joined.object, joined.trigger) == ("a", "cluster_properties_changed")
+    state = applied(result)
+    assert noted(state, "a")["resources"]["available"]["cpu"] == "9"
+    assert is_empty(plan(text, state))
+    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"][
+        "work/Deployment/heavy"
+    ]
+    assert [p["node"] for p in pods.values()] == ["a-p-0"]
+
+
+def test_a_pick_n_that_is_not_fulfilled_is_not_called_fulfilled() -> None:
+    taint = 'taint {\n  key = "k"\n  value = "v"\n  effect = "NoSchedule"\n}\n'
+    text = site() + placement(pick_n(2))
+    state = state_of(text)
+    tainted = text.replace(
+        'resource "fleet_member_cluster" "a" {\n', f'resource "fleet_member_cluster" "a" {{\n{taint}'
+    )
+    result = good(plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state))
+    said = [each.detail for each in warnings(result)] + [row.reason for row in result.plan.placements]
+    assert any("scheduled again" in each for each in said)
+    assert not [each for each in said if "a fulfilled PickN" in each]

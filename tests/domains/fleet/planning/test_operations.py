@@ -1,0 +1,528 @@
+"""What acts on placements: evictions and budgets, overrides, staged runs, strategies, destroying."""
+
+from __future__ import annotations
+
+from nexusform.address import parse_address
+from nexusform.planning.plan import Mode
+from nexusform.state.objects import State
+from tests.domains.fleet.planning.fleet_harness import (
+    STAGES,
+    binding_rows,
+    bindings,
+    hub,
+    member,
+    moves,
+    pick_n,
+    picks,
+    placement,
+)
+from tests.planning.harness import (
+    actions,
+    applied,
+    attributes,
+    errors,
+    good,
+    is_empty,
+    plan,
+    rows,
+    state_of,
+    warnings,
+)
+
+P = "fleet_cluster_resource_placement.p"
+FLEET = hub() + "".join(member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
+
+
+def eviction(cluster: str, name: str = "e") -> str:
+    return f"""
+resource "fleet_placement_eviction" "{name}" {{
+  placement_name = "p"
+  cluster_name   = "{cluster}"
+}}
+"""
+
+
+def budget(text: str) -> str:
+    return f"""
+resource "fleet_placement_disruption_budget" "p" {{
+  {text}
+}}
+"""
+
+
+def override(value: str, cluster: str = "", placed: str = "p") -> str:
+    selector = (
+        f"""cluster_selector_term {{
+          label_selector {{
+            match_labels = {{ "kubernetes-fleet.io/member-name" = "{cluster}" }}
+          }}
+        }}"""
+        if cluster
+        else ""
+    )
+    return f"""
+resource "fleet_resource_override" "o" {{
+  namespace = "web"
+  placement {{
+    name = "{placed}"
+  }}
+  resource_selector {{
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }}
+  policy {{
+    override_rule {{
+      cluster_selector {{
+        {selector}
+      }}
+      json_patch_override {{
+        op    = "replace"
+        path  = "/data/colour"
+        value = "{value}"
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def colours(state: State, address: str = P) -> set[str]:
+    """What the ConfigMap says on the clusters that have it."""
+    current = state.instances[parse_address(address)].current
+    assert current is not None
+    assert current.private is not None
+    noted = current.private
+    lists = [each["objects"] for each in noted["content"].values()] or [noted["snapshots"][-1]["objects"]]
+    bodies = [noted["bodies"][digest] for digests in lists for digest in digests]
+    return {body["data"]["colour"] for body in bodies if body["kind"] == "ConfigMap"}
+
+
+EXTERNAL = """strategy {
+    type = "External"
+  }"""
+
+
+def run(more: str = 'state = "Run"') -> str:
+    return f"""
+resource "fleet_cluster_staged_update_run" "r" {{
+  placement_name               = "p"
+  staged_rollout_strategy_name = "s"
+  {more}
+}}
+"""
+
+
+def test_an_evicted_cluster_may_be_picked_again() -> None:
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    result = good(plan(text + eviction("c4"), state))
+    found = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "c4"]
+    assert found == [("remove", "evicted"), ("place", "evicted")]
+    after = applied(result, state)
+    assert attributes(after, P)["evictions"] == [
+        {
+            "name": "e",
+            "cluster_name": "c4",
+            "valid": True,
+            "executed": True,
+            "reason": "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified",
+        }
+    ]
+    assert is_empty(plan(text + eviction("c4"), after))
+    removed = good(plan(text, after))
+    assert actions(removed) == {"fleet_placement_eviction.e": "delete"}
+    assert moves(removed) == {}
+
+
+def test_a_budget_refuses_an_eviction() -> None:
+    text = FLEET + placement(pick_n(2)) + budget("min_available = 2")
+    state = state_of(text)
+    result = good(plan(text + eviction("c4"), state))
+    assert moves(result) == {}
+    assert [w.summary for w in warnings(result)] == ["Eviction is not executed"]
+    assert attributes(applied(result, state), P)["evictions"][0]["executed"] is False
+
+
+def test_a_budget_of_a_pick_all_counts_only_whole_numbers() -> None:
+    found = errors(plan(FLEET + placement() + budget('min_available = "50%"')))
+    assert [e.summary for e in found] == ["Invalid disruption budget"]
+
+
+def test_an_override_rolls_out_to_its_clusters_only() -> None:
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    result = good(plan(text + override("red", "c3"), state))
+    assert moves(result) == {"c3": ("update", "overrides_changed")}
+    after = applied(result, state)
+    assert is_empty(plan(text + override("red", "c3"), after))
+    again = good(plan(text + override('${upper("green")}', "c3"), after))
+    assert moves(again) == {"c3": ("update", "overrides_changed")}
+    assert moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
+
+
+def test_an_override_that_fails_is_told() -> None:
+    text = FLEET + placement(pick_n(1)) + override("x").replace("/data/colour", "/data/missing")
+    result = good(plan(text))
+    assert [w.summary for w in warnings(result)] == ["Overrides cannot be applied"]
+    conditions = attributes(applied(result), P)["conditions"]
+    assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
+
+
+def cluster_override(name: str) -> str:
+    return f"""
+resource "fleet_cluster_resource_override" "{name}" {{
+  cluster_resource_selector {{
+    group   = "rbac.authorization.k8s.io"
+    version = "v1"
+    kind    = "ClusterRole"
+    name    = "reader"
+  }}
+  policy {{
+    override_rule {{
+      cluster_selector {{}}
+      override_type = "Delete"
+    }}
+  }}
+}}
+"""
+
+
+def test_one_object_is_selected_by_one_override_of_a_kind() -> None:
+    found = errors(plan(cluster_override("a") + cluster_override("b")))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.b"]
+    assert "the resource has been selected by both b and a, which is not supported" in found[0].detail
+    twice = FLEET + placement(pick_n(1)) + override("red")
+    other = override("blue").replace('"o"', '"p"')
+    assert [e.address for e in errors(plan(twice + other))] == ["fleet_resource_override.p"]
+    assert errors(plan(twice + other.replace('namespace = "web"', 'namespace = "db"'))) == []
+    # Who stands keeps it, whatever its name.
+    state = state_of(cluster_override("z"))
+    found = errors(plan(cluster_override("z") + cluster_override("a"), state))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.a"]
+
+
+def test_a_hub_takes_a_hundred_overrides() -> None:
+    many = """
+resource "fleet_cluster_resource_override" "many" {
+  count = 101
+  name  = "o${count.index}"
+  cluster_resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "n${count.index}"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      override_type = "Delete"
+    }
+  }
+}
+"""
+    found = errors(plan(many))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.many[100]"]
+    assert "at most 100 cluster resources can be created" in found[0].detail
+    inside = 'count = 101\n  namespace = "web"'
+    namespaced = many.replace("cluster_resource_", "resource_").replace("count = 101", inside)
+    assert [e.address for e in errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
+
+
+def test_an_override_of_a_namespace_comes_before_that_of_an_object_in_it() -> None:
+    of_namespace = """
+resource "fleet_cluster_resource_override" "z" {
+  cluster_resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "add"
+        path  = "/data"
+        value = jsonencode({ colour = "from the namespace" })
+      }
+    }
+  }
+}
+"""
+    text = FLEET + placement(pick_n(1)) + of_namespace
+    both = text + override("from the object")
+    assert warnings(plan(both)) == []
+    assert colours(state_of(both)) == {"from the object"}
+    assert colours(state_of(text)) == {"from the namespace"}
+    namespaced = """
+resource "fleet_resource_placement" "p" {
+  namespace = "web"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+}
+"""
+    scoped = override("from the object").replace('name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n')
+    for chosen, colour in (
+        (of_namespace, "from the namespace"),
+        (scoped, "from the object"),
+        (override("for the other placement"), "blue"),
+    ):
+        state = state_of(FLEET + namespaced + chosen)
+        assert colours(state, "fleet_resource_placement.p") == {colour}
+
+
+def test_external_placements_wait_for_a_staged_run() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text)
+    assert {b["state"] for b in bindings(state).values()} == {"Scheduled"}
+    assert is_empty(plan(text, state))
+    result = good(plan(text + run(), state))
+    assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
+    row = binding_rows(result)["c3"]
+    assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
+    assert [w.summary for w in warnings(result)] == ["Staged run waits for an approval"]
+    state = applied(result, state)
+    assert {c: b["state"] for c, b in bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
+    assert is_empty(plan(text + run(), state))
+    approved = run('state = "Run"\n  approvals = ["r-after-one"]')
+    result = good(plan(text + approved, state))
+    assert moves(result) == {"c3": ("update", "staged_run")}
+    state = applied(result, state)
+    assert {b["state"] for b in bindings(state).values()} == {"Bound"}
+    conditions = [(c["type"], c["status"]) for c in attributes(state, P)["conditions"]]
+    assert conditions[-1] == ("ClusterResourcePlacementAvailable", "True")
+    assert is_empty(plan(text + approved, state))
+
+
+def test_a_rollout_is_a_timeline() -> None:
+    stages = """
+resource "fleet_cluster_staged_update_strategy" "s" {
+  stage {
+    name = "one"
+    label_selector {
+      match_labels = { ring = "1" }
+    }
+    after_stage_task {
+      type      = "TimedWait"
+      wait_time = "90m"
+    }
+    after_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name = "nobody"
+    label_selector {
+      match_labels = { ring = "none" }
+    }
+    before_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name              = "rest"
+    sorting_label_key = "order"
+    max_concurrency   = "70%"
+    label_selector {
+      match_expression {
+        key      = "ring"
+        operator = "NotIn"
+        values   = ["1"]
+      }
+    }
+  }
+}
+"""
+    members = "".join(member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
+    text = hub() + members + placement("", EXTERNAL) + stages
+    (rollout,) = good(plan(text + run())).plan.rollouts
+    assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
+    assert [(s.kind, s.stage, s.group, s.clusters, s.begins, s.status) for s in rollout.steps] == [
+        ("update", "one", 1, ("c1",), 0, "planned"),
+        ("wait", "one", 0, (), 0, "planned"),
+        ("approval", "one", 0, (), 0, "waiting"),
+        ("update", "rest", 1, ("c4", "c3"), 5400, "later"),
+        ("update", "rest", 2, ("c2",), 5400, "later"),
+    ]
+    assert rollout.steps[3].waits_for == "1h30m, r-after-one"
+    state = applied(good(plan(text + run())))
+    granted = run('state = "Run"\n  approvals = ["r-after-one"]')
+    (rollout,) = good(plan(text + granted, state)).plan.rollouts
+    assert [step.status for step in rollout.steps] == ["done", *["planned"] * 4]
+
+
+def test_waves_are_a_timeline_where_there_are_several() -> None:
+    text = FLEET + placement()
+    state = state_of(text)
+    assert good(plan(text)).plan.rollouts == ()
+    (rollout,) = good(plan(text.replace("blue", "red"), state)).plan.rollouts
+    assert [(step.group, step.clusters) for step in rollout.steps] == [
+        (1, ("c1",)),
+        (2, ("c2",)),
+        (3, ("c3",)),
+        (4, ("c4",)),
+    ]
+
+
+def test_a_run_is_stuck_where_overriding_fails() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + override("x", "c4")
+    failing = text.replace("/data/colour", "/data/missing")
+    result = good(plan(failing + run('state = "Run"\n  approvals = ["r-after-one"]')))
+    assert "Staged run is stuck" in [w.summary for w in warnings(result)]
+    assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
+    states = {c: b["state"] for c, b in bindings(applied(result)).items()}
+    assert states == {"c3": "Scheduled", "c4": "Bound"}
+
+
+def test_a_run_takes_a_snapshot_or_names_one() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + run())
+    assert bindings(state)["c4"]["resource_snapshot"] == 0
+    unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
+    result = good(plan(text + run(unknown)))
+    assert [w.summary for w in warnings(result)] == ["Staged run cannot begin"]
+    assert "no resourceSnapshots with index `5` found for placement `p`" in warnings(result)[0].detail
+    assert {b["resource_snapshot"] for b in bindings(applied(result)).values()} == {None}
+
+
+def test_a_run_is_aborted_once_the_policy_changed() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + run())
+    fewer = FLEET + placement(pick_n(1), EXTERNAL) + STAGES
+    state = applied(good(plan(fewer + run(), state)), state)
+    before = bindings(state)
+    result = good(plan(fewer + run('state = "Run"\n  approvals = ["r-after-one"]'), state))
+    assert [w.summary for w in warnings(result)] == ["Staged run is aborted"]
+    assert moves(result) == {}
+    assert bindings(applied(result, state)) == before
+    other = run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
+    assert [(c, row[0]) for c, row in moves(good(plan(fewer + other, state))).items()] == [("c3", "remove")]
+
+
+def test_external_cannot_go_back() -> None:
+    state = state_of(FLEET + placement(pick_n(2), EXTERNAL))
+    found = errors(plan(FLEET + placement(pick_n(2)), state))
+    assert [e.summary for e in found] == ["Change not allowed"]
+
+
+def test_a_stalled_rollout_leaves_what_it_could_not_move() -> None:
+    slow = """strategy {
+    rolling_update {
+      max_unavailable = "0"
+      max_surge       = "0"
+    }
+  }"""
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    slowed = FLEET.replace("blue", "red") + placement(pick_n(2), slow)
+    result = good(plan(slowed, state))
+    assert "Rollout does not complete" in [w.summary for w in warnings(result)]
+    state = applied(result, state)
+    assert {b["resource_snapshot"] for b in bindings(state).values()} == {0}
+    assert is_empty(plan(slowed, state))
+
+
+def test_a_strategy_change_moves_nothing() -> None:
+    state = state_of(FLEET + placement(pick_n(2)))
+    faster = 'strategy {\n rolling_update {\n max_surge = "50%"\n }\n }'
+    result = good(plan(FLEET + placement(pick_n(2), faster), state))
+    assert moves(result) == {}
+    assert actions(result) == {P: "update"}
+
+
+def test_a_changed_way_of_applying_reaches_all_clusters_at_once() -> None:
+    state = state_of(FLEET + placement())
+    careful = 'strategy {\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    result = good(plan(FLEET + placement("", careful), state))
+    assert moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
+    assert is_empty(plan(FLEET + placement("", careful), applied(result, state)))
+    external = 'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    state = state_of(FLEET + placement("", EXTERNAL))
+    assert moves(good(plan(FLEET + placement("", external), state))) == {}
+
+
+def test_statuses_stay_in_their_order() -> None:
+    def order(state: State) -> list[str]:
+        return [each["cluster_name"] for each in attributes(state, P)["placement_statuses"]]
+
+    state = state_of(FLEET + placement(pick_n(2)))
+    assert order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(2)), state)), state)
+    assert order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(4)), state)), state)
+    assert order(state) == ["c4", "c3", "c2", "c1"]
+
+
+def test_removing_and_replacing_a_placement() -> None:
+    text = FLEET + placement(pick_n(1))
+    state = state_of(text)
+    assert moves(good(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
+    replaced = good(plan(text, state, replaces=(P,)))
+    found = [(str(r.action), r.trigger) for r in replaced.plan.placements]
+    assert found == [("remove", "placement_removed"), ("place", "placement_created")]
+
+
+def test_a_namespaced_placement_selects_in_its_namespace() -> None:
+    text = (
+        FLEET
+        + """
+resource "fleet_resource_placement" "n" {
+  namespace = "web"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+}
+"""
+    )
+    state = state_of(text)
+    found = attributes(state, "fleet_resource_placement.n")
+    assert found["id"] == "web/n"
+    assert [s["name"] for s in found["selected_resources"]] == ["settings"]
+    assert found["conditions"][0]["type"] == "ResourcePlacementScheduled"
+    assert sorted(found["bindings"]) == ["c1", "c2", "c3", "c4"]
+
+
+def test_a_placement_cannot_depend_on_what_another_decides() -> None:
+    text = (
+        FLEET
+        + placement(pick_n(1))
+        + """
+resource "fleet_cluster_resource_placement" "q" {
+  policy {
+    placement_type = "PickFixed"
+    cluster_names  = keys(fleet_cluster_resource_placement.p.bindings)
+  }
+}
+"""
+    )
+    found = errors(plan(text))
+    assert [e.summary for e in found] == ["Placement depends on another placement"]
+    assert "fleet_cluster_resource_placement.p" in found[0].detail
+    assert "fleet_cluster_resource_placement.q" in found[0].detail
+
+
+def test_rows_of_bindings_stand_beside_others() -> None:
+    assert set(rows(plan(FLEET + placement()))) == {"c1", "c2", "c3", "c4"}
+    assert picks(state_of(FLEET + placement())) == ["c1", "c2", "c3", "c4"]
+
+
+def test_a_delete_strategy_that_no_hub_carries_out_is_told_when_the_placement_goes() -> None:
+    abandon = """strategy {
+    delete_strategy {
+      propagation_policy = "Abandon"
+    }
+  }"""
+    text = FLEET + placement(pick_n(2), abandon)
+    state = state_of(text)
+    assert warnings(plan(text, state)) == []
+    for result in (
+        plan(FLEET, state),
+        plan(text, state, mode=Mode.DESTROY),
+        plan(text, state, replaces=(P,)),
+    ):
+        assert [w.id for w in warnings(result)] == ["delete-strategy-has-no-effect"]
+    assert warnings(plan(FLEET, state_of(FLEET + placement(pick_n(2))))) == []

@@ -1,0 +1,181 @@
+"""Staged runs of a namespace, and approval requests as objects: what waits goes on when one is granted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.domains.fleet.planning.fleet_harness import bindings, hub, member
+from tests.planning.harness import applied, errors, good, is_empty, plan, state_of, warnings
+
+EXTERNAL = """
+resource "fleet_RESOURCE_placement" "p" {
+  NAMESPACE
+  resource_selector {
+    version = "v1"
+    kind    = "KIND"
+    name    = "NAME"
+  }
+  strategy {
+    type = "External"
+  }
+}
+resource "fleet_CLUSTERstaged_update_strategy" "s" {
+  NAMESPACE
+  stage {
+    name = "one"
+    label_selector {
+      match_labels = { ring = "1" }
+    }
+    after_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name = "two"
+    label_selector {
+      match_labels = { ring = "2" }
+    }
+  }
+}
+resource "fleet_CLUSTERstaged_update_run" "r" {
+  NAMESPACE
+  placement_name               = "p"
+  staged_rollout_strategy_name = "s"
+  state                        = "Run"
+}
+"""
+APPROVAL = """
+resource "fleet_CLUSTERapproval_request" "a" {
+  NAMESPACE
+  name                 = "r-after-one"
+  parent_stage_rollout = "r"
+  target_stage         = "one"
+}
+"""
+
+
+def of_scope(text: str, *, namespaced: bool) -> str:
+    text = text.replace("CLUSTER", "" if namespaced else "cluster_")
+    text = text.replace("RESOURCE", "resource" if namespaced else "cluster_resource")
+    text = text.replace("NAMESPACE", 'namespace = "web"' if namespaced else "")
+    text = text.replace("KIND", "ConfigMap" if namespaced else "Namespace")
+    return text.replace("NAME", "settings" if namespaced else "web")
+
+
+@pytest.mark.parametrize("namespaced", [True, False])
+def test_a_run_goes_on_when_its_approval_request_is_granted(namespaced: bool) -> None:
+    fleet = hub() + member("a", {"ring": "1"}) + member("b", {"ring": "2"})
+    text = fleet + of_scope(EXTERNAL, namespaced=namespaced)
+    address = f"fleet_{'' if namespaced else 'cluster_'}resource_placement.p"
+    waits = good(plan(text))
+    assert "staged-run-waits-for-an-approval" in [w.id for w in warnings(waits)]
+    state = state_of(text)
+    held = {name: each["state"] for name, each in bindings(state, address).items()}
+    assert held == {"a": "Bound", "b": "Scheduled"}
+    granted = text + of_scope(APPROVAL, namespaced=namespaced)
+    refused = granted.replace('"one"\n}\n', '"one"\n  approved = false\n}\n')
+    assert bindings(applied(good(plan(refused, state)), state), address)["b"]["state"] == "Scheduled"
+    after = applied(good(plan(granted, state)), state)
+    assert {each["state"] for each in bindings(after, address).values()} == {"Bound"}
+    assert is_empty(plan(granted, after))
+
+
+def test_where_the_status_is_reported_cannot_be_changed() -> None:
+    text = hub() + member("a") + of_scope(EXTERNAL, namespaced=False)
+    changed = text.replace(
+        "  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
+    )
+    (problem,) = errors(plan(changed, state_of(text)))
+    assert problem.id == "change-not-allowed"
+    assert "StatusReportingScope is immutable" in problem.detail
+
+
+def test_an_approval_that_nothing_waits_for_is_taken_and_told() -> None:
+    text = of_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
+    result = plan(text)
+    assert errors(result) == []
+    (warning,) = warnings(result)
+    assert warning.id == "approval-request-is-of-no-use"
+    assert "A run asks for r-before-one or r-after-one" in warning.detail
+
+
+def test_the_status_of_a_manifest_says_whether_it_is_granted() -> None:
+    manifest = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterApprovalRequest",
+        "metadata": {"name": "r-after-one"},
+        "spec": {"parentStageRollout": "r", "targetStage": "one"},
+    }
+    fleet = hub() + member("a", {"ring": "1"}) + member("b", {"ring": "2"})
+    text = fleet + of_scope(EXTERNAL, namespaced=False)
+    for status, last in (("True", "Bound"), ("False", "Scheduled")):
+        shown = manifest | {"status": {"conditions": [{"type": "Approved", "status": status}]}}
+        written = json.dumps(json.dumps(shown))
+        request = f'resource "fleet_cluster_approval_request" "a" {{\n  manifest = {written}\n}}\n'
+        assert bindings(state_of(text + request))["b"]["state"] == last
+
+
+HEAD = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: {spec}\n"
+RUN = "{placementName: p, stagedRolloutStrategyName: s, state: Run}"
+ASKS = "{parentStageRollout: it, targetStage: one}"
+RULES = "policy: {overrideRules: [{overrideType: Delete}]}"
+OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: web}}], {RULES}}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "changed", "says"),
+    [
+        (
+            "ClusterStagedUpdateRun",
+            RUN,
+            RUN.replace("p,", "q,"),
+            'placementName is immutable on a hub: it was "p"',
+        ),
+        ("ClusterStagedUpdateRun", RUN, RUN.replace("s,", "t,"), "stagedRolloutStrategyName is immutable"),
+        (
+            "ClusterStagedUpdateRun",
+            RUN,
+            RUN.replace("{", "{resourceSnapshotIndex: '1', "),
+            "resourceSnapshotIndex is immutable on a hub: it was not set",
+        ),
+        ("ClusterStagedUpdateRun", RUN, RUN.replace("Run", "Stop"), ""),
+        ("ClusterApprovalRequest", ASKS, ASKS.replace("one", "two"), "targetStage is immutable"),
+        ("ClusterApprovalRequest", ASKS, ASKS.replace("it", "r"), "parentStageRollout is immutable"),
+        (
+            "ClusterResourceOverride",
+            OVERRIDE,
+            OVERRIDE.replace("{cl", "{placement: {name: p}, cl"),
+            "placement is immutable on a hub: it was not set",
+        ),
+        ("ClusterResourceOverride", OVERRIDE, OVERRIDE.replace("name: web", "name: db"), ""),
+    ],
+)
+def test_what_a_hub_lets_nobody_change_is_refused(kind: str, spec: str, changed: str, says: str) -> None:
+    types = {
+        "ClusterStagedUpdateRun": "fleet_cluster_staged_update_run",
+        "ClusterApprovalRequest": "fleet_cluster_approval_request",
+        "ClusterResourceOverride": "fleet_cluster_resource_override",
+    }
+
+    def written(of: str) -> str:
+        text = HEAD.format(kind=kind, spec=of)
+        return f'resource "{types[kind]}" "it" {{\n  manifest = <<-Y\n{text}Y\n}}\n'
+
+    state = applied(plan(written(spec)))
+    result = plan(written(changed), state)
+    if not says:
+        good(result)
+        return
+    (error,) = errors(result)
+    assert error.id == "change-not-allowed"
+    assert says in error.detail
+    good(plan(written(changed), state, replaces=(f"{types[kind]}.it",)))
+
+
+def test_an_approval_request_in_blocks_is_made_anew() -> None:
+    state = state_of(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
+    other = APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
+    (change,) = good(plan(other, state)).plan.changes
+    assert change.replace_paths == (("target_stage",),)

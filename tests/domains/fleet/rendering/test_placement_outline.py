@@ -1,0 +1,78 @@
+"""Explanations of placements as answers: ranks, margins, shares, refusals, and where the scheduler stops."""
+
+from __future__ import annotations
+
+from nexusform.address import parse_address
+from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    ClusterTerm,
+    Member,
+    PlacementType,
+    Policy,
+    PreferredTerm,
+    PropertySorter,
+)
+from nexusform.domains.fleet.scheduling.explanation import drift, explain
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
+from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.rendering.answers.outline import Outline
+from nexusform.scheduling.matching import Taint
+
+P = parse_address("fleet_cluster_resource_placement.p")
+COST = "kubernetes.azure.com/per-cpu-core-cost"
+SORTED = Policy(
+    PlacementType.PICK_N,
+    2,
+    preferred=(PreferredTerm(100, ClusterTerm(property_sorter=PropertySorter(COST, "Ascending"))),),
+)
+PRICES = {"bravelion": "1", "smartfish": "0.2", "jumpingcat": "0.1"}
+FLEET = Roster(
+    [Member(n, properties={COST: p}) for n, p in PRICES.items()] + [Member("dodo", taints=(Taint("x"),))]
+)
+HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
+
+
+def outline(cluster: str = "", fleet: Roster = FLEET, policy: Policy = SORTED) -> Outline:
+    snapshot = next_snapshot(None, policy)
+    explanation = explain((), fleet, policy, snapshot)
+    return placement_outline(PlacementReason(P, cluster, explanation, drift(HELD, fleet, policy, snapshot)))
+
+
+def test_all_clusters_with_rank_margin_and_refusals() -> None:
+    table = outline().sections[0].table
+    assert table is not None
+    cells = {row.cells[0]: row.cells for row in table.rows}
+    assert cells["jumpingcat"][2:6] == ("1", "0", "100", "+11 affinity")
+    assert cells["smartfish"][2:6] == ("2", "0", "89", "last picked")
+    assert cells["bravelion"][2:6] == ("3", "0", "0", "-89 affinity")
+    assert cells["dodo"][-1].startswith("taint_toleration: taint &{Key:x Value: Effect:NoSchedule}")
+
+
+def test_the_share_has_two_decimals_beside_the_rounded_score() -> None:
+    lines = [line for s in outline("smartfish").sections for line in s.lines]
+    assert any("89 of 100" in line and "88.89 % of the weight" in line for line in lines)
+
+
+def test_what_a_fresh_schedule_would_choose() -> None:
+    facts = " ".join(outline().facts)
+    assert "a fresh schedule would pick jumpingcat and smartfish and not bravelion" in facts
+
+
+def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
+    broken = outline(fleet=Roster([*FLEET.members, Member("odd", properties={COST: "cheap"})]))
+    assert broken.bad
+    assert broken.verdict.startswith("the scheduler stops: failed to prepare plugin state: value cheap")
+
+
+def test_the_document_has_every_verdict() -> None:
+    snapshot = next_snapshot(None, SORTED)
+    explanation = explain((), FLEET, SORTED, snapshot)
+    document = placement_document(PlacementReason(P, "", explanation, drift((), FLEET, SORTED, snapshot)))
+    by_name = {c["cluster"]: c for c in document["clusters"]}
+    assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
+    assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
+    assert by_name["jumpingcat"]["margin"]["decided_by"] == "affinity"
+    assert document["last_picked"] == "smartfish"

@@ -1,0 +1,86 @@
+"""A placement's status as `kubectl describe` prints it, with today's words and those of 2023."""
+
+from __future__ import annotations
+
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.planning.contents import read_placement
+from nexusform.domains.fleet.rendering.placement_status_text import render_placement
+from tests.domains.fleet.planning.fleet_harness import hub, member, pick_n, placement
+from tests.planning.harness import all_types, attributes, state_of
+
+KIND = "fleet_cluster_resource_placement"
+MEMBERS = member("aks-member-1") + member("aks-member-2")
+
+
+def shown(version: str = "", extra: str = "") -> list[str]:
+    values = attributes(state_of(hub() + MEMBERS + placement(pick_n(2), extra)), f"{KIND}.p")
+    read = all_types().resource_types[KIND].fleet
+    assert read is not None
+    written = read(values)
+    assert isinstance(written, FleetPlacement)
+    return render_placement(KIND, read_placement(values, written), version).splitlines()
+
+
+def test_columns_are_kubectls() -> None:
+    lines = shown()
+    assert lines[:2] == ["Name:         p", "Namespace:"]
+    start = lines.index("  Resource Selectors:")
+    assert lines[start - 2 : start + 7] == [
+        "    Number Of Clusters:  2",
+        "    Placement Type:      PickN",
+        "  Resource Selectors:",
+        "    Group:",
+        "    Kind:                  Namespace",
+        "    Name:                  web",
+        "    Selection Scope:       NamespaceWithResources",
+        "    Version:               v1",
+        "  Revision History Limit:  10",
+    ]
+    assert lines[-9:] == [
+        "  Selected Resources:",
+        "    Kind:       Namespace",
+        "    Name:       web",
+        "    Version:    v1",
+        "    Kind:       ConfigMap",
+        "    Name:       settings",
+        "    Namespace:  web",
+        "    Version:    v1",
+        "Events:         <none>",
+    ]
+
+
+def words(lines: list[str], label: str) -> list[str]:
+    return [line.split(":", 1)[1].strip() for line in lines if line.strip().startswith(f"{label}:")]
+
+
+def test_todays_conditions() -> None:
+    found = words(shown(), "Type")
+    prefix = "ClusterResourcePlacement"
+    assert [f for f in found if f.startswith(prefix)] == [
+        f"{prefix}{name}"
+        for name in ("Scheduled", "RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+    ]
+
+
+def test_the_conditions_of_2023() -> None:
+    lines = shown("2023")
+    types = words(lines, "Type")
+    assert [t for t in types if t not in ("RollingUpdate", "ClientSideApply")] == [
+        "ClusterResourcePlacementScheduled",
+        "ClusterResourcePlacementSynchronized",
+        "ClusterResourcePlacementApplied",
+        *(["ResourceScheduled", "WorkSynchronized", "ResourceApplied"] * 2),
+    ]
+    messages = words(lines, "Message")
+    assert messages[0] == "found all the clusters needed as specified by the scheduling policy"
+    assert messages[1] == "All 2 cluster(s) are synchronized to the latest resources on the hub cluster"
+    assert messages[2] == "Successfully applied resources to 2 member clusters"
+    picked = "(affinity score: 0, topology spread score: 0): picked by scheduling policy"
+    for name in ("aks-member-1", "aks-member-2"):
+        assert f"Successfully scheduled resources for placement in {name} {picked}" in messages
+
+
+def test_differences_that_are_only_reported() -> None:
+    lines = shown("", 'strategy {\n apply_strategy {\n type = "ReportDiff"\n }\n }')
+    assert "ClusterResourcePlacementDiffReported" in words(lines, "Type")
+    assert "ClusterResourcePlacementApplied" not in words(lines, "Type")

@@ -1,0 +1,105 @@
+"""Small fleets and policies for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    ClusterTerm,
+    Health,
+    Member,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+    PreferredTerm,
+    PropertyRequirement,
+    PropertySorter,
+    ResourceUsage,
+)
+from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.scheduling.matching import Taint, label_selector
+from nexusform.scheduling.quantity import Quantity, parse_quantity
+
+NODES = "kubernetes-fleet.io/node-count"
+CPU = "resources.kubernetes-fleet.io/available-cpu"
+COST = "kubernetes.azure.com/per-cpu-core-cost"
+ALL, FIXED, N = PlacementType.PICK_ALL, PlacementType.PICK_FIXED, PlacementType.PICK_N
+SCHEDULED, BOUND, UNSCHEDULED = BindingState.SCHEDULED, BindingState.BOUND, BindingState.UNSCHEDULED
+
+
+def quantity(text: str) -> Quantity:
+    parsed = parse_quantity(text)
+    assert isinstance(parsed, Quantity)
+    return parsed
+
+
+def member(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    nodes: str | None = None,
+    cost: str | None = None,
+    cpu: str | None = None,
+    taints: Iterable[str] = (),
+    health: Health = Health.HEALTHY,
+    namespaces: Iterable[str] | None = None,
+) -> Member:
+    properties = {key: value for key, value in ((NODES, nodes), (COST, cost)) if value is not None}
+    usage = ResourceUsage(available={"cpu": quantity(cpu)}) if cpu else ResourceUsage()
+    known = None if namespaces is None else frozenset(namespaces)
+    return Member(name, labels or {}, tuple(map(Taint, taints)), properties, usage, health, known)
+
+
+def fleet(*names: str) -> list[Member]:
+    return [member(name) for name in names]
+
+
+def labels_term(**labels: str) -> ClusterTerm:
+    return ClusterTerm(label_selector(labels))
+
+
+def property_term(name: str, operator: str, value: str) -> ClusterTerm:
+    return ClusterTerm(property_selector=(PropertyRequirement(name, operator, (value,)),))
+
+
+def sorted_by(name: str, order: str, weight: int = 100) -> PreferredTerm:
+    return PreferredTerm(weight, ClusterTerm(property_sorter=PropertySorter(name, order)))
+
+
+def pick(number: int, **rest: object) -> Policy:
+    return Policy(N, number, **rest)  # type: ignore[arg-type]
+
+
+def snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
+    return PolicySnapshot(index, "", policy.number_of_clusters if policy else None)
+
+
+def place(
+    members: Iterable[Member],
+    policy: Policy | None,
+    prior: Iterable[Binding] = (),
+    index: int = 0,
+    namespace: str = "",
+) -> CycleResult:
+    return settle(prior, Roster(members), policy, snapshot(policy, index), namespace)
+
+
+def held(result: CycleResult) -> list[str]:
+    return [b.cluster for b in result.bindings if b.state is not UNSCHEDULED]
+
+
+def bound(*names: str, index: int = 0, affinity: int | None = 0, spread: int | None = 0) -> list[Binding]:
+    return [Binding(name, BOUND, index, affinity, spread, resource_snapshot=0) for name in names]
+
+
+def reasons(result: CycleResult) -> dict[str, str]:
+    assert result.status is not None
+    return {d.cluster: d.reason for d in result.status.decisions()}
+
+
+def scores(result: CycleResult) -> dict[str, int | None]:
+    assert result.status is not None
+    return {d.cluster: d.affinity_score for d in result.status.decisions()}

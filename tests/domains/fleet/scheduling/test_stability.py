@@ -1,0 +1,93 @@
+"""What must never move: properties of settled placements, over random fleets and policies."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.cycle import settle
+from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.domains.fleet.scheduling.watcher import Watched, queued
+from tests.domains.fleet.scheduling.samples import UNSCHEDULED, held
+from tests.domains.fleet.scheduling.test_agreement import Situation, member, pick_n, situations
+
+quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def snapshot(policy: Policy) -> PolicySnapshot:
+    return PolicySnapshot(1, "", policy.number_of_clusters)
+
+
+def current(bindings: tuple[Binding, ...]) -> dict[str, Binding]:
+    return {b.cluster: b for b in bindings if b.state is not UNSCHEDULED}
+
+
+@quick
+@given(situations())
+def test_settling_what_is_settled_changes_nothing(situation: Situation) -> None:
+    members, policy, prior, namespace = situation
+    once = settle(prior, Roster(members), policy, snapshot(policy), namespace)
+    assume(once.abort is None)
+    again = settle(once.bindings, Roster(members), policy, snapshot(policy), namespace)
+    assert again.bindings == once.bindings
+    assert again.changes == ()
+
+
+@quick
+@given(situations(asks=pick_n), st.integers(1, 3))
+def test_scale_out_touches_no_existing_binding(situation: Situation, more: int) -> None:
+    members, policy, _, namespace = situation
+    roster = Roster(members)
+    first = replace(snapshot(policy), number_of_clusters=policy.number_of_clusters or 0)
+    before = settle((), roster, policy, first, namespace)
+    wider = replace(first, number_of_clusters=(first.number_of_clusters or 0) + more)
+    after = settle(before.bindings, roster, policy, wider, namespace)
+    now = {b.cluster: b for b in after.bindings}
+    assert all(now[b.cluster] == b for b in before.bindings)
+
+
+@quick
+@given(situations(asks=pick_n), st.data())
+def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(
+    situation: Situation, data: st.DataObject
+) -> None:
+    members, policy, _, namespace = situation
+    most = settle((), Roster(members), policy, snapshot(policy), namespace)
+    number = replace(snapshot(policy), number_of_clusters=len(held(most)))
+    before = settle(most.bindings, Roster(members), policy, number, namespace)
+    assert before.status is not None
+    assert before.status.fulfilled
+    changed = [replace(data.draw(member), name=m.name) for m in members]
+    changed = [replace(m, health=Health.UNHEALTHY) if m.leaving else m for m in changed]
+    assert queued(members, changed, [Watched("p", policy.placement_type, fulfilled=True)]) == ()
+    after = settle(before.bindings, Roster(changed), policy, number, namespace)
+    assert after.bindings == before.bindings
+
+
+@quick
+@given(situations(), st.data())
+def test_a_cluster_that_leaves_moves_only_its_own(situation: Situation, data: st.DataObject) -> None:
+    members, policy, _, namespace = situation
+    assume(members)
+    before = settle((), Roster(members), policy, snapshot(policy), namespace)
+    gone = data.draw(st.sampled_from([m.name for m in members]))
+    left: list[Member] = [m for m in members if m.name != gone]
+    after = settle(before.bindings, Roster(left), policy, snapshot(policy), namespace)
+    stayed = {name: b for name, b in current(before.bindings).items() if name != gone}
+    assert {name: b for name, b in current(after.bindings).items() if name in stayed} == stayed
+    assert gone not in current(after.bindings)
+
+
+@quick
+@given(situations(), st.randoms(use_true_random=False))
+def test_the_order_in_which_things_are_given_does_not_matter(situation: Situation, random: object) -> None:
+    members, policy, prior, namespace = situation
+    one = settle(prior, Roster(members), policy, snapshot(policy), namespace)
+    shuffled, turned = list(members), list(prior)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(turned)  # type: ignore[attr-defined]
+    other = settle(turned, Roster(shuffled), policy, snapshot(policy), namespace)
+    assert other.bindings == one.bindings
+    assert other.status == one.status

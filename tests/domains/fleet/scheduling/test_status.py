@@ -1,0 +1,209 @@
+"""A placement's status: today's conditions, per cluster too, and those of 2023."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import Condition, Policy
+from nexusform.domains.fleet.scheduling.rollout import RollingUpdate, roll_out
+from nexusform.domains.fleet.scheduling.status import (
+    NAMESPACED,
+    PlacementStatus,
+    Progress,
+    placement_status,
+    progress_of,
+)
+from nexusform.domains.fleet.scheduling.status_2023 import placement_status_2023
+from tests.domains.fleet.scheduling.samples import FIXED, fleet, pick, place
+
+TWO = pick(2)
+PLACED = place(fleet("aks-member-1", "aks-member-2"), TWO)
+ROLLED = roll_out(PLACED.bindings, RollingUpdate(), 2, 0)
+DONE = progress_of(ROLLED.bindings, 0)
+
+
+def today(**fields: object) -> PlacementStatus:
+    progress = {name: replace(state, **fields) for name, state in DONE.items()}  # type: ignore[arg-type]
+    return placement_status(PLACED.status, TWO, 2, progress)
+
+
+def short(status: PlacementStatus) -> list[tuple[str, str, str]]:
+    start = "ClusterResourcePlacement"
+    return [(c.type.removeprefix(start), c.status, c.reason) for c in status.conditions]
+
+
+def test_a_placement_that_is_done() -> None:
+    status = today()
+    assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
+        (
+            "ClusterResourcePlacementScheduled",
+            "True",
+            "SchedulingPolicyFulfilled",
+            "found all cluster needed as specified by the scheduling policy, found 2 cluster(s)",
+        ),
+        (
+            "ClusterResourcePlacementRolloutStarted",
+            "True",
+            "RolloutStarted",
+            "All 2 cluster(s) start rolling out the latest resource",
+        ),
+        (
+            "ClusterResourcePlacementOverridden",
+            "True",
+            "NoOverrideSpecified",
+            "No override rules are configured for the selected resources",
+        ),
+        (
+            "ClusterResourcePlacementWorkSynchronized",
+            "True",
+            "WorkSynchronized",
+            "Work(s) are successfully created or updated in 2 target cluster(s)' namespaces",
+        ),
+        (
+            "ClusterResourcePlacementApplied",
+            "True",
+            "ApplySucceeded",
+            "The selected resources are successfully applied to 2 cluster(s)",
+        ),
+        (
+            "ClusterResourcePlacementAvailable",
+            "True",
+            "ResourceAvailable",
+            "The selected resources in 2 cluster(s) are available now",
+        ),
+    ]
+    assert [c.cluster for c in status.clusters] == ["aks-member-2", "aks-member-1"]
+    assert [(c.type, c.reason) for c in status.clusters[0].conditions] == [
+        ("Scheduled", "Scheduled"),
+        ("RolloutStarted", "RolloutStarted"),
+        ("Overridden", "NoOverrideSpecified"),
+        ("WorkSynchronized", "AllWorkSynced"),
+        ("Applied", "AllWorkHaveBeenApplied"),
+        ("Available", "AllWorkAreAvailable"),
+    ]
+    assert status.clusters[0].conditions[0].message == (
+        'Successfully scheduled resources for placement in "aks-member-2" (affinity score: 0,'
+        " topology spread score: 0): picked by scheduling policy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "last"),
+    [
+        ({"rollout_started": "False"}, ("RolloutStarted", "False", "RolloutNotStartedYet")),
+        ({"rollout_started": "Unknown"}, ("RolloutStarted", "Unknown", "RolloutStartedUnknown")),
+        ({"overridden": "False", "overrides": True}, ("Overridden", "False", "OverriddenFailed")),
+        ({"overridden": "Unknown"}, ("Overridden", "Unknown", "OverriddenPending")),
+        ({"work_synchronized": "False"}, ("WorkSynchronized", "False", "WorkNotSynchronizedYet")),
+        ({"work_synchronized": "Unknown"}, ("WorkSynchronized", "Unknown", "WorkSynchronizedUnknown")),
+        ({"applied": "False"}, ("Applied", "False", "ApplyFailed")),
+        ({"applied": "Unknown"}, ("Applied", "Unknown", "ApplyPending")),
+        ({"available": "False"}, ("Available", "False", "ResourceNotAvailableYet")),
+        ({"available": "Unknown"}, ("Available", "Unknown", "ResourceAvailableUnknown")),
+        ({"diff_reported": "True"}, ("DiffReported", "True", "DiffReportingCompleted")),
+        ({"diff_reported": "False"}, ("DiffReported", "False", "DiffReportingIncompleteOrFailed")),
+        ({"overrides": True}, ("Available", "True", "ResourceAvailable")),
+    ],
+)
+def test_the_list_ends_at_the_first_that_is_not_true(fields: dict, last: tuple[str, str, str]) -> None:
+    status = short(today(**fields))
+    assert status[-1] == last
+    assert all(state == "True" for _, state, _ in status[:-1])
+
+
+def test_counts_are_of_the_clusters_with_that_status() -> None:
+    progress = {**DONE, "aks-member-1": Progress(applied="False", resource_snapshot=0)}
+    status = placement_status(PLACED.status, TWO, 2, progress)
+    assert status.conditions[-1] == Condition(
+        "ClusterResourcePlacementApplied",
+        "False",
+        "ApplyFailed",
+        "Failed to apply resources to 1 cluster(s), please check the `failedPlacements` status",
+    )
+    assert [len(c.conditions) for c in status.clusters] == [6, 5]
+
+
+def test_overrides_and_untracked_availability() -> None:
+    status = today(overrides=True, trackable=False)
+    assert ("Overridden", "True", "OverriddenSucceeded") in short(status)
+    assert status.clusters[0].conditions[-1].reason == "NotAllWorkAreAvailabilityTrackable"
+
+
+def test_clusters_that_are_missing_have_no_name() -> None:
+    policy = Policy(FIXED, cluster_names=("a", "b", "c"))
+    placed = place(fleet("a"), policy)
+    status = placement_status(placed.status, policy, None, progress_of(placed.bindings, 0))
+    assert [(c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]] == [
+        ("", "ScheduleFailed", 'Specified cluster "b" is not found'),
+        ("", "ScheduleFailed", 'Specified cluster "c" is not found'),
+    ]
+    three = pick(3)
+    few = place(fleet(*"ab"), three)
+    assert [c.cluster for c in placement_status(few.status, three, 3, {}).clusters] == ["b", "a"]
+
+
+def test_no_cluster_selected_leaves_one_condition() -> None:
+    placed = place([], None)
+    assert len(placement_status(placed.status, None, None, {}).conditions) == 1
+
+
+def test_before_the_scheduler_has_spoken() -> None:
+    status = placement_status(None, TWO, 2, {}, prefix=NAMESPACED)
+    assert status.conditions == (
+        Condition("ResourcePlacementScheduled", "Unknown", "SchedulePending", "Scheduling has not completed"),
+    )
+
+
+def test_external_rollouts_say_who_controls_them() -> None:
+    waiting = placement_status(PLACED.status, TWO, 2, progress_of(PLACED.bindings, 0), external=True)
+    assert short(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
+    assert "no resource snapshot name is observed" in waiting.conditions[-1].message
+    mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
+    half = placement_status(PLACED.status, TWO, 2, mixed, external=True)
+    assert "different resource snapshot versions" in half.conditions[-1].message
+    assert short(placement_status(PLACED.status, TWO, 2, DONE, external=True))[-1][0] == "Available"
+
+
+def test_the_documents_sample() -> None:
+    status = placement_status_2023(PLACED.status, DONE)
+    assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
+        (
+            "ClusterResourcePlacementScheduled",
+            "True",
+            "SchedulingPolicyFulfilled",
+            "found all the clusters needed as specified by the scheduling policy",
+        ),
+        (
+            "ClusterResourcePlacementSynchronized",
+            "True",
+            "SynchronizeSucceeded",
+            "All 2 cluster(s) are synchronized to the latest resources on the hub cluster",
+        ),
+        (
+            "ClusterResourcePlacementApplied",
+            "True",
+            "ApplySucceeded",
+            "Successfully applied resources to 2 member clusters",
+        ),
+    ]
+    one = next(c for c in status.clusters if c.cluster == "aks-member-1")
+    assert [(c.type, c.reason, c.message) for c in one.conditions] == [
+        (
+            "ResourceScheduled",
+            "ScheduleSucceeded",
+            (
+                "Successfully scheduled resources for placement in aks-member-1 (affinity score: 0,"
+                " topology spread score: 0): picked by scheduling policy"
+            ),
+        ),
+        ("WorkSynchronized", "WorkSynchronizeSucceeded", "Successfully Synchronized work(s) for placement"),
+        ("ResourceApplied", "ApplySucceeded", "Successfully applied resources"),
+    ]
+
+
+def test_the_older_words_for_what_is_not_done() -> None:
+    blocked = placement_status_2023(PLACED.status, progress_of(PLACED.bindings, 0))
+    assert short(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
+    failed = {name: replace(state, applied="False") for name, state in DONE.items()}
+    assert short(placement_status_2023(PLACED.status, failed))[-1] == ("Applied", "False", "ApplyFailed")

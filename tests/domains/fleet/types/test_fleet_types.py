@@ -1,0 +1,426 @@
+"""Fleet types: what is refused, where it is said, and how manifests and blocks agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Severity
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement, FleetStrategy
+from nexusform.state.conformity import misfits
+from nexusform.workflow.place import Place
+from nexusform.workflow.validate import validate_directory
+from tests.domains.fleet.planning.fleet_harness import hub, manifest_placement, member, placement
+from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of
+
+KIND = "fleet_cluster_resource_placement"
+
+
+def refused(text: str) -> list[tuple[str, int]]:
+    """(line as written, without its number) of every error."""
+    result = plan(text)
+    lines = text.splitlines()
+    return [(e.detail, lines[line_of(e)[1] - 1].strip()) for e in errors(result)]  # type: ignore[misc]
+
+
+def required(term: str) -> str:
+    return f"""
+    affinity {{
+      cluster_affinity {{
+        required_during_scheduling_ignored_during_execution {{
+          cluster_selector_term {{
+            {term}
+          }}
+        }}
+      }}
+    }}
+"""
+
+
+def preferred(term: str, weight: float = 20) -> str:
+    return f"""
+    placement_type     = "PickN"
+    number_of_clusters = 1
+    affinity {{
+      cluster_affinity {{
+        preferred_during_scheduling_ignored_during_execution {{
+          weight = {weight}
+          preference {{
+            {term}
+          }}
+        }}
+      }}
+    }}
+"""
+
+
+def properties(*conditions: tuple[str, str]) -> str:
+    blocks = "".join(
+        f"""
+match_expression {{
+  name     = "kubernetes-fleet.io/node-count"
+  operator = "{operator}"
+  values   = ["{value}"]
+}}"""
+        for operator, value in conditions
+    )
+    return f"property_selector {{{blocks}\n}}"
+
+
+SORTER = """property_sorter {
+              name       = "kubernetes-fleet.io/node-count"
+              sort_order = "Descending"
+            }"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "said", "line"),
+    [
+        ('cluster_names = ["a"]', "Cluster names needs to be empty", 'cluster_names = ["a"]'),
+        ("number_of_clusters = 3", "Number of clusters must be nil", "number_of_clusters = 3"),
+        (
+            'placement_type = "PickFixed"\ncluster_names = ["a"]\ntoleration {\noperator = "Exists"\n}',
+            "Tolerations needs to be empty",
+            "toleration {",
+        ),
+        (
+            'placement_type = "PickFixed"\ncluster_names = ["a"]\naffinity {\ncluster_affinity {\n}\n}',
+            "Affinity must be nil for policy type PickFixed",
+            "affinity {",
+        ),
+        (
+            'toleration {\nkey = "k"\nvalue = "x"\noperator = "Exists"\n}',
+            "Toleration value needs to be empty",
+            'value = "x"',
+        ),
+        ('toleration {\nvalue = "x"\n}', "Toleration key cannot be empty", "toleration {"),
+        (
+            'toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}',
+            "Toleration already exists",
+            "toleration {",
+        ),
+        (required(properties(("Eq", "3"), ("Eq", "4"))), "Inconsistent requirements", "match_expression {"),
+        (required(properties(("Gt", "5"), ("Lt", "4"))), "Inconsistent requirements", "match_expression {"),
+        (
+            required(properties(("Ge", "5 GB"))),
+            'Value "5 GB" is not a valid resource.Quantity',
+            'values   = ["5 GB"]',
+        ),
+        (required(properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
+        (required(SORTER), "PropertySorter is not allowed", "property_sorter {"),
+        (preferred(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
+        (preferred(SORTER, 1.5), "Weight must be a whole number, not 1.5", "weight = 1.5"),
+        (preferred(properties(("Ge", "5"))), "PropertySelector", "property_selector {"),
+        (
+            'topology_spread_constraint {\ntopology_key = "region"\n}',
+            "Topology spread constraints needs to be empty",
+            "topology_spread_constraint {",
+        ),
+        (
+            (
+                'placement_type = "PickN"\nnumber_of_clusters = 1\ntopology_spread_constraint {\n'
+                'topology_key = "region"\nmax_skew = 0\n}'
+            ),
+            "Max_skew must be 1 or more",
+            "max_skew = 0",
+        ),
+        (
+            'placement_type = "PickN"\nnumber_of_clusters = 99999999999999999999',
+            '"number_of_clusters" must be between 0 and 2147483647',
+            "number_of_clusters = 99999999999999999999",
+        ),
+        (
+            required('label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'),
+            '"Equals" is not a valid label selector operator',
+            "label_selector {",
+        ),
+    ],
+)
+def test_what_the_webhook_refuses_is_refused_at_its_line(policy: str, said: str, line: str) -> None:
+    found = refused(placement(policy))
+    assert len(found) == 1, found
+    assert said in found[0][0]
+    assert found[0][1] == line
+
+
+def test_objects_selected_by_label_can_be_kept_in_state() -> None:
+    by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
+    text = placement("", f"resource_selector {{\n{by_label}\n}}")
+    kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
+    assert misfits(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
+
+
+def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
+    selector = 'resource_selector {{\n{}\nversion = "v1"\nkind = "{}"\nname = "x"\n}}'
+    of_namespace = selector.format('group = "apps"', "Deployment")
+    said = (
+        "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
+    )
+    assert refused(placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
+    custom = selector.format('group = "example.com"', "Deployment")
+    assert refused(placement("", custom)) == []
+    other = placement("", 'namespace = "web"').replace("cluster_resource_placement", "resource_placement")
+    assert refused(other) == [("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')]
+    some = selector.format('selection_scope = "NamespaceWithResourceSelectors"', "Namespace")
+    assert refused(placement("", some + "\n" + of_namespace)) == []
+
+
+def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
+    found = refused(placement('placement_type = "PickMost"'))
+    assert [line for _, line in found] == ['placement_type = "PickMost"']
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('strategy {\nrolling_update {\nmax_surge = "lots"\n}\n}', "neither a whole number nor a percentage"),
+        ('strategy {\nrolling_update {\nmax_surge = "-1"\n}\n}', "greater than or equal to 0"),
+        ('strategy {\nrolling_update {\nmax_unavailable = "101%"\n}\n}', "from 0% to 100%, got 101%"),
+        ('strategy {\ntype = "External"\nrolling_update {\n}\n}', "not valid for the External"),
+        (
+            'resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\nlabel_selector {\n}\n}',
+            "not both",
+        ),
+        ('name = "Upper"', "lowercase RFC 1123 subdomain"),
+    ],
+)
+def test_other_arguments_of_a_placement(more: str, said: str) -> None:
+    found = errors(plan(placement("", more)))
+    assert [said in e.detail for e in found] == [True], [e.detail for e in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('labels = { "bad key" = "x" }', "Name part must"),
+        ('taint {\nkey = "a"\neffect = "NoExecute"\n}', "only NoSchedule exists"),
+        ('resources {\ntotal = { cpu = "many" }\n}', "is not a valid quantity"),
+        ('kubernetes_cluster_id = "s/a"\nproperties = { a = "1" }', "figures follow from the nodes"),
+        ('name = "UPPER"', "lowercase RFC 1123 subdomain"),
+    ],
+)
+def test_members(body: str, said: str) -> None:
+    found = [e.detail for e in errors(plan(member("m", more=body).replace("labels = {}", "", 1)))]
+    assert any(said in detail for detail in found), found
+
+
+MANIFEST = """apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata:
+  name: web
+spec:
+  resourceSelectors:
+    - {group: "", version: v1, kind: Namespace, name: web}
+  policy:
+    placementType: PickN
+    numberOfClusters: 2
+    tolerations:
+      - {key: a, operator: Exists}
+"""
+
+
+def test_a_manifest_says_the_same_as_blocks() -> None:
+    blocks = placement(
+        'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator = "Exists"\n}',
+        'name = "web"',
+    )
+    read = all_types().resource_types[KIND].fleet
+    assert read is not None
+    one, other = (
+        read(attributes(state_of(hub() + member("m") + text), f"{KIND}.p"))
+        for text in (blocks, manifest_placement(MANIFEST))
+    )
+    assert isinstance(one, FleetPlacement)
+    assert isinstance(other, FleetPlacement)
+    assert one == replace(other, old_names=True)
+
+
+def test_a_manifest_gives_its_name_and_nothing_stands_beside_it() -> None:
+    state = state_of(hub() + manifest_placement(MANIFEST))
+    assert attributes(state, f"{KIND}.p")["name"] == "web"
+    named = manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
+    assert ["leave one of them out" in e.detail for e in errors(plan(named))] == [True]
+    twice = manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
+    assert [e.summary for e in errors(plan(twice))] == ["Conflicting arguments"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "numberOfClusters: 2",
+            "numberOfClusters: many",
+            "manifest:10: spec.policy.numberOfClusters must be a whole number",
+        ),
+        (
+            "placementType: PickN",
+            "placementType: PickNone",
+            'manifest:9: spec.policy.placementType is "PickNone"',
+        ),
+        ("kind: ClusterResourcePlacement", "kind: Deployment", "manifest:2: kind is"),
+        ("{key: a, operator: Exists}", "{key: a, operator: Exists, value: b}", "manifest:12: "),
+        ("  name: web\nspec", "  other: web\nspec", "metadata.name is missing"),
+        ("spec:", "spec: [", "manifest:"),
+    ],
+)
+def test_a_wrong_manifest_names_the_line(old: str, new: str, said: str) -> None:
+    text = manifest_placement(MANIFEST.replace(old, new, 1)).replace("\n}", '\n  name = "web"\n}')
+    found = [e.detail for e in errors(plan(hub() + text))]
+    assert any(said in detail for detail in found), found
+
+
+def test_a_field_that_is_not_known_is_refused_and_the_right_one_named() -> None:
+    text = manifest_placement(MANIFEST.replace("numberOfClusters: 2", "numberOfCluster: 2"))
+    found = [e.detail for e in errors(plan(hub() + text))]
+    said = 'manifest:10: unknown field "spec.policy.numberOfCluster". Did you mean "numberOfClusters"?'
+    assert said in found
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    text = placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
+    assert len(errors(plan(text))) == 4
+
+
+def test_hub_objects_that_are_no_objects_name_their_line() -> None:
+    text = """
+resource "fleet_hub_manifest" "h" {
+  yaml_body = "apiVersion: v1\\nkind: ConfigMap\\nmetadata: {}\\n"
+}
+"""
+    assert ["yaml_body:1: " in e.detail for e in errors(plan(text))] == [True]
+
+
+def test_workloads_that_the_api_server_refuses_are_refused_where_no_placement_selects_them() -> None:
+    job = """apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: db}
+spec:
+  parallelism: "2"
+  template:
+    spec: {containers: [{name: c, image: c}]}
+"""
+    text = f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<-Y\n{job}Y\n}}\n'
+    # What is wrong with one value is told once; what is left out may be filled in on the hub.
+    told = [(each.severity.value, each.detail) for each in plan(text).diagnostics]
+    assert [(severity, detail.partition("once: ")[2].split(" must ")[0]) for severity, detail in told] == [
+        ("error", "spec.parallelism"),
+        ("warning", "spec.template.spec.restartPolicy"),
+    ]
+
+
+def test_a_strategy_as_yaml() -> None:
+    text = """apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterStagedUpdateStrategy
+metadata:
+  name: slow
+spec:
+  stages:
+    - name: canary
+      labelSelector: {matchLabels: {ring: canary}}
+      maxConcurrency: 50%
+      afterStageTasks:
+        - {type: TimedWait, waitTime: 1h}
+        - {type: Approval}
+"""
+    block = manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
+    state = state_of(block)
+    read = all_types().resource_types["fleet_cluster_staged_update_strategy"].fleet
+    assert read is not None
+    found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
+    assert isinstance(found, FleetStrategy)
+    stage = found.stages[0]
+    assert (found.name, stage.name, str(stage.max_concurrency)) == ("slow", "canary", "50%")
+    assert [(t.type, t.wait_seconds) for t in stage.after] == [("TimedWait", 3600.0), ("Approval", None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        (
+            "fleet_placement_disruption_budget",
+            'max_unavailable = "1"\nmin_available = "1"',
+            "max_unavailable and min_available cannot both be given",
+        ),
+        ("fleet_placement_eviction", 'placement_name = "p"', '"cluster_name" is required'),
+        ("fleet_cluster_staged_update_strategy", 'stage {\nname = "One"\n}', "lower-case letters and digits"),
+        (
+            "fleet_cluster_staged_update_strategy",
+            'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\n}\n}',
+            "waitTime is required",
+        ),
+        ("fleet_cluster_resource_override", "", "needs at least one cluster_resource_selector"),
+        (
+            "fleet_cluster_staged_update_run",
+            'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nstate = "Go"',
+            "must be",
+        ),
+    ],
+)
+def test_what_acts_on_placements(kind: str, body: str, said: str) -> None:
+    found = [e.detail for e in errors(plan(f'resource "{kind}" "x" {{\n{body}\n}}\n'))]
+    assert any(said.lower() in detail.lower() for detail in found), found
+
+
+OVERRIDE = """
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourceOverride
+metadata: {name: o}
+spec:
+  clusterResourceSelectors:
+    - {group: "", version: v1, kind: Namespace, name: web}
+  policy:
+    overrideRules:
+RULES
+"""
+RULE = """
+      - clusterSelector: {clusterSelectorTerms: [TERM]}
+        jsonPatchOverrides:
+          - {op: add, path: PATH, value: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("term", "path", "times", "said"),
+    [
+        ("{}", "/data", 1, "labelSelector is required"),
+        ("{propertySelector: {matchExpressions: []}}", "/data", 1, "only labelSelector is supported"),
+        ("{propertySorter: {name: a, sortOrder: Ascending}}", "/data", 1, "only labelSelector is supported"),
+        ("{labelSelector: {}}", "/data", 21, "must have 1 to 20 items, not 21"),
+        ("{labelSelector: {}}", "/metadata/name", 1, "except annotations and labels"),
+        ("{labelSelector: {}}", "/metadata", 1, "cannot override field metadata"),
+        ("{labelSelector: {}}", "/status/phase", 1, "cannot override status fields"),
+        ("{labelSelector: {}}", "/data//a", 1, "path cannot contain empty string"),
+        ("{labelSelector: {}}", "data", 1, "path must start with /"),
+        ("{labelSelector: {}}", "/data", 20, ""),
+    ],
+)
+def test_an_override_is_refused_in_the_words_of_the_webhook(
+    term: str, path: str, times: int, said: str
+) -> None:
+    rules = RULE.replace("TERM", term).replace("PATH", path) * times
+    text = manifest_placement(OVERRIDE.replace("RULES", rules)).replace(
+        KIND, "fleet_cluster_resource_override"
+    )
+    found = [e.detail for e in errors(plan(text))]
+    assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
+
+
+def test_unknown_values_are_let_pass_by_validate(tmp_path: Path) -> None:
+    text = (
+        """
+variable "n" {
+  type = number
+}
+variable "names" {
+  type = list(string)
+}
+"""
+        + placement('placement_type = "PickN"\nnumber_of_clusters = var.n')
+        + placement('placement_type = "PickFixed"\ncluster_names = var.names', name="q")
+    )
+    (tmp_path / "main.nf.hcl").write_text(text + member("a"))
+    found = validate_directory(Place(directory=str(tmp_path)))
+    assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
+    good(plan(text + member("a"), variables=("n=1", 'names=["a"]')))

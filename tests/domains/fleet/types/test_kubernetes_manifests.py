@@ -1,0 +1,240 @@
+"""data kubernetes_manifests: objects of files by kind, members as a hub shows them, nothing swallowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.diagnostics import Severity
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.types.fleet_hub_manifest import FLEET_HUB_MANIFEST
+from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read
+from nexusform.ports import DataAnswer, ReadContext
+from tests.domains.azure.types.test_nexus_inventory import NOW, MemoryFiles
+from tests.domains.fleet.importers.test_fleet_documents import SPECS, manifest
+
+MEMBERS = """apiVersion: cluster.kubernetes-fleet.io/v1
+kind: MemberCluster
+metadata:
+  name: NAME
+  labels: {region: east, kubernetes-fleet.io/member-name: NAME}
+spec:
+  identity: {kind: ServiceAccount, name: agent, namespace: fleet-system, apiGroup: ""}
+  taints:
+  - {key: old, value: "yes", effect: NoSchedule}
+status:
+  agentStatus:
+  - type: MemberAgent
+    lastReceivedHeartbeat: "2026-01-01T10:0MINUTE:00Z"
+    conditions:
+    - {type: Joined, status: "True"}
+    - {type: Healthy, status: "HEALTHY", lastTransitionTime: "2026-01-01T09:00:00Z"}
+  conditions:
+  - {type: NamespaceCollectionSucceeded, status: "True"}
+  namespaces: {web: work-1}
+  properties:
+    kubernetes-fleet.io/node-count: {value: "3", observationTime: "2026-01-01T10:00:00Z"}
+  resourceUsage:
+    capacity: {cpu: "12", memory: 48Gi}
+    allocatable: {cpu: "11"}
+    available: {cpu: "5"}
+"""
+
+
+def shown(name: str, minute: str = "9", healthy: str = "True") -> str:
+    return MEMBERS.replace("NAME", name).replace("MINUTE", minute).replace("HEALTHY", healthy)
+
+
+def answer(lenient: bool = False, **files: str) -> DataAnswer:
+    arguments = {"directory": "hub", "lenient": lenient}
+    contents = {f"hub/{name}.yaml": text.encode() for name, text in files.items()}
+    return read(arguments, ReadContext(MemoryFiles(contents), NOW))
+
+
+def test_every_kind_of_the_api_has_its_attribute() -> None:
+    assert sorted([*ATTRIBUTES, MEMBER]) == sorted(API_KINDS)
+
+
+def test_objects_of_many_documents_are_sorted_by_kind() -> None:
+    everything = "---\n".join(manifest(kind) for kind in SPECS)
+    others = (
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: web}}\n"
+        "- {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: web}, data: {a: b}}\n"
+    )
+    got = answer(a=everything, b=others)
+    assert got.problems == []
+    for kind in SPECS:
+        (name,) = got.attributes[ATTRIBUTES[kind]]
+        assert name in ("it", "web/it")
+        assert json.loads(got.attributes[ATTRIBUTES[kind]][name])["kind"] == kind
+    assert list(got.attributes["hub_objects"]) == ["Namespace web", "ConfigMap web/c"]
+
+
+@pytest.mark.parametrize(
+    ("minute", "healthy", "health"),
+    [("9", "True", "Healthy"), ("1", "True", "NoHeartbeat"), ("9", "False", "Unhealthy")],
+)
+def test_a_member_is_what_its_status_says(minute: str, healthy: str, health: str) -> None:
+    got = answer(a=shown("one", minute, healthy), b=shown("newest"))
+    assert got.problems == []
+    assert got.attributes["member_clusters"]["one"] == {
+        "labels": {"region": "east"},
+        "taints": [{"key": "old", "value": "yes", "effect": "NoSchedule"}],
+        "health": health,
+        "properties": {"kubernetes-fleet.io/node-count": "3"},
+        "resources": {
+            "total": {"cpu": "12", "memory": "48Gi"},
+            "allocatable": {"cpu": "11"},
+            "available": {"cpu": "5"},
+        },
+        "namespaces": ["web"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "health"),
+    [
+        ('type: Joined, status: "True"', 'type: Joined, status: "False"', "NotJoined"),
+        ("type: Healthy", "type: Other", "NoHealth"),
+        ("type: MemberAgent", "type: ServiceExport", "NoAgent"),
+        ("  name: one\n", '  name: one\n  deletionTimestamp: "2026-01-01T10:00:00Z"\n', "Leaving"),
+    ],
+)
+def test_why_a_member_is_not_eligible(old: str, new: str, health: str) -> None:
+    got = answer(a=shown("one").replace(old, new, 1), b=shown("newest"))
+    assert got.attributes["member_clusters"]["one"]["health"] == health
+
+
+def test_a_member_without_status_is_healthy_and_a_warning_says_so() -> None:
+    got = answer(a=shown("one")[: shown("one").index("status:\n")])
+    assert got.attributes["member_clusters"]["one"]["health"] == "Healthy"
+    assert [p.id for p in got.problems] == ["health-of-a-member-is-unknown"]
+
+
+def test_nothing_is_swallowed() -> None:
+    placement = manifest("ClusterResourcePlacement")
+    wrong = placement.replace("numberOfClusters", "numberOfCluster")
+    work = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceBinding\nmetadata: {name: x}\n"
+    got = answer(a=placement, b=wrong + "---\n" + work + "---\n- 1\n")
+    said = [p.detail for p in got.problems if p.severity is Severity.ERROR]
+    assert got.attributes == {}
+    assert any(text.startswith('hub/b.yaml:13: unknown field "spec.policy.numberOfCluster"') for text in said)
+    assert any("ClusterResourceBinding x is made by the hub itself" in text for text in said)
+    assert any("a manifest is a mapping" in text for text in said)
+    assert any("stands in hub/a.yaml:1 already" in text for text in said)
+    assert [p.severity for p in answer().problems] == [Severity.ERROR]
+
+
+def test_slips_are_read_where_it_says_so() -> None:
+    text = manifest("ClusterResourcePlacement").replace("env: prod", "env: 1")
+    assert [p.severity for p in answer(a=text).problems] == [Severity.ERROR]
+    lenient = answer(lenient=True, a=text)
+    assert [p.severity for p in lenient.problems] == [Severity.WARNING]
+    assert "[unquoted-text]" in lenient.problems[0].detail
+
+
+FLEET = """
+data "kubernetes_manifests" "hub" {
+  directory = "hub"
+}
+
+resource "fleet_member_cluster" "all" {
+  for_each   = data.kubernetes_manifests.hub.member_clusters
+  name       = each.key
+  labels     = each.value.labels
+  health     = each.value.health
+  properties = each.value.properties
+  namespaces = each.value.namespaces
+
+  resources {
+    total       = each.value.resources.total
+    allocatable = each.value.resources.allocatable
+    available   = each.value.resources.available
+  }
+
+  dynamic "taint" {
+    for_each = each.value.taints
+    content {
+      key    = taint.value.key
+      value  = taint.value.value
+      effect = taint.value.effect
+    }
+  }
+}
+
+resource "fleet_hub_manifest" "all" {
+  for_each  = data.kubernetes_manifests.hub.hub_objects
+  yaml_body = each.value
+}
+
+resource "fleet_cluster_resource_placement" "all" {
+  for_each = data.kubernetes_manifests.hub.cluster_resource_placements
+  manifest = each.value
+}
+"""
+EVERYWHERE = """apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata: {name: everywhere}
+spec:
+  resourceSelectors:
+  - {group: "", version: v1, kind: Namespace, name: web}
+  policy:
+    placementType: PickAll
+    tolerations:
+    - {key: old, operator: Exists}
+"""
+
+
+def test_a_folder_becomes_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "members.yaml").write_text("---\n".join([shown("one"), shown("late", "1")]))
+    (tmp_path / "hub" / "objects.yaml").write_text(
+        f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: web}}\n---\n{EVERYWHERE}"
+    )
+    (tmp_path / "main.nf.hcl").write_text(FLEET)
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "-no-color"]) == 0
+    printed = capsys.readouterr().out
+    assert 'fleet_cluster_resource_placement.all["everywhere"]' in printed
+    assert "one  " in printed
+    assert "1 to place" in printed
+
+
+MISSPELT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: web}
+spec:
+  replicsa: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+"""
+
+
+def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
+    (problem,) = answer(a=MISSPELT).problems
+    assert problem.detail == (
+        'hub/a.yaml:5: Deployment web/web: unknown field "spec.replicsa". Did you mean "replicas"?'
+    )
+    found = FLEET_HUB_MANIFEST.check and FLEET_HUB_MANIFEST.check({"yaml_body": MISSPELT})
+    assert [each.detail for each in found or ()] == [problem.detail.replace("hub/a.yaml", "yaml_body")]
+
+
+def test_a_taint_that_the_webhook_refuses_is_told_at_its_line() -> None:
+    text = shown("one").replace("key: old, value", 'key: "o d", value')
+    (problem,) = answer(a=text).problems
+    assert problem.detail.startswith("hub/a.yaml:9: Invalid taint key: name part must")
+    twice = '- {key: old, value: "yes", effect: NoSchedule}'
+    (problem,) = answer(a=shown("one").replace(twice, f"{twice}\n  {twice}")).problems
+    assert "taints must be unique" in problem.detail
+
+
+def test_a_name_that_no_member_may_have_is_told_at_its_line() -> None:
+    (problem,) = answer(a=shown("one").replace("  name: one", "  name: One_1")).problems
+    assert problem.detail.startswith('hub/a.yaml:4: Name "One_1": a lowercase RFC 1123 subdomain')

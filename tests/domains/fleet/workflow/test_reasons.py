@@ -1,0 +1,80 @@
+"""Why pods are where they are, from plans and from what stands."""
+
+from __future__ import annotations
+
+from nexusform.domains.fleet.workflow.reasons import PodReason, pod_reasons
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.rendering.answers.outline import outline_text
+from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
+from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
+from tests.planning.harness import RACKS, applied, good, plan
+
+ADDRESS = "fleet_hub_manifest.m"
+TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+
+
+def reason(result: PlanResult, name: str) -> PodReason:
+    assert result.pods is not None
+    (only,) = pod_reasons(result.pods, [ADDRESS], name)
+    return only
+
+
+def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
+    found = reason(good(plan(TEXT)), "web-0")
+    assert not found.today
+    assert {v.node for v in found.nodes} == {"a-control-plane-0", "a-np-0", "a-np-1"}
+    chosen = next(v for v in found.nodes if v.node == found.outcome.node)
+    assert chosen.total == found.nodes[0].total == sum(chosen.points.values())
+    (refused,) = [v for v in found.nodes if v.refusals]
+    assert refused.node == "a-control-plane-0"
+    assert "taint" in refused.refusals[0].reason
+    text = outline_text(pod_outline(found), colour=False, width=100)
+    assert "web-0 (default/Deployment/web) on a" in text
+    assert "2 nodes would do" in text
+    assert found.machine in text
+    assert f"{found.outcome.node} (chosen)" in text
+
+
+def test_a_pending_pod_says_who_refused_it() -> None:
+    found = reason(good(plan(TEXT)), "web-2")
+    assert found.outcome.pending
+    assert all(v.refusals for v in found.nodes)
+    outline = pod_outline(found)
+    assert outline.bad
+    assert outline.verdict == "stays Pending"
+    document = pod_document(found)
+    assert document["node"] is None
+    assert [n["node"] for n in document["nodes"] if not n["refusals"]] == []
+
+
+def test_a_pod_that_stands_is_asked_about_today() -> None:
+    state = applied(good(plan(TEXT)))
+    found = reason(good(plan(TEXT, state)), "web-0")
+    assert found.today
+    here = next(v for v in found.nodes if v.node == found.outcome.node)
+    # Its own place is open to it; the other worker holds the other replica.
+    assert here.total is not None
+    (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
+    assert other.refusals
+    assert "stands and stays" in " ".join(pod_outline(found).facts)
+
+
+def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
+    state = applied(good(plan(TEXT)))
+    found = reason(good(plan(TEXT, state)), "web-2")
+    text = outline_text(pod_outline(found), colour=False, width=100)
+    assert "stays Pending" in text
+    assert "still" in text
+    assert "while a pod runs" not in text
+
+
+def test_both_sides_of_an_eviction_name_each_other() -> None:
+    low, high = deployment("low", 1, cpu="3"), deployment("high", 1, cpu="3", spec={"priority": 9})
+    base = RACKS + workers(1) + manifest("m", low)
+    state = applied(good(plan(base)))
+    result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
+    taker, victim = reason(result, "high-0"), reason(result, "low-0")
+    assert "it evicts low-0 (priority 0)" in " ".join(pod_outline(taker).facts)
+    assert "high-0, of higher priority, takes its place" in " ".join(pod_outline(victim).facts)
+    (row,) = [row for row in result.plan.placements if row.object == "high-0"]
+    assert row.reason == "takes the place of low-0"

@@ -1,0 +1,224 @@
+"""What the API server's admission makes of pods, by Kubernetes' own documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from nexusform.domains.pods.importers.kubernetes_admission import read_quotas
+from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
+from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, workloads_of
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope, Requests
+from nexusform.scheduling.matching import EXISTS, Toleration
+
+MIB = 1 << 20
+
+
+def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    annotations = spec.pop("annotations", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "shop", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "resources": resources or {}}], **spec},
+    }
+
+
+def read(*objects: dict[str, Any]) -> WorkloadReading:
+    return workloads_of(read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
+
+
+def pod(*objects: dict[str, Any]) -> PodSpec:
+    reading = read(*objects)
+    assert reading.findings == ()
+    return reading.workloads[0].pod
+
+
+def said(*objects: dict[str, Any]) -> str:
+    (finding,) = read(*objects).findings
+    return f"{finding.severity.value}: {finding.detail}"
+
+
+def thing(version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, **more}
+
+
+# --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources) ----------------------------
+
+
+def limit_range(**item: Any) -> dict[str, Any]:
+    return thing("v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]})
+
+
+@pytest.mark.parametrize(
+    ("resources", "milli"),
+    [
+        ({}, 500),
+        ({"limits": {"cpu": "2"}}, 2000),  # a limit without a request is its request
+        ({"requests": {"cpu": "750m"}}, 750),
+    ],
+)
+def test_a_limit_range_fills_in_requests(resources: dict[str, Any], milli: int) -> None:
+    ranges = limit_range(default={"cpu": "1"}, defaultRequest={"cpu": "500m"})
+    assert pod(bare_pod(resources), ranges).requests.cpu == milli
+
+
+@pytest.mark.parametrize(
+    ("item", "milli"),
+    [
+        ({"default": {"cpu": "1"}}, 1000),
+        ({"max": {"cpu": "800m"}, "min": {"cpu": "200m"}}, 800),
+        ({"min": {"cpu": "200m"}}, 200),
+    ],
+)
+def test_a_limit_range_without_default_requests_takes_limits_then_bounds(item: Any, milli: int) -> None:
+    assert pod(bare_pod(), limit_range(**item)).requests.cpu == milli
+
+
+def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None:
+    ranges = limit_range(defaultRequest={"memory": "64Mi"})
+    starting = bare_pod({"requests": {"memory": "1Mi"}}, initContainers=[{"name": "i"}])
+    assert pod(starting, ranges).requests.memory == 64 * MIB
+    ranges["metadata"]["namespace"] = "elsewhere"
+    assert pod(bare_pod(), ranges).requests == Requests()
+
+
+@pytest.mark.parametrize(
+    ("of", "resources", "reason"),
+    [
+        ("Container", {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}, ""),
+        (
+            "Container",
+            {"requests": {"cpu": "50m"}},
+            "minimum cpu usage per Container is 100m, but request is 0.05",
+        ),
+        ("Container", {"limits": {"cpu": "3"}}, "maximum cpu usage per Container is 2, but limit is 3"),
+        ("Pod", {"requests": {"cpu": "1"}}, "maximum cpu usage per Pod is 2. No limit is specified"),
+    ],
+)
+def test_a_limit_range_forbids_what_is_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
+    ranges = limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
+    assert read(bare_pod(resources), ranges).workloads[0].forbidden == reason
+
+
+def test_quotas_and_what_they_read_of_pods() -> None:
+    quota = thing(
+        "v1",
+        "ResourceQuota",
+        "compute",
+        spec={
+            "hard": {"requests.cpu": "1500m", "limits.memory": "1Gi", "pods": 4},
+            "scopes": ["NotTerminating"],
+            "scopeSelector": {
+                "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+            },
+        },
+    )
+    scopes = (QuotaScope("NotTerminating"), QuotaScope("PriorityClass", "In", ("high",)))
+    hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
+    text = yaml.safe_dump(quota, sort_keys=False)
+    assert read_quotas(read_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
+    asked = pod(
+        bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
+    ).quota_figures
+    assert (asked.limits, asked.left_out, asked.finite) == ((("memory", MIB),), ("limits.cpu",), True)
+
+
+def test_scheduling_gates() -> None:
+    assert pod(bare_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
+
+
+# --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class) ----------------------------------
+
+
+def kata(**more: Any) -> dict[str, Any]:
+    return thing("node.k8s.io/v1", "RuntimeClass", "kata", handler="kata", **more)
+
+
+def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
+    found = pod(
+        bare_pod({"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}),
+        kata(
+            overhead={"podFixed": {"cpu": "250m", "memory": "120Mi"}},
+            scheduling={
+                "nodeSelector": {"runtime": "kata"},
+                "tolerations": [{"key": "kata", "operator": "Exists"}],
+            },
+        ),
+    )
+    assert found.requests == Requests(1250, 120 * MIB)
+    assert found.node_selector == (("disk", "ssd"), ("runtime", "kata"))
+    assert Toleration("kata", EXISTS, "", "") in found.tolerations
+
+
+def test_a_runtime_class_that_nobody_defines_or_that_contradicts_is_said() -> None:
+    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", which no' in said(
+        bare_pod(runtimeClassName="kata")
+    )
+    against = kata(scheduling={"nodeSelector": {"disk": "ssd"}})
+    text = said(bare_pod(runtimeClassName="kata", nodeSelector={"disk": "hdd"}), against)
+    assert text.startswith("error: Pod shop/p: spec.nodeSelector has disk=hdd")
+
+
+# --- PriorityClass ----------------------------------------------------------------------------------------
+
+
+def test_the_lowest_default_priority_counts() -> None:
+    classes = [
+        thing("scheduling.k8s.io/v1", "PriorityClass", name, value=value, globalDefault=True)
+        for name, value in (("high", 1000), ("low", 10))
+    ]
+    assert pod(bare_pod(), *classes).priority == 10
+
+
+def test_pods_of_a_class_that_never_preempts_evict_nobody() -> None:
+    polite = thing("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    assert not pod(bare_pod(priorityClassName="polite"), polite).preempts
+    assert pod(bare_pod(), polite).preempts
+    assert not pod(bare_pod(), {**polite, "globalDefault": True}).preempts
+    assert not pod(bare_pod(preemptionPolicy="Never")).preempts
+
+
+# --- Multus (network-resources-injector) ------------------------------------------------------------------
+
+
+def network(name: str, resource: str = "", namespace: str = "shop") -> dict[str, Any]:
+    body = thing("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec={"config": "{}"})
+    body["metadata"] |= {"namespace": namespace}
+    if resource:
+        body["metadata"]["annotations"] = {"k8s.v1.cni.cncf.io/resourceName": resource}
+    return body
+
+
+NETS = (
+    network("fast", "intel.com/sriov"),
+    network("far", "intel.com/sriov", "infra"),
+    network("plain"),
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        ("fast", 1),
+        ("fast, infra/far@net2, plain", 2),
+        ('[{"name": "fast"}, {"name": "far", "namespace": "infra"}, {"name": "fast"}]', 3),
+    ],
+)
+def test_networks_ask_for_their_resource_once_per_interface(names: str, count: int) -> None:
+    annotated = bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": names})
+    assert pod(annotated, *NETS).requests.others == (("intel.com/sriov", count),)
+
+
+def test_networks_do_not_count_twice_what_containers_ask_for() -> None:
+    asking = bare_pod(
+        {"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"}
+    )
+    assert pod(asking, *NETS).requests.others == (("intel.com/sriov", 2),)
+
+
+def test_networks_that_nobody_defines_are_said() -> None:
+    text = said(bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": "other"}), *NETS)
+    assert "names the network shop/other, which no manifest here defines" in text

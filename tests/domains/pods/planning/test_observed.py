@@ -1,0 +1,123 @@
+"""Plans over clusters as kubectl printed them: real nodes, and what runs there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.domains.pods.importers.kubernetes_nodes import read_cluster
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.request import DataValues
+from nexusform.state.objects import EMPTY, State
+from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing, workers
+from tests.planning.harness import RACKS, applied, errors, good, is_empty, plan, warnings
+
+DATA = 'data "kubernetes_nodes" "a" {{\n  files = ["n.json"]\n  cluster_id = {of}\n}}\n'
+OF_A = DATA.format(of="nexus_kubernetes_cluster.a.id")
+NODES = (node("a-np-0"), node("a-np-1"))
+WEB = {"pod-template-hash": "5d", "app": "web"}
+
+
+def seen(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
+    """A plan in which kubectl printed these objects."""
+    reading = read_cluster([("n.json", printed(*objects))])
+    values = DataValues(None, "kubernetes_nodes", {"objects": reading.text()})
+    return plan(text, state, data_values=(values,))
+
+
+def web(count: int, cpu: str = "1", **more: Any) -> str:
+    return RACKS + workers(2) + OF_A + manifest("m", deployment("web", count, cpu=cpu, **more))
+
+
+def places(result: PlanResult) -> dict[str, str | None]:
+    return {name: place["node"] for name, place in standing(applied(result)).items()}
+
+
+def test_what_runs_already_takes_room() -> None:
+    other = pod("coredns", "a-np-0", "7500m", owner=("ReplicaSet", "coredns-1"))
+    assert places(good(seen(web(1), *NODES, other))) == {"web-0": "a-np-1"}
+    over = pod("coredns", "a-np-0", "7500m", phase="Succeeded")
+    assert set(places(good(seen(web(16), *NODES, over))).values()) == {"a-np-0", "a-np-1"}
+
+
+def test_the_pods_of_a_workload_are_where_they_were_seen() -> None:
+    there = [pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
+    result = good(seen(web(3), *NODES, *there))
+    state = applied(result)
+    assert pods(result) == {"web-2": ("place", "scale_out")}
+    observed = standing(state)
+    assert [observed[f"web-{n}"]["provenance"] for n in range(3)] == ["observed", "observed", "predicted"]
+    assert (observed["web-0"]["node"], observed["web-2"]["node"]) == ("a-np-1", "a-np-0")
+    # What state knows beyond the files came after kubectl looked.
+    assert is_empty(good(seen(web(3), *NODES, *there, state=state)))
+
+
+def test_real_labels_and_figures_stand_in_for_derived_ones() -> None:
+    ssd = {"nodeSelector": {"disk": "ssd"}}
+    objects = (node("a-np-0", labels={"disk": "ssd"}), node("a-np-1"))
+    assert places(good(seen(web(1, spec=ssd), *objects))) == {"web-0": "a-np-0"}
+    assert places(good(seen(web(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))) == {"web-0": "a-np-1"}
+
+
+def test_nodes_are_bound_by_provider_id_and_others_are_named() -> None:
+    result = good(seen(web(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")))
+    (told,) = [each for each in warnings(result) if each.id == "node-without-a-vm"]
+    assert "(b)" in told.detail
+    assert set(places(result).values()) <= {"a-np-1", "b"}
+
+
+def test_a_terminating_pod_keeps_its_room_and_its_ports() -> None:
+    going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
+    result = good(seen(web(1), *NODES, going))
+    assert places(result) == {"web-0": "a-np-1"}
+    assert pods(result) == {"web-0": ("place", "new")}
+
+
+def test_the_pod_that_started_last_is_evicted() -> None:
+    times = ("2026-01-01T10:00:00Z", "2026-01-02T09:00:00Z", "")
+    for first, second in [(0, 1), (1, 0), (0, 2), (2, 0)]:
+        there = [
+            pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
+            for at, (name, time) in enumerate((("one", first), ("two", second)))
+        ]
+        result = good(seen(web(1, cpu="2", spec={"priority": 9}), *NODES, *there))
+        # Of equals the one is evicted that runs for the shortest time; without any start it has just begun.
+        newest = 0 if first > second else 1
+        assert places(result) == {"web-0": f"a-np-{newest}"}
+        assert standing(applied(result))["web-0"]["certain"]
+
+
+def test_daemons_come_to_nodes_that_were_not_there() -> None:
+    daemon = pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
+    # Without its pod on a-np-1, two pods of two CPUs would fit there.
+    result = good(seen(web(1, cpu="2"), node("a-np-0", "3500m"), daemon))
+    assert places(result) == {"web-0": None}
+
+
+def test_a_node_that_the_plan_removes_goes_with_its_pods() -> None:
+    state = applied(good(plan(RACKS + workers(2))))
+    there = pod("other", "a-np-1", "1")
+    text = RACKS + workers(1) + OF_A + manifest("m", deployment("web", 1))
+    result = good(seen(text, *NODES, there, state=state))
+    assert places(result) == {"web-0": "a-np-0"}
+    assert "pods-of-lost-nodes-left-out" in {each.id for each in warnings(result)}
+
+
+def test_a_cluster_that_nobody_knows_is_refused_at_its_line() -> None:
+    text = web(1).replace(OF_A, DATA.format(of='"s/b"'))
+    (problem,) = errors(seen(text, *NODES))
+    assert (problem.id, problem.subject is not None) == ("unknown-cluster", True)
+    twice = web(1) + OF_A.replace('"a" {', '"b" {')
+    assert [each.id for each in errors(seen(twice, *NODES))] == ["cluster-observed-twice"]
+
+
+def test_members_with_given_figures_get_nodes() -> None:
+    text = (
+        'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
+        + DATA.format(of='"m1"')
+        + manifest("m", deployment("web", 1), of='"m1"')
+    )
+    labels = {"topology.kubernetes.io/baremetalmachine": "bm1"}
+    state = applied(good(seen(text, node("n1", labels=labels))))
+    place = standing(state)["web-0"]
+    assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")

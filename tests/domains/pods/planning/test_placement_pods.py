@@ -1,0 +1,236 @@
+"""Pods that placements bring to members with known nodes."""
+
+from __future__ import annotations
+
+import json
+
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.state.objects import State
+from tests.domains.fleet.planning.fleet_harness import pick_n, placement
+from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
+from tests.planning.harness import (
+    RACKS,
+    applied,
+    attributes,
+    cluster,
+    good,
+    is_empty,
+    plan,
+    pool,
+    state_of,
+    warnings,
+    without,
+)
+
+NAMES = "ab"
+POOLS = {name: pool("np", 1) for name in NAMES}
+CLUSTERS = "".join(cluster(name, pools=POOLS[name]) for name in NAMES)
+MEMBERS = "".join(
+    f'resource "fleet_member_cluster" "{name}" {{\n'
+    f"  kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id\n}}\n"
+    for name in NAMES
+)
+
+
+def hub(*objects: str) -> str:
+    space = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}})
+    body = "\n---\n".join([space, *objects])
+    return f'resource "fleet_hub_manifest" "hub" {{\n  yaml_body = <<-EOT\n{body}\nEOT\n}}\n'
+
+
+def web(replicas: int = 1, cpu: str = "1", image: str = "web:1") -> str:
+    return deployment("web", replicas, namespace="web", cpu=cpu, image=image)
+
+
+def where(state: State, name: str = "p") -> dict[str, dict[str, str | None]]:
+    """Member -> pod -> node."""
+    found = attributes(state, f"fleet_cluster_resource_placement.{name}")["workloads"]
+    return {
+        member: {pod: place["node"] for placed in workloads.values() for pod, place in placed.items()}
+        for member, workloads in found.items()
+    }
+
+
+def available(result: PlanResult) -> dict[str, str]:
+    """Member -> CPU that is left, as the plan remembers it."""
+    found = {}
+    for change in result.plan.changes:
+        if change.address.type == "fleet_member_cluster" and change.private is not None:
+            found[change.address.name] = change.private["resources"]["available"]["cpu"]
+    return found
+
+
+def test_every_picked_member_gets_the_pods() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + hub(web(2)) + placement()
+    result = good(plan(text))
+    state = applied(result)
+    assert where(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
+    rows = [(r.object, r.target.cluster) for r in result.plan.placements if r.kind == "pod" and r.target]
+    assert sorted(rows) == [("web-0", "a"), ("web-0", "b"), ("web-1", "a"), ("web-1", "b")]
+    assert is_empty(plan(text, state))
+
+
+def test_pods_lower_what_the_member_has_left() -> None:
+    without_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub() + placement())))
+    with_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + placement())))
+    assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
+
+
+def test_objects_given_straight_to_a_cluster_come_first() -> None:
+    direct = (
+        'resource "fleet_hub_manifest" "z" {\n  cluster_id = nexus_kubernetes_cluster.a.id\n'
+        f"  yaml_body = <<-EOT\n{deployment('first', 1, cpu='3')}\nEOT\n}}\n"
+    )
+    # Four vCPUs on each worker.
+    state = state_of(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + placement() + direct)
+    assert where(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
+
+
+def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement(pick_n(2))
+    state = state_of(text)
+    result = good(plan(without(text, "number_of_clusters = 2", "number_of_clusters = 1"), state))
+    assert pods(result) == {"web-0": ("remove", "binding_removed")}
+    assert len(where(applied(result, state))) == 1
+    gone = good(plan(RACKS + CLUSTERS + MEMBERS + hub(web()), state))
+    assert [(str(r.action), r.trigger) for r in gone.plan.placements if r.kind == "pod"] == [
+        ("remove", "binding_removed")
+    ] * 2
+
+
+def test_a_new_image_goes_to_every_member() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement()
+    state = state_of(text)
+    result = good(plan(text.replace("web:1", "web:2"), state))
+    rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.kind == "pod"]
+    assert rows == [("move", "template_changed")] * 2
+    assert is_empty(plan(text.replace("web:1", "web:2"), applied(result, state)))
+
+
+def test_a_lost_worker_moves_only_its_pods() -> None:
+    two = RACKS + CLUSTERS.replace(
+        'count       = 1\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
+        'count       = 2\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
+    )
+    text = two + MEMBERS + hub(web(2, cpu="100m")) + placement()
+    state = state_of(text)
+    heal = plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",))
+    lost = {pod for pod, node in where(state)["a"].items() if node == "a-np-0"}
+    assert lost
+    rows = [r for r in good(heal).plan.placements if r.kind == "pod" and r.action != "keep"]
+    assert {r.object for r in rows} == lost
+    assert {(str(r.action), r.trigger) for r in rows} == {("move", "node_removed")}
+
+
+def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
+    direct = manifest("m", deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
+    text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + placement()
+    state = state_of(text)
+    big, small = (standing(state)["big-0"]["node"], where(state)["a"]["web-0"])
+    assert (big, small) == ("a-np-0", None), "one of them fits"
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    assert where(applied(result, state))["a"]["web-0"] is None
+
+
+def test_members_with_given_figures_have_no_nodes_to_show() -> None:
+    given = 'resource "fleet_member_cluster" "far" {}\n'
+    state = state_of(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + placement())
+    assert set(where(state)) == {"a", "b"}
+
+
+def test_an_override_changes_the_pods_of_its_cluster_only() -> None:
+    override = """
+resource "fleet_resource_override" "o" {
+  namespace = "web"
+  placement {
+    name = "p"
+  }
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "web"
+  }
+  policy {
+    override_rule {
+      cluster_selector {
+        cluster_selector_term {
+          label_selector {
+            match_labels = { "kubernetes-fleet.io/member-name" = "b" }
+          }
+        }
+      }
+      json_patch_override {
+        op    = "replace"
+        path  = "/spec/template/spec/containers/0/image"
+        value = "web:9"
+      }
+    }
+  }
+}
+"""
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement()
+    state = state_of(text)
+    result = good(plan(text + override, state))
+    rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
+    assert [(r.object, r.target.cluster, str(r.action), r.trigger) for r in rows] == [
+        ("web-0", "b", "move", "override_changed")
+    ]
+    later = applied(result, state)
+    assert is_empty(plan(text + override, later))
+    # A new image on the hub does not reach the cluster whose override sets another.
+    renewed = good(plan(text.replace("web:1", "web:2") + override, later))
+    moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
+    assert [(r.target.cluster, r.trigger) for r in moved] == [("a", "template_changed")]
+
+
+def test_a_risk_on_several_members_names_each() -> None:
+    body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
+    text = RACKS + CLUSTERS + MEMBERS + hub(body) + placement()
+    (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pods stay Pending"]
+    assert told.detail.startswith("On clusters a, b: Deployment web/web: 2 of 3 pods")
+
+
+def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
+    body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
+    larger = cluster("a", pools=POOLS["a"].replace("count       = 1", "count       = 2"))
+    text = (
+        RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + placement()
+    )
+    risks = {w.id: w for w in warnings(good(plan(text)))}
+    many = risks["anti-affinity-of-pods-cannot-be-met"].detail
+    assert "On cluster a: Deployment web/web: 3 replicas" in many
+    assert "have 2: at most 2 can run" in many
+    assert "On cluster b: 3 replicas" in many
+    assert "have 1: at most 1 can run" in many
+    assert "The same" not in many
+    assert risks["pods-stay-pending"].brief.startswith("web/web: 1 Pending on a; 2 Pending on b: ")
+
+
+GOLD = json.dumps(
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "gold", "labels": {"team": "web"}},
+        "value": 1000,
+    }
+)
+
+
+def test_a_placements_pods_evict_what_stands_of_objects_planned_before_it() -> None:
+    """The manifest of the evicted pod is planned in an earlier phase; its value follows all the same."""
+    low = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "low"}})
+    first = deployment("first", 1, cpu="3", namespace="low")
+    base = RACKS + CLUSTERS + MEMBERS + manifest("z", low, GOLD, first)
+    state = state_of(base)
+    assert attributes(state, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]["node"]
+    important = deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
+    text = base + hub(important) + placement()
+    result = good(plan(text, state))
+    assert pods(result)["first-0"] == ("move", "preempted")
+    after = applied(result, state)
+    assert where(after)["a"] == {"web-0": "a-np-0"}
+    evicted = attributes(after, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]
+    assert evicted["node"] is None
+    assert evicted["state"] == "Pending"
+    assert is_empty(plan(text, after))

@@ -1,0 +1,712 @@
+"""Pods in plans: what objects with a cluster_id bring, what stays, what moves and why, and what is risky."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
+from nexusform.domains.pods.planning.brought import PriorPods
+from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan import Mode, PodPlace
+from nexusform.planning.vms.nodes import NodeCluster, clusters_with_nodes
+from nexusform.state.objects import State
+from tests.planning.harness import (
+    RACKS,
+    actions,
+    applied,
+    attributes,
+    cluster,
+    errors,
+    good,
+    is_empty,
+    plan,
+    pool,
+    state_of,
+    warnings,
+    without,
+)
+
+HOSTNAME = "kubernetes.io/hostname"
+MACHINE = "topology.kubernetes.io/baremetalmachine"
+ZONE = "topology.kubernetes.io/zone"
+ONE_RACK = RACKS.replace("count         = 3\n", "count = 1\n", 1)
+
+
+def deployment(
+    name: str,
+    replicas: int,
+    *,
+    apart: str = "",
+    preferred: bool = False,
+    image: str = "redis:3.2-alpine",
+    cpu: str = "",
+    kind: str = "Deployment",
+    namespace: str = "default",
+    spec: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> str:
+    """The object as JSON, which is YAML too. `apart` is the topology key of its anti-affinity."""
+    labels = {"app": name}
+    container: dict[str, Any] = {"name": "c", "image": image}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    pod: dict[str, Any] = {"containers": [container], **(spec or {})}
+    if apart:
+        term = {"labelSelector": {"matchLabels": labels}, "topologyKey": apart}
+        key = "preferredDuringSchedulingIgnoredDuringExecution"
+        rule: Any = [{"weight": 100, "podAffinityTerm": term}]
+        if not preferred:
+            key, rule = "requiredDuringSchedulingIgnoredDuringExecution", [term]
+        pod["affinity"] = {"podAntiAffinity": {key: rule}}
+    body: dict[str, Any] = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+        **more,
+    }
+    if kind != "DaemonSet":
+        body["replicas"] = replicas
+    return json.dumps(
+        {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": body,
+        }
+    )
+
+
+def manifest(name: str, *objects: str, of: str = "nexus_kubernetes_cluster.a.id") -> str:
+    body = "\n---\n".join(objects)
+    text = f"  cluster_id = {of}\n  yaml_body = <<-EOT\n{body}\nEOT\n"
+    return f'resource "fleet_hub_manifest" "{name}" {{\n{text}}}\n'
+
+
+def workers(count: int, more: str = "", arguments: str = "") -> str:
+    return cluster("a", arguments=arguments, pools=pool("np", count, more=more))
+
+
+def pods(result: PlanResult) -> dict[str, tuple[str, str]]:
+    """(action, trigger) per pod that something happens to."""
+    rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
+    return {r.object: (str(r.action), r.trigger) for r in rows}
+
+
+def standing(state: State, name: str = "m") -> dict[str, dict[str, Any]]:
+    """Pod -> where it stands, of all workloads of a manifest."""
+    found = attributes(state, f"fleet_hub_manifest.{name}")["workloads"]
+    return {pod: dict(place) for workload in found.values() for pod, place in workload.items()}
+
+
+def machines(state: State, name: str = "m") -> list[str]:
+    return sorted(str(p["machine"]) for p in standing(state, name).values())
+
+
+def summaries(result: PlanResult) -> set[str]:
+    return {w.summary for w in warnings(result)}
+
+
+# --- where -------------------------------------------------------------------------------------
+
+
+def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3))
+    result = good(plan(text))
+    state = applied(result)
+    nodes = attributes(state, "nexus_kubernetes_cluster.a")["nodes"]
+    workloads = attributes(state, "fleet_hub_manifest.m")["workloads"]
+    assert set(workloads) == {"default/Deployment/web"}
+    assert set(workloads["default/Deployment/web"]) == {"web-0", "web-1", "web-2"}
+    for place in standing(state).values():
+        told = {"node", "machine", "availability_zone", "certain", "provenance", "state", "reason"}
+        assert set(place) == told
+        assert place["provenance"] == "predicted"
+        node = nodes[place["node"]]
+        assert node["role"] == "Worker"
+        assert (place["machine"], place["availability_zone"]) == (node["machine"], node["availability_zone"])
+    assert pods(result) == {f"web-{n}": ("place", "new") for n in range(3)}
+    (row,) = [r for r in result.plan.placements if r.object == "web-0"]
+    assert row.source is None
+    assert isinstance(row.target, PodPlace)
+    assert row.target.cluster == "a"
+    assert nodes[row.target.node]["machine"] == row.target.machine
+    again = plan(text, state)
+    assert is_empty(again)
+    assert again.plan.kept == 4 + 3
+
+
+def test_a_pod_is_certain_only_where_nothing_else_is_possible() -> None:
+    picky = {"nodeSelector": {HOSTNAME: "a-np-1"}}
+    text = ONE_RACK + workers(2)
+    one = standing(state_of(text + manifest("m", deployment("one", 1, spec=picky))))["one-0"]
+    assert (one["node"], one["certain"]) == ("a-np-1", True)
+    assert not standing(state_of(text + manifest("m", deployment("any", 1))))["any-0"]["certain"]
+
+
+@pytest.mark.parametrize(
+    ("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)]
+)
+def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, running: int) -> None:
+    # Two workers on two servers, or (the other servers being cordoned) both on one.
+    rack = ONE_RACK
+    if together:
+        blocks = "".join(
+            f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
+        )
+        rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{blocks}")
+    keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
+    redis = deployment("redis-cache", 2, apart="kubernetes.io/zone", preferred=preferred)
+    text = rack + workers(2, arguments=keys) + manifest("m", redis)
+    result = good(plan(text))
+    places = standing(applied(result))
+    hosts = [place["machine"] for place in places.values() if place["node"]]
+    assert len(hosts) == running
+    assert len(set(hosts)) == (1 if together else 2)
+    if running < 2:
+        assert "Pods stay Pending" in summaries(result)
+        (row,) = [r for r in result.plan.placements if r.kind == "pod" and not r.target.node]
+        assert "anti-affinity" in row.reason
+    if preferred and together:
+        assert "Pods share a machine" in summaries(result)
+
+
+def test_hostname_spreads_over_workers_and_not_over_servers() -> None:
+    cordoned = "".join(
+        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
+    )
+    rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
+    text = rack + workers(2) + manifest("m", deployment("redis-cache", 2, apart=HOSTNAME))
+    result = good(plan(text))
+    places = standing(applied(result))
+    assert len({p["node"] for p in places.values()}) == 2
+    assert {p["machine"] for p in places.values()} == {"r0-bm01"}
+    (told,) = [w for w in warnings(result) if w.summary == "Pods share a machine"]
+    assert "r0-bm01" in told.detail
+    assert MACHINE in told.detail
+    assert told.subject is not None
+
+
+def test_a_key_that_workers_lack_is_told_and_so_is_a_rollout_that_will_hang() -> None:
+    text = RACKS + workers(2) + manifest("m", deployment("r", 2, apart="kubernetes.io/zone"))
+    assert {"Workers without the topology label", "Unknown topology key"} & summaries(good(plan(text)))
+    apart = RACKS + workers(2) + manifest("m", deployment("r", 2, apart=MACHINE))
+    (told,) = [w for w in warnings(good(plan(apart))) if w.summary == "Rollout will hang"]
+    assert "maxUnavailable: 1" in told.detail
+    assert "matchLabelKeys" in told.detail
+
+
+def test_taints_keep_pods_away_and_pools_of_their_own_take_them() -> None:
+    taint = 'taint {\n key = "gpu"\n effect = "NoSchedule"\n }'
+    extra = (
+        'resource "nexus_agent_pool" "extra" {\n kubernetes_cluster_id = nexus_kubernetes_cluster.a.id\n'
+        ' node_count = 1\n vm_sku_name = "NC_G6_28_v1"\n}\n'
+    )
+    keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
+    text = RACKS + workers(2, more=taint, arguments=keys) + extra
+    text += manifest("m", deployment("r", 1, apart="kubernetes.io/zone"))
+    result = good(plan(text))
+    assert [p["node"] for p in standing(applied(result)).values()] == ["a-extra-0"]
+    assert not {"Workers without the topology label", "Unknown topology key"} & summaries(result)
+
+
+def test_daemons_and_priorities_come_first_also_across_manifests() -> None:
+    # Each worker has 4 vCPUs left for pods.
+    high = json.dumps(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 1000,
+        }
+    )
+    first = manifest("m", deployment("low", 2, cpu="3"))
+    second = manifest(
+        "n",
+        high,
+        deployment("high", 1, cpu="3", spec={"priorityClassName": "high"}),
+        deployment("agent", 0, kind="DaemonSet", cpu="500m"),
+    )
+    state = state_of(RACKS + workers(2) + first + second)
+    others = standing(state, "n")
+    assert {others[f"agent-{n}"]["node"] for n in range(2)} == {"a-np-0", "a-np-1"}
+    assert others["high-0"]["node"]
+    assert sorted(bool(p["node"]) for p in standing(state).values()) == [False, True]
+
+
+def test_a_manifest_may_refer_to_where_the_pods_of_another_run() -> None:
+    place = 'fleet_hub_manifest.m.workloads["default/Deployment/web"]["web-0"].node'
+    beside = deployment("beside", 1, spec={"nodeSelector": {HOSTNAME: f"${{{place}}}"}})
+    # The brackets and quotes of the reference stand in a template.
+    beside = beside.replace('\\"', '"')
+    second = manifest("n", beside)
+    state = state_of(RACKS + workers(3) + second + manifest("m", deployment("web", 1)))
+    assert standing(state, "n")["beside-0"]["node"] == standing(state)["web-0"]["node"]
+
+
+# --- over time ---------------------------------------------------------------------------------
+
+
+def test_replicas_up_and_down_touch_no_other_pod() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3), deployment("db", 2))
+    state = state_of(text)
+    before = standing(state)
+    more = text.replace('"replicas": 3', '"replicas": 5')
+    result = good(plan(more, state))
+    assert pods(result) == {"web-3": ("place", "scale_out"), "web-4": ("place", "scale_out")}
+    after = standing(applied(result, state))
+    assert {name: after[name] for name in before} == before
+    down = good(plan(text, applied(result, state)))
+    assert sorted(pods(down).values()) == [("remove", "scale_in")] * 2
+    assert all(name.startswith("web-") for name in pods(down))
+
+
+def test_a_new_image_replaces_every_pod_of_the_workload() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 2), deployment("db", 1))
+    state = state_of(text)
+    renewed = text.replace("redis:3.2-alpine", "redis:7", 1)
+    assert pods(good(plan(renewed, state))) == {
+        "web-0": ("move", "template_changed"),
+        "web-1": ("move", "template_changed"),
+    }
+
+
+def test_a_rollout_that_hangs_hangs_in_the_next_plan_too() -> None:
+    text = RACKS + workers(2) + manifest("m", deployment("web", 2, apart=HOSTNAME))
+    renewed = text.replace("redis:3.2-alpine", "redis:7")
+    first = state_of(text)
+    state = state_of(renewed, first)
+    assert standing(state)["web-2"]["node"] is None
+    again = good(plan(renewed, state))
+    assert is_empty(again)
+    assert "Rollout hangs" in summaries(again)
+    # One more worker lets it go on, and the older pods are replaced at last.
+    grown = good(plan(renewed.replace("count       = 2", "count       = 3"), state))
+    done = applied(grown, state)
+    assert len(standing(done)) == 2
+    assert all("former_template" not in place for place in standing(done).values())
+    # Going back to the older template drops what waits.
+    back = good(plan(text, state))
+    assert pods(back) == {"web-2": ("remove", "scale_in")}
+
+
+@pytest.mark.parametrize("replicas", [3, 5])
+@pytest.mark.parametrize("image_first", [False, True])
+def test_pods_of_an_older_template_hold_what_they_asked_for(replicas: int, image_first: bool) -> None:
+    """They fill their workers until the rollout reaches them, whatever the new template asks for."""
+    strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+
+    def text(cpu: str, image: str, pods: int = 3) -> str:
+        brought = manifest("m", deployment("w", pods, cpu=cpu, image=image, **strategy))
+        return RACKS + workers(3).replace("NC_G6_28_v1", "NC_P10_56_v1") + brought
+
+    state = applied(good(plan(text("6", "i:1"))))
+    if image_first:
+        state = applied(good(plan(text("6", "i:2"), state)), state)
+    changed = text("3", "i:3", replicas)
+    result = good(plan(changed, state))
+    assert "Rollout hangs" in summaries(result)
+    state = applied(result, state)
+    again = good(plan(changed, state))
+    assert is_empty(again)
+    assert "Rollout hangs" in summaries(again)
+    # The next change starts from what runs: nothing has left its worker.
+    later = text("2500m", "i:4", replicas)
+    result = good(plan(later, state))
+    assert "Rollout hangs" in summaries(result)
+    state = applied(result, state)
+    assert is_empty(plan(later, state))
+
+
+def test_a_state_that_does_not_tell_what_older_pods_asked_for_plans_as_it_did() -> None:
+    strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+    first = RACKS + workers(3) + manifest("m", deployment("w", 3, cpu="3", image="i:1", **strategy))
+    second = without(first, "i:1", "i:2")
+    state = applied(good(plan(first)))
+    state = applied(good(plan(second, state)), state)
+    for place in attributes(state, "fleet_hub_manifest.m")["workloads"]["default/Deployment/w"].values():
+        place.pop("former_pod", None)
+    assert is_empty(plan(second, state))
+
+
+def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
+    def text(image: str, partition: int) -> str:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
+        body = deployment("db", 3, kind="StatefulSet", image=image, updateStrategy=rolling)
+        return RACKS + workers(2) + manifest("m", body)
+
+    state = state_of(text("redis:7", 2), state_of(text("redis:6", 2)))
+    assert is_empty(good(plan(text("redis:7", 2), state)))
+    fallen = good(plan(text("redis:7", 0), state))
+    assert pods(fallen) == {"db-0": ("move", "template_changed"), "db-1": ("move", "template_changed")}
+    assert is_empty(good(plan(text("redis:7", 0), applied(fallen, state))))
+
+
+def test_a_pod_whose_node_is_healed_came_from_the_machine_that_the_node_stood_on() -> None:
+    text = RACKS + workers(1) + manifest("m", deployment("web", 1))
+    state = state_of(text)
+    was = standing(state)["web-0"]["machine"]
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
+    assert row.source is not None
+    assert row.target is not None
+    assert row.source.machine == was
+    (node,) = [r for r in result.plan.placements if r.object == "a-np-0"]
+    assert node.target is not None
+    assert row.target.machine == node.target.machine != was
+
+
+def test_pods_of_a_node_that_goes_are_placed_again() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+    state = state_of(text)
+    (lost,) = [name for name, p in standing(state).items() if p["node"] == "a-np-2"]
+    fewer = text.replace("count       = 3\n", "count       = 2\n")
+    result = good(plan(fewer, state))
+    assert pods(result) == {lost: ("move", "node_removed")}
+    assert standing(applied(result, state))[lost]["node"] is None
+    (row,) = [r for r in result.plan.placements if r.object == lost]
+    assert row.source.node == "a-np-2"
+
+
+def test_pods_of_a_node_made_anew_are_placed_again() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+    state = state_of(text)
+    (lost,) = [name for name, p in standing(state).items() if p["node"] == "a-np-1"]
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
+    assert pods(result) == {lost: ("move", "node_removed")}
+    assert is_empty(plan(text, applied(result, state)))
+
+
+def test_pods_of_a_cluster_that_state_forgot_are_placed_again() -> None:
+    text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+    state = state_of(text)
+    address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
+    forgotten = replace(
+        state, instances={name: each for name, each in state.instances.items() if name != address}
+    )
+    result = good(plan(text, forgotten))
+    assert pods(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
+    assert is_empty(plan(text, applied(result, forgotten)))
+
+
+def test_a_pending_pod_is_placed_once_there_is_room() -> None:
+    text = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+    state = state_of(text)
+    assert is_empty(plan(text, state))
+    more = text.replace("count       = 2\n", "count       = 3\n")
+    result = good(plan(more, state))
+    (name,) = pods(result)
+    assert standing(applied(result, state))[name]["node"] == "a-np-2"
+
+
+def test_a_workload_and_a_manifest_that_go_take_their_pods() -> None:
+    web, db = deployment("web", 1), deployment("db", 1)
+    both = RACKS + workers(2) + manifest("m", web, db)
+    state = state_of(both)
+    one = RACKS + workers(2) + manifest("m", web)
+    assert pods(good(plan(one, state))) == {"db-0": ("remove", "workload_removed")}
+    none = good(plan(RACKS + workers(2), state))
+    assert pods(none) == dict.fromkeys(("web-0", "db-0"), ("remove", "workload_removed"))
+    assert actions(none) == {"fleet_hub_manifest.m": "delete"}
+
+
+def test_what_leaves_makes_room_for_what_comes() -> None:
+    # Room for one pod of 3 vCPUs on the only worker.
+    state = state_of(RACKS + workers(1) + manifest("m", deployment("old", 1, cpu="3")))
+    result = good(plan(RACKS + workers(1) + manifest("n", deployment("new", 1, cpu="3")), state))
+    assert pods(result) == {"old-0": ("remove", "workload_removed"), "new-0": ("place", "new")}
+    assert standing(applied(result, state), "n")["new-0"]["node"] == "a-np-0"
+
+
+def test_two_manifests_on_one_cluster_know_of_each_other() -> None:
+    first = RACKS + workers(2) + manifest("m", deployment("one", 2, cpu="3"))
+    state = state_of(first)
+    result = good(plan(first + manifest("n", deployment("two", 2, cpu="1500m")), state))
+    assert [p["node"] for p in standing(applied(result, state), "n").values()] == [None, None]
+    assert pods(result) == {f"two-{n}": ("place", "new") for n in range(2)}
+
+
+def test_another_cluster_means_other_pods() -> None:
+    two = RACKS + workers(1) + cluster("b", pools=pool("np", 1))
+    state = state_of(two + manifest("m", deployment("web", 1)))
+    moved = two + manifest("m", deployment("web", 1), of="nexus_kubernetes_cluster.b.id")
+    result = good(plan(moved, state))
+    rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "web-0"]
+    assert rows == [("remove", "binding_removed"), ("place", "new")]
+    assert standing(applied(result, state))["web-0"]["node"] == "b-np-0"
+
+
+def test_destroying_removes_pods() -> None:
+    text = RACKS + workers(1) + manifest("m", deployment("web", 1))
+    result = good(plan(text, state_of(text), mode=Mode.DESTROY))
+    assert pods(result) == {"web-0": ("remove", "workload_removed")}
+
+
+def test_what_cannot_be_read_or_found_is_an_error() -> None:
+    wrong = plan(RACKS + workers(1) + manifest("m", deployment("web", 1), of='"s/nobody"'))
+    assert [e.summary for e in errors(wrong)] == ["Unknown cluster"]
+
+
+def test_an_autoscaler_is_told() -> None:
+    scaler = json.dumps(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "h", "namespace": "default"},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 1},
+        }
+    )
+    result = good(plan(RACKS + workers(1) + manifest("m", deployment("web", 1), scaler)))
+    assert "Replicas are changed by an autoscaler" in summaries(result)
+
+
+# --- separation --------------------------------------------------------------------------------
+
+
+def test_workloads_are_kept_apart_by_a_rule() -> None:
+    cordoned = "".join(
+        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
+    )
+    rule = """
+resource "nexus_separation_rule" "apart" {
+  scope = "machine"
+  group {
+    workload_selector {
+      match_labels = { app = "web" }
+    }
+  }
+  group {
+    workload_selector {
+      match_labels = { app = "db" }
+      namespaces   = ["default"]
+    }
+  }
+}
+"""
+    text = workers(2) + manifest("m", deployment("web", 1), deployment("db", 1)) + rule
+    together = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
+    (verdict,) = plan(together, tie_breaks=5).plan.separation_rules
+    assert verdict.holds == "never"
+    (violation,) = verdict.violations
+    assert violation.machine == "r0-bm01"
+    assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
+    (problem,) = errors(plan(together, ways_out=True))
+    assert "No zone sets were found" in problem.detail
+
+
+# --- what placements bring ---------------------------------------------------------------------
+
+
+def read(*objects: str) -> tuple[Manifest, ...]:
+    return read_manifests("hub", "\n---\n".join(objects)).manifests
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Mapping[str, NodeCluster]:
+    text = RACKS + workers(3)
+    return clusters_with_nodes(good(plan(text, state_of(text))).objects.values())
+
+
+PLACEMENT = "fleet_cluster_resource_placement.p"
+
+
+def after(phase: PodPhase) -> dict[str, tuple[str, str]]:
+    return {r.object: (str(r.action), r.trigger) for r in phase.rows}
+
+
+def test_a_placements_pods_count_for_the_figures_of_the_member(clusters: Mapping[str, NodeCluster]) -> None:
+    phase = PodPhase(clusters, members={"east": "s/a"})
+    assert phase.requests("east") == (0, 0)
+    shown = phase.place(PLACEMENT, "east", read(deployment("web", 2, cpu="1")), {})
+    assert set(shown["default/Deployment/web"]) == {"web-0", "web-1"}
+    assert phase.requests("east") == (2000, 0)
+    assert phase.requests("s/a") == (2000, 0)
+    assert phase.place(PLACEMENT, "elsewhere", read(deployment("web", 2)), {}) == {}
+
+
+def test_a_later_call_of_the_same_plan_changes_nothing(clusters: Mapping[str, NodeCluster]) -> None:
+    phase = PodPhase(clusters)
+    objects = read(deployment("web", 2))
+    first = json.dumps(phase.place(PLACEMENT, "s/a", objects, {}))
+    other = "fleet_cluster_resource_placement.q"
+    phase.place(other, "s/a", read(deployment("db", 1)), {})
+    assert json.dumps(phase.place(PLACEMENT, "s/a", objects, json.loads(first))) == first
+    assert after(phase) == dict.fromkeys(("web-0", "web-1", "db-0"), ("place", "new"))
+
+
+def test_an_override_that_changes_the_template_is_called_so(clusters: Mapping[str, NodeCluster]) -> None:
+    hub = read(deployment("web", 2))
+    prior = PodPhase(clusters).place(PLACEMENT, "s/a", hub, {})
+    phase = PodPhase(clusters)
+    changed = read(deployment("web", 2, image="redis:7"))
+    phase.place(PLACEMENT, "s/a", changed, prior, before=hub, overridden=True)
+    assert after(phase) == {f"web-{n}": ("move", "override_changed") for n in range(2)}
+    same = PodPhase(clusters)
+    same.place(PLACEMENT, "s/a", changed, prior, before=changed)
+    assert after(same) == {f"web-{n}": ("keep", "") for n in range(2)}
+
+
+def test_a_binding_that_goes_takes_its_pods(clusters: Mapping[str, NodeCluster]) -> None:
+    objects = read(deployment("web", 2))
+    prior = PodPhase(clusters).place(PLACEMENT, "s/a", objects, {})
+    phase = PodPhase(clusters, [PriorPods(PLACEMENT, "s/a", prior, objects)])
+    phase.leave(PLACEMENT, "s/a")
+    assert after(phase) == {f"web-{n}": ("remove", "binding_removed") for n in range(2)}
+    assert phase.places() == []
+
+
+def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) -> None:
+    wants = {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}
+                ]
+            }
+        }
+    }
+    phase = PodPhase(clusters)
+    web = phase.place(PLACEMENT, "s/a", read(deployment("web", 1, spec=wants)), {})
+    assert web["default/Deployment/web"]["web-0"]["node"] is None
+    db = phase.place("fleet_cluster_resource_placement.q", "s/a", read(deployment("db", 1)), {})
+    assert web["default/Deployment/web"]["web-0"]["node"] == db["default/Deployment/db"]["db-0"]["node"]
+
+
+# --- what kubelet refuses ----------------------------------------------------------------------
+
+
+def test_a_pod_that_kubelet_refuses_is_failed_and_stays_so() -> None:
+    big = deployment("big", 1, cpu="40", spec={"nodeName": "a-np-0"})
+    text = RACKS + workers(2) + manifest("m", big)
+    result = good(plan(text))
+    assert pods(result) == {"big-0": ("place", "rejected")}
+    assert "pods-are-refused-by-kubelet" in {w.id for w in warnings(result)}
+    state = applied(result)
+    place = standing(state)["big-0"]
+    assert (place["state"], place["node"]) == ("Failed", None)
+    assert place["reason"].startswith("on a-np-0: OutOfcpu: ")
+    assert is_empty(good(plan(text, state)))
+
+
+def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    containers = [{"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    text = deployment("pinned", 1, spec={"containers": containers})
+    declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
+    for more, expected in (("", "Scheduled"), (declared, "Failed")):
+        state = state_of(RACKS + workers(1, more) + manifest("m", text))
+        assert standing(state)["pinned-0"]["state"] == expected
+
+
+def test_what_a_pool_declares_can_be_asked_for_and_what_nobody_has_is_named() -> None:
+    wants = {"requests": {"intel.com/sriov": 2}, "limits": {"intel.com/sriov": 2}}
+    text = deployment("web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]})
+    without = state_of(RACKS + workers(1) + manifest("m", text))
+    assert standing(without)["web-0"]["state"] == "Pending"
+    assert standing(without)["web-0"]["reason"].endswith("No node has the resource intel.com/sriov.")
+    pools = 'kubelet {\n extended_resources = { "intel.com/sriov" = [1, 1] }\n}'
+    declared = state_of(RACKS + workers(1, pools) + manifest("m", text))
+    assert [standing(declared)[f"web-{n}"]["state"] for n in (0, 1)] == ["Scheduled", "Pending"]
+
+
+def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
+    wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
+    found = errors(plan(RACKS + workers(1, wrong)))
+    assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
+
+
+def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> None:
+    hot = "heat_template_version: 2013-05-23\nresources:\n  workerNode:\n    type: OS::Nova::Server\n"
+    vnf = (
+        'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n'
+        f"  base_hot = <<-EOT\n{hot}EOT\n"
+        '  labels = { disk = "ssd" }\n  taints = [{ key = "t", effect = "NoSchedule" }]\n'
+        '  vdu "workerNode" {\n    vcpus = 4\n    memory_gib = 8\n  }\n}\n'
+    )
+    wants = {"nodeSelector": {"disk": "ssd", "kubernetes.io/os": "linux"}}
+    kept_off = deployment("web", 1, spec=wants)
+    tolerant = deployment("web", 1, spec=wants | {"tolerations": [{"key": "t", "operator": "Exists"}]})
+    for text, state in ((kept_off, "Pending"), (tolerant, "Scheduled")):
+        brought = state_of(RACKS + vnf + manifest("m", text, of="tacker_vnf.v.id"))
+        assert standing(brought)["web-0"]["state"] == state
+    wrong = errors(plan(RACKS + vnf.replace("NoSchedule", "Never")))
+    assert [problem.id for problem in wrong] == ["invalid-taint"]
+
+
+def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters() -> None:
+    def told(text: str) -> set[str]:
+        summary = "Namespace is not on the cluster"
+        return {each.brief for each in warnings(good(plan(text))) if each.summary == summary}
+
+    namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
+    site = RACKS + workers(1)
+    bare = site + manifest("m", deployment("web", 1, namespace="mon"), deployment("db", 1, namespace="mon"))
+    assert told(bare) == {"mon: nothing brings it to a"}
+    # Another object brings it, also one that comes later; or it is there already.
+    assert told(bare + manifest("n", namespace)) == set()
+    later = manifest("n", namespace).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
+    assert told(bare + later) == set()
+    member = (
+        'resource "fleet_member_cluster" "a" {\n  name = "a"\n  namespaces = ["mon"]\n'
+        "  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id\n}\n"
+    )
+    assert told(bare + member) == set()
+    assert told(bare + member.replace("mon", "other")) == {"mon: nothing brings it to a"}
+    # What the plan does not look at stands all the same.
+    state = applied(good(plan(bare + manifest("n", namespace))))
+    one = plan(bare + manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
+    assert "Namespace is not on the cluster" not in summaries(good(one))
+    gone = plan(bare + manifest("n", deployment("x", 1)), state)
+    assert "Namespace is not on the cluster" in summaries(good(gone))
+    for given in ("default", "kube-system"):
+        assert told(site + manifest("m", deployment("web", 1, namespace=given))) == set()
+
+
+def test_pods_of_objects_that_the_plan_leaves_out_are_not_evicted() -> None:
+    low = manifest("low", deployment("low", 1, cpu="3"))
+    high = manifest("high", deployment("high", 1, cpu="3", spec={"priority": 9}))
+    text = RACKS + workers(1) + low + high
+    state = applied(good(plan(RACKS + workers(1) + low)))
+    for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
+        part = good(plan(text, state, **options))
+        assert pods(part) == {"high-0": ("place", "new")}
+        meanwhile = applied(part)
+        # Else both would stand where there is room for one.
+        assert standing(meanwhile, "high")["high-0"]["node"] is None
+        assert pods(good(plan(text, meanwhile))) == {
+            "high-0": ("place", "new"),
+            "low-0": ("move", "preempted"),
+        }
+
+
+def test_who_is_evicted_is_told_though_pods_are_looked_at_again() -> None:
+    low = deployment("low", 1, cpu="3")
+    high = deployment("high", 2, cpu="3", spec={"priority": 9})
+    state = applied(good(plan(RACKS + workers(1) + manifest("low", low))))
+    # One of them waits, and so all are looked at again.
+    result = good(plan(RACKS + workers(1) + manifest("low", low) + manifest("high", high), state))
+    assert {"pods-are-evicted", "pods-stay-pending"} <= {each.id for each in warnings(result)}
+
+
+def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
+    """A line of the default plan has little room: what matters comes first in it."""
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    volumes = {"volumes": [claim]}
+    objects = [
+        deployment("hi", 1, spec={"priorityClassName": "high"}),
+        deployment("kata", 1, spec={"runtimeClassName": "kata"}),
+        deployment("db", 1, spec=volumes),
+        json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}),
+    ]
+    result = good(plan(RACKS + workers(1) + manifest("m", *objects)))
+    briefs = {warning.brief.partition(": ")[::2] for warning in warnings(result)}
+    assert {
+        ("Deployment default/hi", "PriorityClass high is not on the cluster"),
+        ("Deployment default/kata", "RuntimeClass kata is not on the cluster"),
+        ("Deployment default/db", "claim data is not on the cluster"),
+    } <= briefs
+    assert all(warning.brief for warning in warnings(result))

@@ -1,0 +1,13 @@
+"""What tests ask of a prediction."""
+
+from __future__ import annotations
+
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction
+
+
+def pending(prediction: Prediction) -> list[PodOutcome]:
+    return [outcome for outcome in prediction.outcomes if outcome.pending]
+
+
+def running(prediction: Prediction, workload: str) -> int:
+    return sum(bool(outcome.node) for outcome in prediction.of(workload))

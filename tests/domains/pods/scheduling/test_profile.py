@@ -1,0 +1,134 @@
+"""The profile is what runs: every entry, dropped, changes where some pod may go or goes best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME,
+    ZONE,
+    Cluster,
+    Disk,
+    HostPort,
+    Node,
+    NodeTerm,
+    PodSpec,
+    PodTerm,
+    Requests,
+    SpreadConstraint,
+    StandingPod,
+    VolumeNeed,
+)
+from nexusform.scheduling.matching import Requirement, Taint, label_selector
+
+GIB = 1 << 30
+APP = (("app", "a"),)
+ITSELF = label_selector({"app": "a"})
+IN_Y = NodeTerm((Requirement(ZONE, "In", ("y",)),))
+
+
+def node(name: str, zone: str, **more: Any) -> Node:
+    return Node(name, {HOSTNAME: name, ZONE: zone}, cpu=4000, memory=4 * GIB, **more)
+
+
+def asks(cpu: int = 0, memory: int = 0, **more: Any) -> PodSpec:
+    return PodSpec(labels=APP, requests=Requests(cpu, memory), scored=Requests(cpu, memory), **more)
+
+
+def on_n0(spec: PodSpec) -> StandingPod:
+    return StandingPod("default/Deployment/other", 0, "n0", spec)
+
+
+TWO = (node("n0", "x"), node("n1", "y"))
+SMALL = asks(100, GIB // 40)
+# Per table and entry: nodes, pods that stand, and a pod that the entry keeps from n0.
+Case = tuple[tuple[Node, ...], tuple[StandingPod, ...], PodSpec]
+CASES: Final[Mapping[tuple[str, str], Case]] = {
+    ("NODE_FILTERS", "node_unschedulable"): ((node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
+    ("NODE_FILTERS", "node_name"): (TWO, (), asks(node_name="n1")),
+    ("NODE_FILTERS", "taints"): (
+        (node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]),
+        (),
+        SMALL,
+    ),
+    ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
+    ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), bound=True),))),
+    ("DOMAIN_FILTERS", "claims"): (
+        TWO,
+        (on_n0(asks(exclusive=("default/one",))),),
+        asks(exclusive=("default/one",)),
+    ),
+    ("USAGE_FILTERS", "node_ports"): (
+        TWO,
+        (on_n0(asks(host_ports=(HostPort(80),))),),
+        asks(host_ports=(HostPort(80),)),
+    ),
+    ("USAGE_FILTERS", "disks"): (TWO, (on_n0(asks(disks=(Disk("d"),))),), asks(disks=(Disk("d"),))),
+    ("USAGE_FILTERS", "resources"): (TWO, (on_n0(asks(3000)),), asks(2000)),
+    ("DOMAIN_FILTERS", "topology_spread"): (
+        TWO,
+        (on_n0(SMALL),),
+        asks(spread=(SpreadConstraint(ZONE, 1, hard=True, selector=ITSELF),)),
+    ),
+    ("DOMAIN_FILTERS", "inter_pod_affinity"): (
+        TWO,
+        (on_n0(SMALL),),
+        asks(anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",)),)),
+    ),
+    ("USAGE_SCORES", "least_allocated"): (TWO, (on_n0(asks(1000, GIB)),), asks(1000, GIB)),
+    ("USAGE_SCORES", "balanced_allocation"): (
+        TWO,
+        (on_n0(asks(2000)), StandingPod("default/Deployment/other", 1, "n1", asks(1000, GIB))),
+        asks(400, 4 * GIB // 10),
+    ),
+    ("NODE_SCORES", "taints"): (
+        (node("n0", "x", taints=(Taint("t", "", "PreferNoSchedule"),)), TWO[1]),
+        (),
+        SMALL,
+    ),
+    ("NODE_SCORES", "node_affinity"): (TWO, (), asks(preferred_nodes=((10, IN_Y),))),
+    ("DOMAIN_SCORES", "topology_spread"): (
+        TWO,
+        (on_n0(asks()),),
+        asks(spread=(SpreadConstraint(ZONE, 1, hard=False, selector=ITSELF),)),
+    ),
+    ("DOMAIN_SCORES", "inter_pod_affinity"): (
+        TWO,
+        (on_n0(asks()),),
+        asks(preferred_anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",), None, 10),)),
+    ),
+}
+TABLES = ("NODE_FILTERS", "USAGE_FILTERS", "DOMAIN_FILTERS", "USAGE_SCORES", "NODE_SCORES", "DOMAIN_SCORES")
+
+
+def name_of(entry: Any) -> str:
+    return entry[0] if isinstance(entry, tuple) else entry.name
+
+
+def chosen(table: str, case: Case) -> set[str]:
+    """For a filter the nodes that may take the pod, for a score those that share the highest total."""
+    nodes, standing, spec = case
+    verdicts = consider(Cluster("c", nodes), standing, spec)
+    totals = {verdict.node: verdict.total for verdict in verdicts if verdict.total is not None}
+    if table.endswith("FILTERS"):
+        return set(totals)
+    return {name for name, total in totals.items() if total == max(totals.values())}
+
+
+def entries() -> Sequence[tuple[str, str]]:
+    return [(table, name_of(entry)) for table in TABLES for entry in getattr(profile, table)]
+
+
+@pytest.mark.parametrize(("table", "name"), entries())
+def test_every_entry_decides_something(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[table, name]
+    # A claim for one pod keeps others from every node.
+    assert chosen(table, case) == (set() if name == "claims" else {"n1"})
+    left = tuple(entry for entry in getattr(profile, table) if name_of(entry) != name)
+    monkeypatch.setattr(profile, table, left)
+    assert "n0" in chosen(table, case)

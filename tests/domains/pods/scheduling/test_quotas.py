@@ -1,0 +1,204 @@
+"""Pods that are not made and pods at which nobody looks, by Kubernetes' documentation of quotas and gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import warnings
+from nexusform.domains.pods.scheduling.forecast import Prediction
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.warnings import warnings_of
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    Node,
+    PodSpec,
+    PodState,
+    Quota,
+    QuotaFigures,
+    QuotaScope,
+    Requests,
+    StandingPod,
+    Strategy,
+    Workload,
+)
+from nexusform.scheduling.matching import Taint
+from tests.domains.pods.scheduling.outcomes import pending, running
+
+NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))
+
+
+def web(name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any) -> Workload:
+    pod = PodSpec(labels=(("app", name),), requests=Requests(cpu), scored=Requests(cpu), **spec)
+    return Workload("Deployment", "default", name, replicas, pod)
+
+
+def quota(*hard: tuple[str, int], scopes: tuple[QuotaScope, ...] = (), namespace: str = "default") -> Quota:
+    return Quota(namespace, "compute", hard, scopes)
+
+
+def foretold(quotas: list[Quota], *works: Workload, standing: tuple[StandingPod, ...] = ()) -> Prediction:
+    return predict(Cluster("k", NODES, quotas=tuple(quotas)), standing, works)
+
+
+def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
+    return {
+        f.workload.name: (running(prediction, f.workload.key), f.not_made)
+        for f in prediction.forecasts.values()
+    }
+
+
+@pytest.mark.parametrize(
+    ("hard", "running"),
+    [
+        (("pods", 2), 2),
+        (("count/pods", 1), 1),
+        (("requests.cpu", 1000), 2),
+        (("cpu", 1499), 2),
+        (("limits.cpu", 1000), 1),
+        (("requests.nvidia.com/gpu", 0), 3),
+        (("persistentvolumeclaims", 0), 3),
+    ],
+)
+def test_a_quota_lets_only_so_many_pods_be_made(hard: tuple[str, int], running: int) -> None:
+    work = web(quota_figures=QuotaFigures(limits=(("cpu", 700),)))
+    assert made(foretold([quota(hard)], work)) == {"web": (running, 3 - running)}
+
+
+def test_pods_that_stand_count_and_stay() -> None:
+    old = web("old", replicas=2)
+    standing = tuple(StandingPod(old.key, at, "n1", old.pod) for at in range(2))
+    prediction = foretold([quota(("pods", 1))], old, web(), standing=standing)
+    assert made(prediction) == {"old": (2, 0), "web": (0, 3)}
+
+
+def test_older_workloads_are_made_first_whatever_their_priority() -> None:
+    prediction = foretold([quota(("pods", 3))], web("first", 2), web("second", 2, priority=100))
+    assert made(prediction) == {"first": (2, 0), "second": (1, 1)}
+
+
+def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
+    prediction = foretold(
+        [quota(("requests.cpu", 8000))], web(quota_figures=QuotaFigures(left_out=("requests.cpu",)))
+    )
+    (forecast,) = prediction.forecasts.values()
+    assert forecast.refused == "failed quota: compute: must specify requests.cpu for every container"
+
+
+@pytest.mark.parametrize(
+    ("scope", "running"),
+    [
+        (QuotaScope("BestEffort"), 3),
+        (QuotaScope("NotBestEffort"), 0),
+        (QuotaScope("Terminating"), 3),
+        (QuotaScope("NotTerminating"), 0),
+        (QuotaScope("PriorityClass", "In", ("high",)), 0),
+        (QuotaScope("PriorityClass", "NotIn", ("high",)), 3),
+        (QuotaScope("CrossNamespacePodAffinity"), 3),
+    ],
+)
+def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: int) -> None:
+    work = web(quota_figures=QuotaFigures(priority_class="high"))
+    assert made(foretold([quota(("pods", 0), scopes=(scope,))], work)) == {"web": (running, 3 - running)}
+    elsewhere = quota(("pods", 0), namespace="other")
+    assert made(foretold([elsewhere], work)) == {"web": (3, 0)}
+
+
+def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
+    cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
+    (warning,) = warnings_of(cluster, predict(cluster, (), [web()]))
+    assert warning.kind == warnings.NOT_MADE
+    assert warning.detail == (
+        "Deployment default/web: 1 of 3 pods would not be made: exceeded quota: compute, "
+        "requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
+    )
+
+
+def test_pods_that_a_limit_range_forbids_are_not_made() -> None:
+    work = replace(web(), forbidden="maximum cpu usage per Container is 1, but limit is 2")
+    assert made(foretold([], work)) == {"web": (0, 3)}
+
+
+def test_gated_pods_exist_and_nobody_looks_for_a_node() -> None:
+    work = web(gates=("example.com/quota",))
+    cluster = Cluster("k", NODES)
+    prediction = predict(cluster, (), [work])
+    assert [outcome.state for outcome in prediction.outcomes] == [PodState.GATED] * 3
+    assert pending(prediction) == []
+    again = predict(cluster, prediction.standing(), [work])
+    assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
+    (warning,) = warnings_of(cluster, prediction)
+    assert warning.detail.endswith("SchedulingGated: scheduling is blocked by example.com/quota.")
+
+
+def test_a_daemonset_without_any_node_is_said() -> None:
+    tainted = tuple(replace(node, taints=(Taint("gpu", "", "NoSchedule"),)) for node in NODES)
+    agent = replace(web("agent", 1), kind="DaemonSet")
+    cluster = Cluster("k", tainted)
+    (warning,) = warnings_of(cluster, predict(cluster, (), [agent]))
+    assert warning.kind == warnings.NOWHERE
+    assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
+    assert not warnings_of(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
+
+
+# --- rollouts -------------------------------------------------------------------------------------------
+
+
+def rolled(
+    most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any
+) -> Prediction:
+    """Two pods of an older template, where so many may be in their namespace."""
+    work = replace(web(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
+    old = replace(work.pod, template="1")
+    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    return foretold([quota(("pods", most))], work, standing=standing)
+
+
+def new_ones(prediction: Prediction) -> list[str]:
+    return [o.name for o in prediction.outcomes if o.node and o.spec and o.spec.template == "2"]
+
+
+def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
+    hung = rolled(2, max_surge=1, max_unavailable=0)
+    assert new_ones(hung) == []
+    (forecast,) = hung.forecasts.values()
+    assert (running(hung, forecast.workload.key), forecast.stuck, forecast.not_made) == (2, True, 1)
+    (warning,) = warnings_of(Cluster("k", NODES), hung)
+    assert warning.kind == warnings.STUCK
+    assert warning.detail == (
+        "Deployment default/web: 1 new pod would not be made beside the old ones: exceeded quota: "
+        "compute, requested: pods=1, used: pods=2, limited: pods=2."
+    )
+    # The next prediction finds the same.
+    again = foretold([quota(("pods", 2))], forecast.workload, standing=hung.standing())
+    assert [o.action for o in again.outcomes] == ["keep", "keep"]
+    assert again.forecasts[forecast.workload.key].stuck
+
+
+@pytest.mark.parametrize(
+    ("most", "more"),
+    [
+        (3, {"max_surge": 1, "max_unavailable": 0}),
+        (2, {"max_surge": 1, "max_unavailable": 1}),
+        (2, {"strategy": Strategy.RECREATE}),
+        (2, {"kind": "StatefulSet"}),
+    ],
+)
+def test_a_rollout_with_room_in_its_quota_gets_through(most: int, more: dict[str, Any]) -> None:
+    through = rolled(most, **more)
+    assert sorted(new_ones(through)) == ["web-0", "web-1"]
+    assert not next(iter(through.forecasts.values())).stuck
+
+
+def test_a_set_whose_new_pods_ask_for_too_much_stops_at_the_first() -> None:
+    work = replace(web(replicas=2, cpu=900, template="2"), kind="StatefulSet")
+    old = replace(web(cpu=500).pod, template="1")
+    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    limit = quota(("requests.cpu", 1000))
+    first = foretold([limit], work, standing=standing)
+    assert [(o.name, o.action) for o in first.outcomes] == [("web-0", "keep"), ("web-1", "remove")]
+    assert next(iter(first.forecasts.values())).not_made == 1
+    again = foretold([limit], work, standing=first.standing())
+    assert [(o.name, o.action) for o in again.outcomes] == [("web-0", "keep")]

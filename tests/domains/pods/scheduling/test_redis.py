@@ -1,0 +1,180 @@
+"""The Deployment of the hardware-aware affinity specification, read as printed there."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
+from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.warnings import (
+    DEADLOCK,
+    PENDING,
+    SHARED_MACHINE,
+    STUCK,
+    TOO_MANY,
+    warnings_of,
+)
+from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
+from tests.domains.pods.scheduling.outcomes import pending
+
+KEY = "default/Deployment/redis-cache"
+REQUIRED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: redis-cache
+spec:
+  selector:
+    matchLabels:
+      app: store
+  replicas: 2
+  template:
+    metadata:
+      labels:
+        app: store
+    spec:
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - labelSelector:
+              matchExpressions:
+              - key: app
+                operator: In
+                values:
+                - store
+            topologyKey: kubernetes.io/zone
+      containers:
+      - name: redis-server
+        image: redis:3.2-alpine
+"""
+PREFERRED = REQUIRED.replace(
+    """\
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - labelSelector:
+              matchExpressions:
+              - key: app
+                operator: In
+                values:
+                - store
+            topologyKey: kubernetes.io/zone
+""",
+    """\
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            podAffinityTerm:
+              labelSelector:
+                matchLabels:
+                  app: store
+              topologyKey: kubernetes.io/zone
+""",
+)
+
+
+def redis(text: str = REQUIRED) -> list[Workload]:
+    manifests = read_manifests("redis.yaml", text)
+    assert manifests.findings == ()
+    reading = workloads_of(manifests.manifests)
+    assert reading.findings == ()
+    return list(reading.workloads)
+
+
+def workers(*servers: str) -> Cluster:
+    nodes = []
+    for number, server in enumerate(servers, 1):
+        name = f"Worker{number:02}"
+        labels = {"kubernetes.io/hostname": name, "kubernetes.io/zone": server, "CIS-node": server}
+        nodes.append(Node(name, labels, cpu=4000, memory=8 << 30, machine=server))
+    return Cluster("vnf-a", tuple(nodes))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_servers_take_one_pod_each(seed: int) -> None:
+    cluster = workers("Compute01", "Compute02")
+    prediction = predict(cluster, (), redis(), seed=seed)
+    forecast = prediction.forecasts[KEY]
+    assert forecast.per_machine == {"Compute01": 1, "Compute02": 1}
+    assert (forecast.reach.least, forecast.reach.most, forecast.reach.exact) == (2, 2, True)
+    assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
+    # Which one goes where is a lot that kube-scheduler draws.
+    assert [o.certain for o in prediction.outcomes] == [False, False]
+    assert [w.kind for w in warnings_of(cluster, prediction)] == [DEADLOCK]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
+    cluster = workers("Compute01", "Compute01")
+    prediction = predict(cluster, (), redis(), seed=seed)
+    (waiting,) = pending(prediction)
+    assert waiting.name == "redis-cache-1"
+    assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+    forecast = prediction.forecasts[KEY]
+    assert (forecast.reach.least, forecast.reach.most, forecast.reach.exact) == (1, 1, True)
+    assert {w.kind for w in warnings_of(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
+
+
+def test_the_preferred_form_places_both_on_one_server_and_says_so() -> None:
+    cluster = workers("Compute01", "Compute01")
+    prediction = predict(cluster, (), redis(PREFERRED))
+    assert pending(prediction) == []
+    (warning,) = warnings_of(cluster, prediction)
+    assert (warning.kind, warning.place) == (SHARED_MACHINE, "Compute01")
+    assert "only preferred" in warning.detail
+
+
+def test_the_preferred_form_uses_the_second_server() -> None:
+    prediction = predict(workers("Compute01", "Compute01", "Compute02"), (), redis(PREFERRED))
+    assert prediction.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
+
+
+def test_anti_affinity_over_hostname_is_what_the_specification_warns_of() -> None:
+    cluster = workers("Compute01", "Compute01")
+    by_host = redis(
+        REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname")
+    )
+    prediction = predict(cluster, (), by_host)
+    assert pending(prediction) == []
+    warning = warnings_of(cluster, prediction)[0]
+    assert (warning.kind, warning.place) == (SHARED_MACHINE, "Compute01")
+    assert "2 of 2 pods (redis-cache-0, redis-cache-1)" in warning.detail
+    assert "CIS-node" in warning.detail
+
+
+def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
+    cluster = workers("Compute01", "Compute02")
+    before = predict(cluster, (), redis())
+    newer = redis(REQUIRED.replace("3.2", "4.0"))
+    hung = predict(cluster, before.standing(), newer)
+    assert [(o.action, o.node != "") for o in hung.of(KEY)] == [
+        ("keep", True),
+        ("keep", True),
+        ("place", False),
+    ]
+    assert hung.forecasts[KEY].stuck
+    assert STUCK in {w.kind for w in warnings_of(cluster, hung)}
+    again = predict(cluster, hung.standing(), newer)
+    assert {o.action for o in again.outcomes} == {"keep"}
+    assert again.standing() == hung.standing()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 1}}\n"),
+        (
+            "            topologyKey:",
+            "            matchLabelKeys: [pod-template-hash]\n            topologyKey:",
+        ),
+    ],
+)
+def test_what_the_warning_proposes_helps(old: str, new: str) -> None:
+    cluster = workers("Compute01", "Compute02")
+    text = REQUIRED.replace(old, new)
+    before = predict(cluster, (), redis(text))
+    assert warnings_of(cluster, before) == ()
+    after = predict(cluster, before.standing(), redis(text.replace("3.2", "4.0")))
+    assert pending(after) == []
+    assert not after.forecasts[KEY].stuck
+    assert after.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
+    assert {o.trigger for o in after.outcomes} == {"template_changed"}
+    assert [o.name for o in after.outcomes] == ["redis-cache-0", "redis-cache-1"]

@@ -1,0 +1,29 @@
+"""data kubernetes_nodes: what it shows, and what it says of files that kubectl did not print."""
+
+from __future__ import annotations
+
+from nexusform.domains.pods.types.kubernetes_nodes import read
+from nexusform.ports import DataAnswer, ReadContext
+from tests.domains.azure.types.test_nexus_inventory import NOW, MemoryFiles
+from tests.domains.pods.importers.cluster_objects import node, pod, printed
+
+
+def answer(**files: bytes) -> DataAnswer:
+    arguments = {"files": list(files), "cluster_id": "s/a"}
+    return read(arguments, ReadContext(MemoryFiles(files), NOW))
+
+
+def test_nodes_are_shown_with_what_they_registered() -> None:
+    values = answer(a=printed(node("n1", "7910m", provider_id="x")), b=printed(pod("p1", "n1"))).attributes
+    assert values["nodes"]["n1"]["allocatable"] == {"cpu": "7910m", "memory": "32Gi", "pods": "110"}
+    assert values["nodes"]["n1"]["provider_id"] == "x"
+    assert (values["id"], values["pod_count"]) == ("s/a", 1)
+
+
+def test_what_cannot_be_read_names_the_file_and_the_command() -> None:
+    (unreadable,) = answer(a=b"NAME STATUS").problems
+    assert (unreadable.id, unreadable.path) == ("invalid-kubernetes-manifest", ("files",))
+    assert "kubectl get nodes,pods" in unreadable.detail
+    assert "a" in unreadable.detail
+    (no_node,) = answer(a=printed(pod("p1", "n1"))).problems
+    assert no_node.id == "no-nodes-in-the-files"

@@ -1,0 +1,65 @@
+"""How one signs in to Azure Storage, without reaching it."""
+
+import pytest
+
+from nexusform.domains.remote_state.backends.azure_login import blob_credential
+from nexusform.domains.remote_state.backends.azurerm import open_azurerm
+from nexusform.ports import BackendProblem
+
+pytest.importorskip("azure.identity")
+
+VARIABLES = (
+    "ARM_ACCESS_KEY",
+    "ARM_SAS_TOKEN",
+    "ARM_CLIENT_ID",
+    "ARM_CLIENT_SECRET",
+    "ARM_TENANT_ID",
+    "ARM_USE_OIDC",
+    "ARM_USE_MSI",
+    "ARM_USE_CLI",
+    "AZURE_CLIENT_ID",
+    "AZURE_TENANT_ID",
+)
+PLACE = {"storage_account_name": "oursites", "container_name": "c", "key": "k"}
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No way to sign in: no variables, no `az` and its like in the PATH."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("HOME", "/nowhere")
+
+
+def test_nobody_signed_in_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BackendProblem, match="nobody is signed in"):
+        open_azurerm(PLACE)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_key_or_a_token_needs_no_signing_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_azurerm({**PLACE, "access_key": "a2V5"}).describe().startswith("https://oursites.blob.")
+    monkeypatch.setenv("ARM_SAS_TOKEN", "?sv=1&sig=x")
+    assert blob_credential(PLACE, "oursites").signature == "sv=1&sig=x"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"use_oidc": True}, 'The setting "use_oidc" needs client_id and tenant_id as well.'),
+        ({"use_oidc": True, "client_id": "c"}, 'The setting "use_oidc" needs tenant_id as well.'),
+        ({"client_secret": "s"}, 'The setting "client_secret" needs client_id and tenant_id as well.'),
+    ],
+)
+def test_what_is_missing_is_named(settings: dict[str, object], complaint: str) -> None:
+    with pytest.raises(BackendProblem, match=complaint):
+        open_azurerm({**PLACE, **settings})
+
+
+def test_an_oidc_token_that_cannot_be_had_is_named() -> None:
+    settings = {**PLACE, "use_oidc": True, "client_id": "c", "tenant_id": "t"}
+    with pytest.raises(BackendProblem, match="id-token: write"):
+        open_azurerm(settings)
+    with pytest.raises(BackendProblem, match='The OIDC token "/nowhere/token" cannot be read'):
+        open_azurerm({**settings, "oidc_token_file_path": "/nowhere/token"})

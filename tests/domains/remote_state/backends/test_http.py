@@ -1,0 +1,236 @@
+"""State behind Terraform's HTTP protocol, beyond what every backend promises (tests/contracts)."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.backends import locks
+from nexusform.cli.main import run
+from nexusform.domains.remote_state.backends import http
+from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService, open_http
+from nexusform.ports import BackendProblem, LockInfo
+from tests.contracts.http_state_server import Store, state_server
+
+HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, Store]]:
+    with state_server() as (address, store):
+        yield address, store
+
+
+def backend_at(address: str, directory: Path, **more: object) -> HttpBackend:
+    service = HttpService(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more)  # type: ignore[arg-type]
+    return HttpBackend(service, str(directory))
+
+
+def test_a_server_that_is_busy_is_asked_again(server: tuple[str, Store], tmp_path: Path) -> None:
+    address, store = server
+    backend = backend_at(address, tmp_path)
+    backend.write(b"one")
+    store.refuse_next = 2
+    assert backend.read() == b"one"
+    store.refuse_next = 3
+    with pytest.raises(BackendProblem, match="answered 503"):
+        backend.read()
+
+
+def test_a_write_names_the_lock_and_is_refused_without_it(server: tuple[str, Store], tmp_path: Path) -> None:
+    address, store = server
+    holder = backend_at(address, tmp_path / "a")
+    holder.lock(HOLDER)
+    holder.write(b"mine")
+    assert ("POST", "/lon1?ID=id-1") in store.requests
+    with pytest.raises(BackendProblem, match="Another run holds the lock"):
+        backend_at(address, tmp_path / "b").write(b"theirs")
+    assert holder.read() == b"mine"
+
+
+def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path) -> None:
+    backend = HttpBackend(HttpService("http://me:secret@127.0.0.1:9/x?token=t", tries=1), str(tmp_path))
+    with pytest.raises(BackendProblem) as refused:
+        backend.read()
+    assert "http://127.0.0.1:9/x" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "token" not in str(refused.value)
+
+
+def test_a_workspace_needs_a_place_in_the_address(server: tuple[str, Store], tmp_path: Path) -> None:
+    with pytest.raises(BackendProblem, match=r"put \{workspace\} where its name belongs"):
+        backend_at(server[0], tmp_path).for_workspace("staging")
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "lon1"])
+def test_only_web_addresses_are_opened(address: str) -> None:
+    with pytest.raises(BackendProblem, match="not an http or https address"):
+        open_http({"address": address}, "data")
+
+
+def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it_now(
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run came and went while this one was stopped; servers would take what it sends."""
+    address, store = server
+    clock = [100.0]
+    monkeypatch.setattr(locks, "now", lambda: clock[0])
+    sleeper = backend_at(address, tmp_path / "a")
+    sleeper.lock(HOLDER)
+    sleeper.append(b"{a}")
+    other = backend_at(address, tmp_path / "b")
+    other.force_unlock("id-1")
+    other.lock(replace(HOLDER, id="id-2"))
+    other.write(b"theirs")
+    other.unlock("id-2")
+    clock[0] += 90.0
+    for act in (
+        lambda: sleeper.append(b"{b}"),
+        lambda: sleeper.write(b"mine"),
+        lambda: sleeper.compact(b"mine"),
+        lambda: sleeper.checkpoint(b"mine", []),
+    ):
+        with pytest.raises(BackendProblem, match="was broken by somebody else"):
+            act()
+    assert store.written == [b"theirs"]
+    assert store.places["/lon1"].lock is None
+
+
+def racks(directory: Path, address: str) -> None:
+    (directory / "main.nf.hcl").write_text(
+        f"""nexusform {{
+  backend "http" {{
+    address      = "{address}/lon1"
+    lock_address = "{address}/lon1/lock"
+  }}
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  count         = 3
+  site_id       = nexus_site.lab.id
+  name          = "r${{count.index}}"
+  machine_count = 1
+}}
+"""
+    )
+
+
+def test_the_state_is_sent_while_an_apply_runs(
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, store = server
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
+    racks(tmp_path, address)
+    assert run(["apply", "-auto-approve", "-parallelism=1"]) == 0
+    documents = [json.loads(document) for document in store.written]
+    counts = [sum(len(each["instances"]) for each in document["resources"]) for document in documents]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
+    assert counts[-1] == 4
+    # A server that keeps one version per serial takes every one of them.
+    serials = [document["serial"] for document in documents]
+    assert serials == sorted(set(serials))
+
+
+def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
+    server: tuple[str, Store],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    address, store = server
+    monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+        racks(directory, address)
+    monkeypatch.chdir(first)
+    # The machine goes when the third document was sent.
+    sent = http.HttpBackend.write
+
+    def dying(self: HttpBackend, document: bytes) -> None:
+        if len(store.written) == 3:
+            raise KeyboardInterrupt
+        sent(self, document)
+
+    monkeypatch.setattr(http.HttpBackend, "write", dying)
+    assert run(["apply", "-auto-approve", "-parallelism=1"]) != 0
+    monkeypatch.setattr(http.HttpBackend, "write", sent)
+    store.places["/lon1"].lock = None  # as force-unlock does
+    monkeypatch.chdir(second)
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    shown = capsys.readouterr().out
+    held = sum(len(each["instances"]) for each in json.loads(store.written[-1])["resources"])
+    assert 0 < held < 4
+    assert f"Plan: {4 - held} to add, 0 to change, 0 to destroy." in shown
+
+
+CLUSTERS = """provider "simulated" {
+  reality = "../site.json"
+}
+resource "nexus_kubernetes_cluster" "c" {
+  count      = 2
+  name       = "c${count.index}"
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G12_56_v1"
+  }
+}
+"""
+ADDRESSES = {"lab": "nexus_site.lab"} | {f"lab/r{n}": f"nexus_rack.r[{n}]" for n in range(3)}
+ADDRESSES |= {f"lab/c{n}": f"nexus_kubernetes_cluster.c[{n}]" for n in range(2)}
+
+
+@pytest.mark.parametrize("sent", [1, 3, 5])
+def test_what_a_lost_machine_made_is_taken_back_by_import(
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    """Its journal is gone with it; the state on the server is of the last checkpoint."""
+    address, store = server
+    monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
+    places = [tmp_path / "first", tmp_path / "second"]
+    for directory in places:
+        directory.mkdir()
+        racks(directory, address)
+        with (directory / "main.nf.hcl").open("a") as file:
+            file.write(CLUSTERS)
+    monkeypatch.chdir(places[0])
+    assert run(["plan", "-out=p"]) == 0
+    write = http.HttpBackend.write
+
+    def dying(self: HttpBackend, document: bytes) -> None:
+        if len(store.written) == sent:
+            raise KeyboardInterrupt
+        write(self, document)
+
+    monkeypatch.setattr(http.HttpBackend, "write", dying)
+    assert run(["apply", "-parallelism=1", "p"]) != 0
+    monkeypatch.setattr(http.HttpBackend, "write", write)
+    store.places["/lon1"].lock = None  # as force-unlock does
+    monkeypatch.chdir(places[1])
+    shutil.rmtree(places[0])
+    held = {each["attributes"]["id"] for each in instances(store.written[-1])}
+    made = [each["id"] for each in json.loads((tmp_path / "site.json").read_text())]
+    assert len(made) > len(held)
+    for object_id in sorted(set(made) - held, key=list(ADDRESSES).index):
+        assert run(["import", ADDRESSES[object_id], object_id]) == 0
+    assert run(["apply", "-auto-approve"]) == 0
+    final = instances(store.written[-1])
+    assert sorted(each["attributes"]["id"] for each in final) == sorted(ADDRESSES)
+    reality = json.loads((tmp_path / "site.json").read_text())
+    assert sorted(each["id"] for each in reality) == sorted(ADDRESSES)
+    assert run(["plan", "-detailed-exitcode"]) == 0
+
+
+def instances(document: bytes) -> list[dict[str, Any]]:
+    return [instance for each in json.loads(document)["resources"] for instance in each["instances"]]

@@ -1,0 +1,411 @@
+"""Encryption at rest as a user meets it: what is on disk, what opens it, what is said when nothing does."""
+
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.remote_state.encryption import keys
+
+STATE = Path("state/nexusform.nfstate")
+SECRET = "a passphrase of some length"
+SITE = (
+    'resource "nexus_site" "lab" {\n  name = "lab"\n}\noutput "word" {\n  value = "needle-in-the-state"\n}\n'
+)
+
+PBKDF2 = """
+    key_provider "pbkdf2" "main" {
+      passphrase_variable = "SITE_PASSPHRASE"
+      iterations          = "200000"
+    }
+"""
+FROM_VARIABLE = """
+    key_provider "environment" "main" {
+      variable = "SITE_KEY"
+    }
+"""
+
+
+def block(providers: str, kind: str, more: str = "", state: str = "") -> str:
+    return f"""
+nexusform {{
+  encryption {{
+{providers}
+    method "aes_gcm" "main" {{
+      keys = key_provider.{kind}.main
+    }}
+{more}
+    state {{
+      method = method.aes_gcm.main
+{state}
+    }}
+    plan {{
+      method = method.aes_gcm.main
+    }}
+  }}
+}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SITE_PASSPHRASE", SECRET)
+    monkeypatch.setenv("SITE_KEY", base64.b64encode(b"k" * 32).decode())
+
+
+def configure(encryption: str, rest: str = SITE) -> None:
+    Path("main.nf.hcl").write_text(encryption + rest)
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    both = capsys.readouterr()
+    return " ".join((both.out + both.err).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(("providers", "kind"), [(PBKDF2, "pbkdf2"), (FROM_VARIABLE, "environment")])
+def test_state_journal_and_plan_are_encrypted_and_read_again(
+    providers: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(providers, kind))
+    assert run(["plan", "-out=p.plan"]) == 0
+    assert run(["apply", "p.plan"]) == 0
+    for path in (STATE, Path("p.plan")):
+        content = path.read_bytes()
+        assert content.startswith(b'{"encryption":{')
+        assert b"needle" not in content
+        assert b"nexus_site" not in content
+        assert SECRET.encode() not in content
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+    assert run(["show", "p.plan"]) == 0
+    assert "needle-in-the-state" in shown(capsys)
+    assert run(["state", "pull"]) == 0
+    assert "needle-in-the-state" in shown(capsys)
+
+
+def test_the_journal_of_a_killed_apply_is_encrypted_and_settled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nexusform.backends.local_file import LocalBackend
+
+    configure(block(FROM_VARIABLE, "environment"))
+
+    def dying(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBackend, "compact", dying)
+        assert run(["apply", "-auto-approve"]) != 0
+    journal = Path("state/nexusform.nfstate.journal").read_bytes()
+    assert journal.count(b'{"encryption":{') == len(journal.splitlines()) > 1
+    assert b"nexus_site" not in journal
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+def test_another_key_is_refused_and_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(PBKDF2, "pbkdf2"))
+    assert run(["apply", "-auto-approve"]) == 0
+    before = STATE.read_bytes()
+    monkeypatch.setenv("SITE_PASSPHRASE", SECRET + "!")
+    for command in (["plan"], ["apply", "-auto-approve"], ["state", "list"]):
+        capsys.readouterr()
+        assert run(command) == 1
+        text = shown(capsys)
+        assert "cannot be decrypted" in text
+        assert "key_provider.pbkdf2.main: its key does not open it" in text
+    assert STATE.read_bytes() == before
+
+
+def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["apply", "-auto-approve"]) == 0
+    document = json.loads(STATE.read_bytes())
+    data = bytearray(base64.b64decode(document["data"]))
+    data[len(data) // 2] ^= 1
+    changes = [
+        {**document, "data": base64.b64encode(data).decode()},
+        {**document, "encryption": {**document["encryption"], "nonce": base64.b64encode(b"x" * 12).decode()}},
+        {**document, "encryption": {**document["encryption"], "keys": "other"}},
+        {**document, "encryption": {**document["encryption"], "purpose": "plan"}},
+        {**document, "data": "?"},
+    ]
+    for changed in changes:
+        STATE.write_text(json.dumps(changed, separators=(",", ":")))
+        capsys.readouterr()
+        assert run(["plan"]) == 1
+        assert "Error: The state cannot be read" in shown(capsys)
+
+
+def test_a_plan_cannot_stand_for_a_state(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["plan", "-out=p.plan"]) == 0
+    STATE.parent.mkdir(exist_ok=True)
+    STATE.write_bytes(Path("p.plan").read_bytes())
+    assert run(["plan"]) == 1
+    assert "was encrypted as a plan, not as a state" in shown(capsys)
+
+
+def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("")
+    assert run(["apply", "-auto-approve"]) == 0
+    configure(block(FROM_VARIABLE, "environment"))
+    capsys.readouterr()
+    assert run(["plan"]) == 1
+    assert "is not encrypted, but the configuration says that it is" in shown(capsys)
+    plain = '    method "unencrypted" "before" {}\n'
+    fallback = "      fallback {\n        method = method.unencrypted.before\n      }\n"
+    rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
+    configure(block(FROM_VARIABLE, "environment", plain, fallback), SITE + rack)
+    assert run(["apply", "-auto-approve"]) == 0
+    assert STATE.read_bytes().startswith(b'{"encryption":{')
+
+
+def test_keys_are_rotated_by_a_fallback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["apply", "-auto-approve"]) == 0
+    monkeypatch.setenv("OLD_KEY", os.environ["SITE_KEY"])
+    monkeypatch.setenv("SITE_KEY", "ab" * 32)
+    old = """
+    key_provider "environment" "old" {
+      variable = "OLD_KEY"
+    }
+    method "aes_gcm" "old" {
+      keys = key_provider.environment.old
+    }
+"""
+    fallback = "      fallback {\n        method = method.aes_gcm.old\n      }\n"
+    rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
+    configure(block(FROM_VARIABLE, "environment", old, fallback), SITE + rack)
+    assert run(["apply", "-auto-approve"]) == 0
+    monkeypatch.delenv("OLD_KEY")
+    configure(block(FROM_VARIABLE, "environment"), SITE + rack)
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["apply", "-auto-approve"]) == 0
+    other = FROM_VARIABLE.replace('"main"', '"next"').replace("SITE_KEY", "NEXT_KEY")
+    monkeypatch.setenv("NEXT_KEY", "cd" * 32)
+    method = '    method "aes_gcm" "next" {\n      keys = key_provider.environment.next\n    }\n'
+    fallback = "      fallback {\n        method = method.aes_gcm.main\n      }\n"
+    text = block(FROM_VARIABLE + other, "environment", method, fallback)
+    configure(
+        text.replace(
+            "state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next"
+        )
+    )
+    assert run(["apply", "-auto-approve"]) == 0
+    assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
+    monkeypatch.delenv("SITE_KEY")
+    configure(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+@pytest.mark.parametrize("value", ["", "abc"])
+def test_a_key_that_is_missing_is_noticed_before_anything_is_done(
+    value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SITE_KEY", value)
+    configure(block(FROM_VARIABLE, "environment"))
+    for command in (["plan"], ["apply", "-auto-approve"]):
+        capsys.readouterr()
+        assert run(command) == 1
+        message = shown(capsys)
+        assert "Nothing can be encrypted. key_provider.environment.main" in message
+        assert "Creating" not in message
+    assert not Path("errored.nfstate").exists()
+    assert not STATE.exists()
+
+
+def test_a_rescued_state_is_encrypted_and_can_be_pushed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nexusform.backends.local_file import LocalBackend
+    from nexusform.ports import BackendProblem
+
+    configure(block(FROM_VARIABLE, "environment"))
+
+    def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+        raise BackendProblem("The disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBackend, "compact", full)
+        assert run(["apply", "-auto-approve"]) == 1
+    assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
+    capsys.readouterr()
+    assert run(["state", "push", "-force", "errored.nfstate"]) == 0, shown(capsys)
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["plan", "-out=p.plan"]) == 0
+    assert run(["apply", "p.plan"]) == 0
+    configure("")
+    capsys.readouterr()
+    assert run(["plan"]) == 1
+    assert "Error: The state is encrypted" in shown(capsys)
+    assert run(["show", "p.plan"]) == 1
+    assert "is encrypted, and neither the configuration nor NF_ENCRYPTION says how" in shown(capsys)
+
+
+def test_the_environment_says_it_without_the_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = block(FROM_VARIABLE, "environment").partition("encryption {")[2].rpartition("}\n}")[0]
+    monkeypatch.setenv("NF_ENCRYPTION", inside)
+    configure("")
+    assert run(["apply", "-auto-approve"]) == 0
+    assert STATE.read_bytes().startswith(b'{"encryption":{')
+    monkeypatch.setenv("NF_ENCRYPTION", "state {\n")
+    capsys.readouterr()
+    assert run(["plan"]) == 1
+    assert "NF_ENCRYPTION line" in shown(capsys)
+
+
+PROGRAM = """
+import base64, json, sys
+meta = json.load(sys.stdin)
+print(json.dumps({"magic": "OpenTofu-External-Key-Provider", "version": 1}))
+key = base64.b64encode(b"e" * 32).decode()
+if meta is None:
+    print(json.dumps({"keys": {"encryption_key": key}, "meta": {"external_data": {"n": 7}}}))
+else:
+    assert meta == {"external_data": {"n": 7}}, meta
+    print(json.dumps({"keys": {"encryption_key": key, "decryption_key": key}, "meta": meta}))
+"""
+
+
+def test_a_program_named_by_the_environment_gives_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keys.py").write_text(PROGRAM)
+    configure(block('    key_provider "external" "main" {}\n', "external"))
+    assert run(["plan"]) == 1
+    assert "NF_ENCRYPTION_COMMAND must name the program" in shown(capsys)
+    monkeypatch.setenv("NF_ENCRYPTION_COMMAND", f"{sys.executable} {tmp_path / 'keys.py'}")
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+def test_a_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    provider = '    key_provider "external" "main" {\n      command = "touch stolen"\n    }\n'
+    configure(block(provider, "external"))
+    assert run(["apply", "-auto-approve"]) == 1
+    assert 'there is no setting "command"' in shown(capsys)
+    assert not Path("stolen").exists()
+
+
+class Vault:
+    """A stand-in for a vault: it wraps by turning the bytes round, under the newest version of each key."""
+
+    def wrap(self, key_id: str, secret: bytes) -> tuple[str, bytes]:
+        return f"{key_id}/v2", secret[::-1]
+
+    def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
+        assert key_id.endswith("/v2")
+        return wrapped[::-1]
+
+
+def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    vault = Vault()
+    monkeypatch.setattr(keys, "vault_wrap", vault.wrap)
+    monkeypatch.setattr(keys, "vault_unwrap", vault.unwrap)
+    provider = """
+    key_provider "azure_vault" "main" {
+      vault_uri = "https://sites.vault.azure.net/"
+      key_name  = "nexusform"
+    }
+"""
+    configure(block(provider, "azure_vault"))
+    assert run(["apply", "-auto-approve"]) == 0
+    meta = json.loads(STATE.read_bytes())["encryption"]["meta"]
+    assert meta["key_id"] == "https://sites.vault.azure.net/keys/nexusform/v2"
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+    configure(block(provider.replace('"nexusform"', '"other"'), "azure_vault"))
+    assert run(["plan"]) == 1
+    assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in shown(capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('method "rot13" "m" {}', 'There is no method "rot13". Known are: aes_gcm, unencrypted.'),
+        ('method "aes_gcm" "m" {}', "needs `keys = key_provider.TYPE.NAME`"),
+        ('method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}', "key_provider.pbkdf2.x: no such block"),
+        ("state {\n method = method.aes_gcm.m\n}", 'There is no block method "aes_gcm" "m".'),
+        ("state {\n method = var.m\n}", "A reference of the form method.TYPE.NAME is needed here."),
+        ("state {}", 'The argument "method" is required'),
+        (
+            'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced = true\n}',
+            "`enforced = true` forbids the method unencrypted",
+        ),
+        ('key_provider "pbkdf2" "p" {\n passphrase = var.p\n}', "Variables may not be used here."),
+        ("cipher {}", 'Blocks of type "cipher" are not expected here.'),
+    ],
+)
+def test_mistakes_in_the_block_are_found_at_their_line(
+    text: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(f"nexusform {{\n  encryption {{\n{text}\n  }}\n}}\n")
+    assert run(["validate"]) == 1
+    message = shown(capsys)
+    assert complaint in message
+    assert "main.nf.hcl line" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ('passphrase = "short"', "must have 16 characters at least"),
+        ('passphrase_variable = "NOT_SET"', "the variable NOT_SET is not set"),
+        (f'passphrase = "{SECRET}"\niterations = "1000"', "a whole number of 200,000 at least"),
+        (f'passphrase = "{SECRET}"\nhash_function = "md5"', "use sha256 or sha512"),
+        (f'passphrase = "{SECRET}"\nsalt = "x"', 'there is no setting "salt"'),
+    ],
+)
+def test_keys_that_cannot_be_had_are_explained(
+    settings: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2"))
+    assert run(["apply", "-auto-approve"]) == 1
+    message = shown(capsys)
+    assert complaint in message
+    assert "key_provider.pbkdf2.main" in message
+    assert not STATE.exists()
+
+
+def test_the_state_moves_into_another_backend_and_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["apply", "-auto-approve"]) == 0
+    elsewhere = 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n'
+    configure(block(FROM_VARIABLE, "environment") + elsewhere)
+    assert run(["init", "-migrate-state"]) == 0
+    assert Path("elsewhere.nfstate").read_bytes().startswith(b'{"encryption":{')
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)

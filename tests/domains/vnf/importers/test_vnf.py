@@ -1,0 +1,73 @@
+"""VNFDs and HOT files, read: each case is a directory with its documents and the expected reading."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nexusform.domains.vnf.importers.vnf import ReadVnf, read_vnf
+from nexusform.domains.vnf.importers.vnf_model import Rule, Vdu, Vnf, VnfSources, counts, largest
+
+CASES = Path(__file__).parents[1] / "cases"
+
+
+def sources(case: Path) -> VnfSources:
+    def text(name: str) -> str | None:
+        file = case / name
+        return file.read_text() if file.exists() else None
+
+    return VnfSources(
+        text("vnfd.yaml"),
+        text("base_hot.yaml"),
+        {file.name.removeprefix("nested."): file.read_text() for file in sorted(case.glob("nested.*"))},
+        json.loads(text("parameters.json") or "{}"),
+        (text("flavour_id") or "").strip(),
+    )
+
+
+def described(read: ReadVnf) -> str:
+    """A reading as a person reviews it."""
+    return "\n".join([*_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
+
+
+def _vnf(vnf: Vnf) -> Iterator[str]:
+    now, most = counts(vnf), largest(vnf)
+    for vdu in vnf.vdus:
+        yield _vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
+    for rule in vnf.rules:
+        yield _rule(rule)
+    for aspect in vnf.aspects:
+        steps = ", ".join(f"{s.vdu} {'+'.join(map(str, s.added))}" for s in aspect.steps)
+        yield f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, {steps or 'nothing'}"
+    for level in vnf.levels:
+        default = ", the default" if level.name == vnf.default_level else ""
+        numbers = dict(counts(vnf, level.name).numbers)
+        yield f"level {level.name}{default}: {dict(level.scale_levels)}, {numbers}"
+
+
+def _vdu(vdu: Vdu, now: int, most: int) -> str:
+    size = f"{vdu.size.vcpus} vCPU, {vdu.size.memory_gib} GiB, disk {vdu.size.disk_gib} GiB"
+    bounds = f"{vdu.minimum}..{'' if vdu.maximum is None else vdu.maximum}"
+    return f"vdu {vdu.name} ({vdu.origin}): {size}; {now} now, {most} at most, bounds {bounds}"
+
+
+def _rule(rule: Rule) -> str:
+    kind = f"{'hard' if rule.hard else 'soft'} {'affinity' if rule.affinity else 'anti-affinity'}"
+    most = f", {rule.most} on each" if rule.most > 1 else ""
+    return f"rule {rule.name} ({rule.origin}): {kind} by {rule.scope}{most}: {', '.join(rule.vdus)}"
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+def test_reading(case: str) -> None:
+    given = sources(CASES / case)
+    if given == VnfSources():
+        pytest.skip("a case of another importer")
+    text = described(read_vnf(given))
+    file = CASES / case / "expected.txt"
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), f"differs from {file}"

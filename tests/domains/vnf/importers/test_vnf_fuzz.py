@@ -1,0 +1,126 @@
+"""Whatever is given as a VNFD or HOT file: it is read or refused with words, never with a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.domains.vnf.importers.vnf import read_vnf
+from nexusform.domains.vnf.importers.vnf_model import VnfSources, counts, largest, size_problems, unmet
+
+CASES = Path(__file__).parents[1] / "cases"
+TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
+WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split()})
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**30,
+    1.5,
+    "",
+    "...",
+    "many",
+    [],
+    {},
+    [[]],
+    {"get_param": []},
+    {"get_input": "x"},
+]
+
+
+def use(sources: VnfSources) -> None:
+    read = read_vnf(sources)
+    for found in read.findings:
+        assert found.detail
+        assert found.line >= 0
+    names = [vdu.name for vdu in read.vnf.vdus]
+    assert len(names) == len(set(names))
+    for numbers in (counts(read.vnf).numbers, largest(read.vnf).numbers):
+        assert set(numbers) == set(names)
+        assert all(0 <= number <= 10_000_000 for number in numbers.values())
+        unmet(read.vnf, numbers, 3, 2)
+    size_problems(read.vnf, "no such level", {"no such aspect": 1})
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> str:
+    """A known document with some lines dropped, doubled, moved in or out, or a word replaced."""
+    lines = draw(st.sampled_from(TEXTS)).split("\n")
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, len(lines) - 1))
+        how = draw(st.sampled_from(["drop", "double", "in", "out", "word", "odd"]))
+        if how == "drop":
+            lines[at : at + 1] = [] if len(lines) > 1 else [""]
+        elif how == "double":
+            lines.insert(at, lines[at])
+        elif how == "in":
+            lines[at] = "  " + lines[at]
+        elif how == "out":
+            lines[at] = lines[at].removeprefix("  ")
+        elif how == "word":
+            word = draw(st.sampled_from(WORDS))
+            lines[at] = lines[at].replace(draw(st.sampled_from(WORDS)), word)
+        else:
+            head, colon, _ = lines[at].partition(":")
+            value = yaml.safe_dump(draw(st.sampled_from(ODD)), default_flow_style=True)
+            lines[at] = f"{head}{colon} {value.splitlines()[0]}"
+    return "\n".join(lines)
+
+
+@settings(max_examples=150, deadline=None)
+@given(mangled(), mangled(), mangled())
+def test_mangled_documents(one: str, two: str, three: str) -> None:
+    use(VnfSources(vnfd=one))
+    use(VnfSources(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
+    use(VnfSources(one, two, {"grouped.yaml": three, "circle.yaml": three}))
+
+
+def replaced(data: Any, draw: st.DrawFn) -> Any:
+    """The data with one part, chosen on the way down, replaced by something odd."""
+    if isinstance(data, dict) and data and draw(st.integers(0, 7)):
+        key = draw(st.sampled_from(list(data)))
+        return {**data, key: replaced(data[key], draw)}
+    if isinstance(data, list) and data and draw(st.integers(0, 7)):
+        at = draw(st.integers(0, len(data) - 1))
+        return [*data[:at], replaced(data[at], draw), *data[at + 1 :]]
+    return draw(st.sampled_from(ODD))
+
+
+@st.composite
+def odd(draw: st.DrawFn) -> str:
+    """A known document with well-formed, but wrong parts."""
+    names = [
+        "podaffinity/vnfd.yaml",
+        "levels/vnfd.yaml",
+        "zones-and-sizes/vnfd.yaml",
+        "podaffinity/base_hot.yaml",
+    ]
+    names += ["heat-groups/base_hot.yaml", "nested-troubles/base_hot.yaml"]
+    data = yaml.safe_load((CASES / draw(st.sampled_from(names))).read_text())
+    for _ in range(draw(st.integers(1, 3))):
+        data = replaced(data, draw)
+    return yaml.safe_dump(data)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    odd(),
+    odd(),
+    st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD)),
+)
+def test_odd_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
+    use(VnfSources(one, None, {}, parameters, "complex"))
+    use(VnfSources(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
+    use(VnfSources(one, two, {"master.yaml": one}, parameters))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text(text: str) -> None:
+    use(VnfSources(text, text))

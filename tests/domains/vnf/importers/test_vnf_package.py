@@ -1,0 +1,146 @@
+"""VNF packages as folders and zip files: what is found in them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.diagnostics import Refused
+from nexusform.domains.vnf.importers.vnf_package import VnfPackage, read_package
+from nexusform.ports import FileProblem
+from nexusform.regular_files import Confinement
+from nexusform.workflow.surroundings import RealFiles
+
+META = "TOSCA-Metadata/TOSCA.meta"
+
+
+def node(name: str, kind: str, flavour: str = "") -> str:
+    topology: dict[str, Any] = {"node_templates": {name: {"type": kind}}}
+    if flavour:
+        topology["substitution_mappings"] = {"properties": {"flavour_id": flavour}}
+    return json.dumps({"topology_template": topology})[1:-1] + "\n"
+
+
+def definitions(flavour: str, kind: str = "tosca.nodes.nfv.Vdu.Compute") -> str:
+    return f"# {flavour}\n" + node("vdu", kind, flavour)
+
+
+TYPES = "node_types: {acme.Vdu: {derived_from: tosca.nodes.nfv.Vdu.Compute}}\n"
+PACKAGE = {
+    META: "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/top.yaml\n\nName: Scripts/x.sh\n",
+    "Definitions/top.yaml": "imports: [etsi_nfv_sol001_x.yaml, types.yaml, {file: small.yaml}, large.yaml]\n"
+    + node("VNF", "acme.VNF"),
+    "Definitions/types.yaml": TYPES,
+    "Definitions/small.yaml": definitions("small"),
+    "Definitions/large.yaml": definitions("large", "acme.Vdu"),
+    "BaseHOT/small/top.yaml": "# small top\n",
+    "BaseHOT/small/nested/a.yaml": "# small a\n",
+    "BaseHOT/large/top.yaml": "# large top\n",
+    "BaseHOT/large/nested/a.yaml": "# large a\n",
+    "Files/image.img": "\0" * 1000,
+}
+
+
+def folder(at: Path, package: Mapping[str, str]) -> str:
+    for name, text in package.items():
+        file = at / "package" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return str(at / "package")
+
+
+def zipped(at: Path, package: Mapping[str, str]) -> str:
+    with zipfile.ZipFile(at / "package.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in package.items():
+            archive.writestr(name, text)
+    return str(at / "package.zip")
+
+
+def without(*names: str, **more: str) -> dict[str, str]:
+    return {name: text for name, text in PACKAGE.items() if name not in names} | more
+
+
+@pytest.mark.parametrize("form", [folder, zipped])
+def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
+    path = form(tmp_path, PACKAGE)
+    small = read_package(path, "small", RealFiles())
+    assert small == VnfPackage(PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"})
+    large = read_package(path, "large", RealFiles())
+    assert large.vnfd == PACKAGE["Definitions/large.yaml"] + "\n---\n" + TYPES
+    assert large.nested == {"a.yaml": "# large a\n"}
+
+
+@pytest.mark.parametrize("form", [folder, zipped])
+@pytest.mark.parametrize(
+    ("package", "flavour", "words"),
+    [
+        (PACKAGE, "", 'the deployment flavours "large", "small": set flavour_id'),
+        (PACKAGE, "smal", 'Did you mean "small"?'),
+        (
+            without("Definitions/large.yaml"),
+            "small",
+            'Definitions/top.yaml names "Definitions/large.yaml", which',
+        ),
+        ({"a/b.yaml": ""}, "", "has no TOSCA-Metadata/TOSCA.meta"),
+        ({META: "CSAR-Version: 1.1\n"}, "", "has no Entry-Definitions"),
+        ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it leads out'),
+        ({META: "Entry-Definitions: /etc/passwd\n"}, "", '"/etc/passwd" in it leads out'),
+        ({"top.yaml": "imports: [../../up.yaml]\n"}, "", "leads out of the package"),
+        ({"top.yaml": "a: [\n"}, "", "top.yaml:2 in it is no YAML"),
+        ({"top.yaml": "a: 1\n"}, "", "no definitions with a VDU and no BaseHOT"),
+        ({**PACKAGE, "BaseHOT/small/other.yaml": ""}, "small", "BaseHOT/small/ in it holds several files"),
+        ({"top.yaml": "# " + "x" * 2**22}, "", "larger than 4 MiB"),
+    ],
+)
+def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises((Refused, FileProblem)) as raised:
+        read_package(form(tmp_path, package), flavour, RealFiles())
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
+def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="leads out of the package"):
+        read_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", RealFiles())
+
+
+def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
+    many = {f"BaseHOT/n/nested/{n}.yaml": "# " + "x" * (2**22 - 10) for n in range(9)}
+    path = zipped(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
+    assert Path(path).stat().st_size < 2**18
+    with pytest.raises(Refused, match="larger than 32 MiB together"):
+        read_package(path, "", RealFiles())
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    file = tmp_path / "p.zip"
+    file.write_bytes(b"PK no zip")
+    with pytest.raises(Refused, match="neither a folder nor a zip file"):
+        read_package(str(file), "", RealFiles())
+    content = bytearray(Path(zipped(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
+    content[40] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(Refused, match="cannot be read"):
+        read_package(str(file), "", RealFiles())
+    with pytest.raises(FileProblem):
+        read_package(str(tmp_path / "absent"), "", RealFiles())
+
+
+@pytest.mark.parametrize("form", [folder, zipped])
+def test_a_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    inside, outside = form(root, PACKAGE), form(tmp_path, PACKAGE)
+    files = RealFiles(Confinement(str(root)))
+    assert read_package(inside, "small", files).base_hot == "# small top\n"
+    with pytest.raises(FileProblem):
+        read_package(outside, "small", files)
+    link = root / "link"
+    link.symlink_to(outside)
+    with pytest.raises(FileProblem):
+        read_package(str(link), "small", files)

@@ -1,0 +1,600 @@
+"""tacker_vnf: VNFCs placed under the rules of their documents, scaled, healed, and refused with a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.domains.vnf.types.vnf_documents import block_problems, figures, read_documents, sku_text
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.state.objects import EMPTY, State
+from nexusform.values import UNKNOWN
+from nexusform.workflow.surroundings import RealFiles
+from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
+
+CASES = Path(__file__).parents[1] / "importers" / "cases"
+VNF = "tacker_vnf.v"
+TYPE = RESOURCE_TYPES["tacker_vnf"]
+SMALL = {"vm_sku_name": "NC_G2_8_v1"}
+
+
+def document(case: str, name: str) -> str:
+    return (CASES / case / name).read_text()
+
+
+def site(racks: int, machines: int) -> dict[str, Any]:
+    made = {
+        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"}
+        for n in range(racks)
+    }
+    return {"nexus_site": {"s": {}}, "nexus_rack": made}
+
+
+def configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> dict[str, Any]:
+    """A site and one VNF, as JSON configuration."""
+    body = {"site_id": "${nexus_site.s.id}", **vnf}
+    output = {"labels": {"value": "${{for n, v in tacker_vnf.v.vnfcs : n => v.labels}}"}}
+    return {
+        "main.nf.json": {"resource": {**site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}
+    }
+
+
+def planned(
+    vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any
+) -> PlanResult:
+    return plan(configuration(vnf, racks, machines), state, **more)
+
+
+def vnfcs(state: State) -> dict[str, dict[str, Any]]:
+    return dict(attributes(state, VNF)["vnfcs"])
+
+
+def machines_of(state: State) -> dict[str, str]:
+    return {name: found["machine"] for name, found in vnfcs(state).items()}
+
+
+def texts(found: list[Diagnostic]) -> str:
+    return "\n".join(f"{d.summary}: {d.detail}" for d in found)
+
+
+SPECIFICATION_HOT = {
+    "base_hot": document("specification-hot", "base_hot.yaml"),
+    "vdu": {"masterNode": SMALL, "workerNode": SMALL},
+}
+SPECIFICATION_VNFD = {
+    "vnfd": document("specification-vnfd", "vnfd.yaml"),
+    "vdu": {"masterNode": SMALL, "workerNode": SMALL},
+}
+PODAFFINITY = {
+    "vnfd": document("podaffinity", "vnfd.yaml"),
+    "base_hot": document("podaffinity", "base_hot.yaml"),
+    "nested": {
+        "master.yaml": document("podaffinity", "nested.master.yaml"),
+        "worker.yaml": document("podaffinity", "nested.worker.yaml"),
+    },
+}
+
+
+class TestSpecification:
+    def test_the_hot_snippet_as_printed(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        found = vnfcs(applied(result))
+        assert list(found) == [f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)]
+        assert len({vm["machine"] for vm in found.values()}) == 6
+        assert {vm["provenance"] for vm in found.values()} == {"decided"}
+        assert {row.provenance for row in result.plan.placements} == {"decided"}
+        for line in (1, 2, 15, 21, 22, 25, 31, 32):
+            assert f"base_hot:{line}:" in texts(warnings(result))
+
+    def test_the_vnfd_snippet_as_printed(self) -> None:
+        result = good(planned(SPECIFICATION_VNFD))
+        state = applied(result)
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
+        assert len(set(machines_of(state).values())) == 4
+        for line in (1, 2, 3, 5, 16, 20, 52, 58):
+            assert f"vnfd:{line}:" in texts(warnings(result))
+        assert is_empty(planned(SPECIFICATION_VNFD, state))
+
+    def test_six_apart_need_six_machines(self) -> None:
+        (error,) = errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
+        assert error.summary == "Anti-affinity cannot be met"
+        assert (
+            'base_hot:9: "srvgroup" keeps the VMs of "masterNode", "workerNode" apart: 6 VMs' in error.detail
+        )
+        assert error.subject is not None
+
+    def test_the_largest_scale_is_looked_at_too(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        assert "base_hot:9" in texts([d for d in warnings(result) if "at the largest scale" in d.summary])
+        assert "10 VMs at the largest scale, and the site has 8 machines" in texts(warnings(result))
+        quiet = good(planned(SPECIFICATION_HOT, machines=5))
+        assert not [d for d in warnings(quiet) if "scale" in d.summary]
+
+
+class TestArguments:
+    def test_labels_are_for_workers_and_derived(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        state = applied(result)
+        labels = state.outputs["labels"].value
+        worker = vnfcs(state)["v-workerNode-0"]
+        assert labels["v-masterNode-0"] == {}
+        assert labels["v-workerNode-0"] == {
+            "CIS-node": worker["machine"],
+            "kubernetes.io/zone": worker["machine"],
+            "topology.kubernetes.io/zone": worker["availability_zone"],
+        }
+        assert "labels" not in worker
+
+    def test_a_role_that_is_given(self) -> None:
+        vdus = {"masterNode": {**SMALL, "role": "Worker"}, "workerNode": {**SMALL, "role": "ControlPlane"}}
+        labels = applied(good(planned({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+        assert labels["v-masterNode-0"]
+        assert labels["v-workerNode-0"] == {}
+
+    def test_sizes_come_from_the_documents_or_the_blocks(self) -> None:
+        result = good(planned(PODAFFINITY))
+        assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "8 vCPU / 16 GiB"}
+        block = {"workerNode": {"vcpus": 12, "memory_gib": 24}}
+        result = good(planned({**PODAFFINITY, "vdu": block}))
+        assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "12 vCPU / 24 GiB"}
+
+    @pytest.mark.parametrize(
+        ("change", "summary", "word"),
+        [
+            ({"base_hot": None}, "Missing required argument", "vnfd"),
+            ({"vdu": {"masterNode": SMALL}}, "VDU without a size", "base_hot:25"),
+            ({"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}}, "Unknown VDU", 'mean "workerNode"'),
+            (
+                {"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}},
+                "Conflicting arguments",
+                "vcpus",
+            ),
+            ({"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}}, "Unknown VM SKU", "NC_X"),
+            ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
+            ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
+            ({"instantiation_level": "big"}, "Unknown size of the VNF", "none"),
+            ({"parameters": ["a"]}, "Incorrect attribute value type", "map"),
+            ({"base_hot": "a: ["}, "Invalid YAML", "base_hot:2"),
+            ({"base_hot": "resources: {}"}, "Invalid VNF document", "no VDU"),
+            ({"site_id": "nowhere"}, "Unknown site", "nowhere"),
+        ],
+    )
+    def test_mistakes(self, change: dict[str, Any], summary: str, word: str) -> None:
+        given = {k: v for k, v in {**SPECIFICATION_HOT, **change}.items() if v is not None}
+        found = errors(planned(given))
+        assert summary in {d.summary for d in found}
+        assert word in texts(found)
+
+    def test_parameters_reach_the_documents(self) -> None:
+        given = {
+            "vnfd": document("zones-and-sizes", "vnfd.yaml").replace("zone_group", "zone"),
+            "parameters": {"memory": "2 GiB", "workers": 1},
+            "vdu": {"upf": {"vcpus": 16, "memory_gib": 64}},
+        }
+        result = good(planned(given))
+        sizes = {row.object: row.sku for row in result.plan.placements}
+        assert sizes == {
+            "v-amf-0": "4 vCPU / 8 GiB",
+            "v-smf-0": "2 vCPU / 2 GiB",
+            "v-upf-0": "16 vCPU / 64 GiB",
+        }
+        found = vnfcs(applied(result))
+        assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
+
+    def test_unknown_arguments_are_let_pass(self) -> None:
+        assert TYPE.check is not None
+        assert TYPE.check({"base_hot": UNKNOWN, "vdu": UNKNOWN, "scale_levels": UNKNOWN}) == []
+        known = {**SPECIFICATION_HOT, "scale_levels": UNKNOWN, "instantiation_level": UNKNOWN}
+        unknown = {**known, "vdu": {"masterNode": {"vm_sku_name": UNKNOWN}, "workerNode": {"vcpus": UNKNOWN}}}
+        assert {str(p.severity) for p in TYPE.check(unknown)} == {"warning"}
+
+    def test_contradictory_documents(self) -> None:
+        given = {
+            "vnfd": document("soft-against-hard", "vnfd.yaml").replace("- dbs_apart", "- dbs"),
+            "base_hot": document("soft-against-hard", "base_hot.yaml"),
+            "vdu": dict.fromkeys(("worker", "db", "cache", "extra"), SMALL),
+        }
+        result = planned(given)
+        (error,) = errors(result)
+        assert error.summary == "Anti-affinity cannot be met"
+        assert 'vnfd:21: "dbs"' in error.detail
+        assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
+        assert "Both hold for at most 1 of these VMs" in texts(warnings(result))
+
+    def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
+        given = {
+            "vnfd": document("one-vm-in-both", "vnfd.yaml"),
+            "base_hot": document("one-vm-in-both", "base_hot.yaml"),
+            "nested": {
+                name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")
+            },
+            "vdu": dict.fromkeys(("front", "back"), SMALL),
+        }
+        result = good(planned(given))
+        assert len(set(machines_of(applied(result)).values())) == 3
+        assert not [found for found in warnings(result) if found.summary.startswith("Contradictory")]
+
+
+class TestLifecycle:
+    def test_scale_out_and_in(self) -> None:
+        small = applied(good(planned(PODAFFINITY)))
+        larger = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
+        assert triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
+        state = applied(larger, small)
+        assert machines_of(small).items() <= machines_of(state).items()
+        smaller = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
+        assert triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
+
+    def test_instantiation_level(self) -> None:
+        state = applied(good(planned({**PODAFFINITY, "instantiation_level": "largest"}, machines=5)))
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+
+    def test_another_size_re_places_that_vdu_only(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        changed = {**PODAFFINITY, "vdu": {"workerNode": {"vcpus": 4, "memory_gib": 8}}}
+        found = triggers(good(planned(changed, state)))
+        assert found == {f"v-workerNode-{n}": ("move", "sku_changed") for n in range(2)}
+
+    def test_another_role_moves_nobody(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        changed = {**PODAFFINITY, "vdu": {"workerNode": {"role": "ControlPlane"}}}
+        assert triggers(good(planned(changed, state))) == {}
+
+    def test_heal_moves_one_and_keeps_it_apart(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        before = machines_of(state)
+        result = good(planned(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert triggers(result) == {"v-masterNode-1": ("move", "heal")}
+        after = machines_of(applied(result, state))
+        assert after["v-masterNode-1"] not in {before[f"v-masterNode-{n}"] for n in range(3)}
+        assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
+
+    def test_without_room_elsewhere_a_healed_vm_comes_back(self) -> None:
+        state = applied(good(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
+        result = good(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert machines_of(applied(result, state)) == machines_of(state)
+
+    def test_another_name_replaces_the_vnf(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        result = good(planned({**PODAFFINITY, "name": "w"}, state))
+        assert min(vnfcs(applied(result, state))) == "w-masterNode-0"
+
+
+# The group of workers hands its hints on under the name that Tacker's driver looks for.
+DRIVER = {
+    **PODAFFINITY,
+    "label_source": "mgmt_driver",
+    "base_hot": PODAFFINITY["base_hot"].replace(
+        "group: { get_resource: workers", "scheduler_hints: { get_resource: workers"
+    ),
+    "nested": {
+        name: text.replace("get_param: group", "get_param: scheduler_hints")
+        for name, text in PODAFFINITY["nested"].items()
+    },
+}
+SOFT_DRIVER = {**DRIVER, "base_hot": DRIVER["base_hot"].replace("'anti-affinity'", "'soft-anti-affinity'")}
+
+
+def worker_labels(state: State) -> list[dict[str, str]]:
+    labels = state.outputs["labels"].value
+    return [labels[name] for name, vm in vnfcs(state).items() if vm["vdu"] == "workerNode"]
+
+
+class TestLabelSource:
+    def test_the_driver_labels_those_that_a_group_keeps_apart_with_their_machine_alone(self) -> None:
+        state = applied(good(planned(DRIVER)))
+        workers = [vm for vm in vnfcs(state).values() if vm["vdu"] == "workerNode"]
+        assert worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
+
+    def test_the_zone_is_the_one_of_the_grant(self) -> None:
+        state = applied(good(planned({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
+        assert [labels["kubernetes.io/zone"] for labels in worker_labels(state)] == ["az-1", "az-1"]
+        assert {labels["a"] for labels in worker_labels(state)} == {"b"}
+
+    def test_soft_groups_are_labelled_when_scaled_and_healed_and_that_is_remembered(self) -> None:
+        state = applied(good(planned(SOFT_DRIVER)))
+        assert worker_labels(state) == [{}, {}]
+        assert all("came" not in vm for vm in vnfcs(state).values())
+        larger = {**SOFT_DRIVER, "scale_levels": {"worker_instance": 1}}
+        state = applied(good(planned(larger, state)), state)
+        assert [bool(labels) for labels in worker_labels(state)] == [False, False, True]
+        result = good(planned(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
+        state = applied(result, state)
+        assert [bool(labels) for labels in worker_labels(state)] == [True, False, True]
+        assert vnfcs(state)["v-workerNode-0"]["came"] == "healed"
+        assert vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
+        assert is_empty(planned(larger, state))
+
+    def test_hints_under_another_name_are_labelled_at_instantiation_alone(self) -> None:
+        hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
+        state = applied(good(planned(hidden)))
+        state = applied(good(planned({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state)
+        assert [bool(labels) for labels in worker_labels(state)] == [True, True, False]
+
+    def test_rules_of_a_vnfd_alone_count_as_their_translation(self) -> None:
+        state = applied(good(planned({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
+        assert all(set(labels) == {"CIS-node"} for labels in worker_labels(state))
+
+    def test_mistakes(self) -> None:
+        found = errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
+        assert 'label_source = "mgmt_driver"' in texts(found)
+        assert errors(planned({**PODAFFINITY, "label_source": "driver"}))
+
+
+class TestFlavors:
+    def test_a_vm_sku_called_like_the_flavor_says_the_size(self) -> None:
+        server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
+        hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
+        files = configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
+        (error,) = errors(plan(files))
+        assert error.summary == "VDU without a size"
+        assert 'nexus_vm_sku called "m1.tiny"' in error.detail
+        sku = {"name": "m1.tiny", "vcpus": 2, "memory_gib": 4, "emulator_vcpus": 0, "numa_cells": 1}
+        files["main.nf.json"]["resource"]["nexus_vm_sku"] = {"tiny": sku}
+        result = good(plan(files))
+        assert [row.sku for row in result.plan.placements] == ["m1.tiny"]
+        assert is_empty(plan(files, applied(result)))
+
+
+REQUEST = """{
+  "flavourId": "podaffinity",
+  "instantiationLevelId": "largest",
+  "additionalParams": {"nfv": {}, "worker_group_name": "w"},
+  "vimConnectionInfo": [{"id": "v", "vimType": "openstack"}]
+}"""
+
+
+class TestRequest:
+    def test_it_stands_in_for_the_arguments(self) -> None:
+        state = applied(good(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        values = attributes(state, VNF)
+        assert values["flavour_id"] == "podaffinity"
+        assert values["parameters"] == {"nfv": {}, "worker_group_name": "w"}
+        own = {"instantiate_request": REQUEST, "parameters": {"worker_group_name": "x"}}
+        state = applied(good(planned({**PODAFFINITY, **own}, machines=5)))
+        assert attributes(state, VNF)["parameters"] == {"nfv": {}, "worker_group_name": "x"}
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"instantiate_request": "{\n a"}, "line 2, column 2"),
+            ({"instantiate_request": "[]"}, "no JSON object"),
+            ({"instantiate_request": '{"a": NaN}'}, "NaN"),
+            ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
+            ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
+            ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request "podaffinity"'),
+        ],
+    )
+    def test_mistakes(self, change: dict[str, Any], words: str) -> None:
+        assert words in texts(errors(planned({**PODAFFINITY, **change})))
+
+
+class TestPackage:
+    def test_a_folder_stands_in_for_the_documents(self, tmp_path: Path) -> None:
+        package = tmp_path / "package"
+        (package / "BaseHOT" / "podaffinity" / "nested").mkdir(parents=True)
+        (package / "vnfd.yaml").write_text(PODAFFINITY["vnfd"])
+        (package / "BaseHOT" / "podaffinity" / "top.yaml").write_text(PODAFFINITY["base_hot"])
+        for name, text in PODAFFINITY["nested"].items():
+            (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
+        packaged = {"csar": str(package), "instantiate_request": REQUEST}
+        state = applied(good(planned(packaged, machines=5, files_there=RealFiles())))
+        assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
+        assert is_empty(planned(packaged, state, machines=5, files_there=RealFiles()))
+        told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=RealFiles())))
+        assert "csar holds what is written beside it: vnfd" in told
+        told = texts(errors(planned({"csar": str(package / "absent")}, files_there=RealFiles())))
+        assert 'There is no directory "' in told
+
+
+def rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
+    return {"type": f"tosca.policies.nfv.{kind}Rule", "properties": {"scope": scope}, "targets": vdus}
+
+
+def descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> str:
+    """A VNFD with VDUs d0, d1, ... that scale together, and rules (kind, scope, VDUs)."""
+    names = [f"d{n}" for n in range(len(numbers))]
+    policies: list[dict[str, Any]] = [
+        {f"rule{n}": rule(kind, scope, [names[v] for v in vdus])}
+        for n, (kind, scope, vdus) in enumerate(rules)
+    ]
+    aspects = {name: {"max_scale_level": 1, "step_deltas": ["one"]} for name in names}
+    policies.append(
+        {"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}}
+    )
+    for name, number in zip(names, numbers, strict=True):
+        initial = {"initial_delta": {"number_of_instances": number}}
+        policies.append(
+            {
+                f"{name}_i": {
+                    "type": "tosca.policies.nfv.VduInitialDelta",
+                    "properties": initial,
+                    "targets": [name],
+                }
+            }
+        )
+        steps = {"aspect": name, "deltas": {"one": {"number_of_instances": 1}}}
+        policies.append(
+            {
+                f"{name}_s": {
+                    "type": "tosca.policies.nfv.VduScalingAspectDeltas",
+                    "properties": steps,
+                    "targets": [name],
+                }
+            }
+        )
+    vdu = {
+        "type": "tosca.nodes.nfv.Vdu.Compute",
+        "properties": {"vdu_profile": {"max_number_of_instances": 9}},
+    }
+    return yaml.safe_dump(
+        {"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}}
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]], int, int]:
+    numbers = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    some = st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True)
+    kinds = st.tuples(
+        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]),
+        st.sampled_from(["nfvi_node", "zone"]),
+        some,
+    )
+    return numbers, draw(st.lists(kinds, max_size=3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+
+
+def holds(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]) -> bool:
+    """Whether the places meet every rule."""
+    for kind, scope, vdus in rules:
+        key = "machine" if scope == "nfvi_node" else "rack"
+        used = Counter(vm[key] for vm in found.values() if vm["vdu"] in {f"d{v}" for v in vdus})
+        if (len(used) > 1) if kind == "Affinity" else any(count > 1 for count in used.values()):
+            return False
+    return True
+
+
+@settings(max_examples=120, deadline=None)
+@given(worlds(), st.data())
+def test_rules_hold_through_the_life_of_a_vnf(
+    world: tuple[list[int], list[tuple[str, str, list[int]]], int, int], data: st.DataObject
+) -> None:
+    numbers, rules, racks, machines = world
+    vdus = {f"d{n}": SMALL for n in range(len(numbers))}
+    vnf: dict[str, Any] = {"vnfd": descriptor(numbers, rules), "vdu": vdus}
+    result = planned(vnf, racks=racks, machines=machines)
+    if result.plan.errored:
+        assert {d.summary for d in errors(result)} <= {
+            "Anti-affinity cannot be met"
+        } or "do not fit" in texts(errors(result))
+        assert rules
+        return
+    state = applied(result)
+    assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {
+        f"d{n}": c for n, c in enumerate(numbers) if c
+    }
+    assert holds(vnfcs(state), rules)
+    which = data.draw(st.sampled_from(sorted(vdus)))
+    out = planned({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
+    newest = f"v-{which}-{numbers[int(which[1:])]}"
+    if not out.plan.errored:
+        assert triggers(out) == {newest: ("place", "scale_out")}
+        grown = applied(out, state)
+        assert holds(vnfcs(grown), rules)
+        back = good(planned(vnf, grown, racks=racks, machines=machines))
+        assert triggers(back) == {newest: ("remove", "scale_in")}
+        assert machines_of(applied(back, grown)) == machines_of(state)
+    if vnfcs(state):
+        healed = data.draw(st.sampled_from(sorted(vnfcs(state))))
+        result = good(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
+        assert triggers(result) == {healed: ("move", "heal")}
+        assert holds(vnfcs(applied(result, state)), rules)
+
+
+def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
+    hot = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "g": {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}},
+            "w": {
+                "type": "OS::Heat::ResourceGroup",
+                "properties": {
+                    "count": 3,
+                    "resource_def": {
+                        "type": "OS::Nova::Server",
+                        "properties": {"scheduler_hints": {"group": {"get_resource": "g"}}},
+                    },
+                },
+            },
+        },
+    }
+    files = configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
+    body = {
+        "cluster_id": "${tacker_vnf.v.id}",
+        "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+    }
+    files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
+    assert [d.summary for d in errors(plan(files))] == ["Anti-affinity cannot be met"]
+    body["cluster_id"] = "${uuid()}"
+    found = {d.summary for d in errors(plan(files))}
+    assert found == {"Anti-affinity cannot be met", "Placement depends on an unknown value"}
+
+
+def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None:
+    def hot(*, apart: bool) -> str:
+        hints = {"scheduler_hints": {"group": {"get_resource": "g"}}} if apart else {}
+        group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
+        server = {"type": "OS::Nova::Server", "properties": hints}
+        workers = {"type": "OS::Heat::ResourceGroup", "properties": {"count": 3, "resource_def": server}}
+        template = {"heat_template_version": "2018-08-31", "resources": {"g": group, "w": workers}}
+        return str(yaml.safe_dump(template))
+
+    def vnf(*, apart: bool) -> dict[str, Any]:
+        return {"base_hot": hot(apart=apart), "vdu": {"w": SMALL}}
+
+    state = applied(good(planned(vnf(apart=False), racks=1, machines=1)))
+    result = good(planned(vnf(apart=True), state, racks=1, machines=3))
+    assert not triggers(result)
+    (told,) = [w for w in warnings(result) if w.summary == "VMs stand against their placement group"]
+    assert "g (base_hot:3)" in told.detail
+    for name in ("v-w-1", "v-w-2"):
+        assert f"-replace='{VNF}:{name}'" in told.detail
+    assert "v-w-0" not in told.detail
+    asked = (f"{VNF}:v-w-1", f"{VNF}:v-w-2")
+    healed = good(planned(vnf(apart=True), state, racks=1, machines=3, replaces=asked))
+    assert not [w for w in warnings(healed) if w.summary == told.summary]
+    assert len(set(machines_of(applied(healed, state)).values())) == 3
+
+
+def test_a_smaller_vnf_is_not_said_to_lose_what_a_platform_likes() -> None:
+    hot = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "w": {
+                "type": "OS::Heat::AutoScalingGroup",
+                "properties": {
+                    "min_size": 1,
+                    "max_size": 3,
+                    "desired_capacity": 1,
+                    "resource": {"type": "OS::Nova::Server"},
+                },
+            }
+        },
+    }
+    vnf = {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}
+    state = applied(good(planned({**vnf, "scale_levels": {"w": 2}})))
+    smaller = good(planned({**vnf, "scale_levels": {"w": 0}}, state))
+    assert {found[0] for found in triggers(smaller).values()} == {"remove"}
+    assert [table.fewest_left_on_a_rack for table in smaller.plan.placement_tables] == [None]
+
+
+def test_memory_is_counted_in_mib() -> None:
+    """512 MB of a flavor are half a GiB, not a whole one; whole figures stay whole numbers."""
+    for written, gib, label in (
+        ("512 MB", 0.5, "0.5"),
+        ("4 GB", 4, "4"),
+        ("1500 MiB", 1500 / 1024, "1.46484"),
+    ):
+        text = (
+            "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
+            "    a:\n      type: tosca.nodes.nfv.Vdu.Compute\n      capabilities:\n        virtual_compute:\n"
+            f"          properties: {{virtual_memory: {{virtual_mem_size: {written}}}, "
+            "virtual_cpu: {num_virtual_cpu: 1}}\n"
+        )
+        (vdu,) = read_documents({"vnfd": text}).vnf.vdus
+        assert figures(vdu, {}) == (1, gib, 0)
+        assert sku_text(vdu, {}) == f"1 vCPU / {label} GiB"
+        assert figures(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
+    (problem,) = block_problems({"a": {"memory_gib": 0}})
+    assert problem.detail == '"memory_gib" must be above 0.'

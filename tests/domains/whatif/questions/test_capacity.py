@@ -1,0 +1,284 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixPart, find_capacity
+from nexusform.domains.whatif.questions.lookup import find_mix
+from nexusform.resource_types import nks_pools
+from nexusform.resource_types.nks_pools import zones_of
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.layout import Usage
+from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
+from nexusform.scheduling.racks.vms import Demand, Interval, Terms, VmSku, total
+from nexusform.worlds.world_view import SiteView
+from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
+from tests.planning.harness import agent_pool, cluster, plan, pool
+
+SKUS = CATALOGUES[NEWEST].vm_skus
+P46, G24, G12, G6, E94 = (
+    SKUS[n] for n in ("NC_P46_224_v1", "NC_G24_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1")
+)
+SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def room(site: SiteView, sku: VmSku, *zones: str) -> int:
+    [found] = find_capacity(site, [sku], frozenset(zones) or None).rooms
+    assert found.now.exact
+    return found.now.most
+
+
+def exactly(count: int) -> Interval:
+    return Interval(count, count)
+
+
+# --- it agrees with applying -------------------------------------------------------------------
+
+SOME = st.sampled_from([P46.name, G24.name, G12.name, G6.name, "NC_P22_112_v1", E94.name])
+POOLS = st.lists(st.tuples(SOME, st.integers(0, 4)), max_size=4)
+SITES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
+
+
+def crowded(machines: list[int], pools: list[tuple[str, int]]) -> str | None:
+    """A site with one cluster on it; None when it does not fit."""
+    blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
+    files = racks(*machines) + cluster("a", pools=blocks)
+    return None if plan(files).plan.errored else files
+
+
+@SLOW
+@given(SITES, POOLS, SOME, st.data())
+def test_that_many_fit_and_one_more_does_not(
+    machines: list[int], pools: list[tuple[str, int]], sku: str, data: st.DataObject
+) -> None:
+    files = crowded(machines, pools)
+    if files is None:
+        return
+    state = standing(files)
+    numbers = st.sets(st.integers(1, len(machines)), max_size=len(machines))
+    zones = sorted(str(number) for number in data.draw(numbers))
+    count = room(site_of(state), SKUS[sku], *zones)
+    pin = f"availability_zones = {zones}".replace("'", '"') if zones else ""
+
+    def grown(by: int) -> bool:
+        more = agent_pool("x", "nexus_kubernetes_cluster.a.id", by, sku, pin)
+        return not plan(files + more, state).plan.errored
+
+    assert grown(count)
+    assert not grown(count + 1)
+
+
+@SLOW
+@given(SITES, POOLS, SOME)
+def test_a_lost_rack_leaves_what_the_other_racks_hold(
+    machines: list[int], pools: list[tuple[str, int]], sku: str
+) -> None:
+    files = crowded(machines, pools)
+    if files is None:
+        return
+    site = site_of(standing(files))
+    [found] = find_capacity(site, [SKUS[sku]]).rooms
+    assert set(found.without_rack) == set(site.active_racks)
+    for rack, left in found.without_rack.items():
+        others = [name.removeprefix("r") for name in site.active_racks if name != rack]
+        assert left == exactly(room(site, SKUS[sku], *others) if others else 0)
+    assert found.with_a_rack_lost == found.without_rack[found.worst_rack]
+    assert total(zone.now for zone in found.zones) == found.now
+
+
+def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
+    files = racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
+    state = standing(files)
+    parts = [MixPart(2, G12), MixPart(1, P46)]
+    mix = find_capacity(site_of(state), mix=parts).mix
+    assert mix is not None
+
+    def applied_sets(sets: int) -> bool:
+        agent = "nexus_kubernetes_cluster.a.id"
+        more = agent_pool("large", agent, sets, P46.name) + agent_pool("small", agent, 2 * sets, G12.name)
+        return not plan(files + more, state).plan.errored
+
+    # Five of eight cells are whole. Beside five P46 the other three have room for 2 + 2 + 3 G12, not for ten.
+    assert mix.sets == exactly(4)
+    assert applied_sets(4)
+    assert not applied_sets(5)
+    assert (mix.short, mix.missing) == (G12, 3)
+    assert dict(mix.left)[G12] == exactly(3)
+
+
+# --- figures ------------------------------------------------------------------------------------
+
+
+def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
+    site = site_of(standing(racks(*[16] * 8)))
+    answer = find_capacity(site, [P46])
+    [found] = answer.rooms
+    assert (found.now, found.with_a_rack_lost) == (exactly(256), exactly(224))
+    assert (answer.figures.vcpus, answer.figures.memory_gib) == (12_288, 57_344)
+    assert (found.rest_vcpus, found.rest_memory_gib) == (exactly(0), exactly(0))
+    assert room(site, E94) == 128
+
+
+def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8() -> None:
+    site = site_of(document("nearly-full"), "lab")
+    answer = find_capacity(site, [P46])
+    by_zone = {zone.zone: zone.now for zone in answer.rooms[0].zones}
+    assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
+    cells = answer.fragmentation
+    assert (exactly(cells.open), cells.taken) == (answer.rooms[0].now, 140)  # 140 extra-large VMs stand
+    assert cells.open + cells.taken + cells.broken == cells.cells == 256
+
+
+def test_planned_racks_count_apart() -> None:
+    planned = """
+resource "nexus_rack" "later" {
+  site_id       = nexus_site.s.id
+  name          = "later"
+  machine_count = 3
+  status        = "planned"
+}
+"""
+    files = racks(2) + planned
+    answer = find_capacity(site_of(standing(files)), [P46])
+    [found] = answer.rooms
+    assert (found.now, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
+    assert answer.planned_racks == ("later",)
+    active = site_of(standing(files.replace('"planned"', '"active"')))
+    assert exactly(room(active, P46)) == found.with_planned
+    assert room(site_of(standing(files)), P46, "later") == 0
+
+
+def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
+    one_cell = """machine {
+    numa_cells            = 1
+    cpus_per_cell         = 48
+    memory_gib_per_cell   = 224
+    ephemeral_disk_gib    = 3500
+  }"""
+    files = racks(1, more=one_cell) + cluster("a", pools=pool("p", 3, "NC_G14_56_v1"))
+    cells = find_capacity(site_of(standing(files))).fragmentation
+    assert (cells.stranded_cells, cells.stranded_vcpus, cells.stranded_memory_gib) == (1, 0, 28)
+
+
+def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
+    cells = find_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
+    assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
+    [culprit] = cells.broken_by
+    assert (culprit.cluster, culprit.pool, culprit.cells) == ("a", "control-plane", 1)
+    assert (cells.broken_vcpus, cells.broken_memory_gib) == (42, 196)
+
+
+def test_machines_that_take_no_vm_are_left_out() -> None:
+    files = racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
+    answer = find_capacity(site_of(standing(files)), [P46])
+    assert answer.rooms[0].now == exactly(2)
+    assert dict(answer.closed) == {"cordoned": 1}
+    assert (answer.fragmentation.closed, answer.figures.machines) == (2, 1)
+
+
+@SLOW
+@given(SITES, POOLS)
+def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(
+    machines: list[int], pools: list[tuple[str, int]]
+) -> None:
+    files = crowded(machines, pools)
+    if files is None:
+        return
+    site = site_of(standing(files))
+    cells = find_capacity(site).fragmentation
+    kinds = (cells.open, cells.taken, cells.broken, cells.spoiled, cells.small, cells.closed)
+    assert sum(kinds) == cells.cells == 2 * sum(machines)
+    taken = sum(vm.sku.memory_gib for vm in site.scheduler.vms())
+    assert cells.free_memory_gib == 448 * sum(machines) - taken
+    assert cells.broken_memory_gib <= cells.free_memory_gib
+    # One-cell SKUs as a yardstick: what is open is what fits, as long as disk is no bound.
+    assert cells.open == room(site, cells.yardstick or P46)
+
+
+def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
+    full = site_of(standing(racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
+    assert room(full, E94) == 0
+    assert find_capacity(full, [E94]).bad
+    assert not find_capacity(full).bad
+    assert find_capacity(full, mix=[MixPart(3, P46)]).bad
+
+
+# --- an argument that somebody adds ---------------------------------------------------------------
+
+
+class _AtMost(Terms, frozen=True):
+    """Terms of a pool with an argument more: the most of its VMs that one rack may have."""
+
+    most_on_rack: int = 0
+
+
+def _opens(usage: Usage, demand: Demand) -> Refuse | None:
+    most = getattr(demand.terms, "most_on_rack", 0)
+    return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
+
+
+def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = CountFilter(name="at_most", item=Item.RACK, opens=_opens, sentence=lambda _: "full", closing=True)
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    monkeypatch.setattr(nks_pools, "terms_of", lambda values: _AtMost(zones_of(values), most_on_rack=2))
+    site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
+    assert room(site, P46) == 4
+    mix = find_capacity(site, mix=[MixPart(1, P46)]).mix
+    assert mix is not None
+    assert (mix.sets, mix.one_by_one) == (exactly(4), exactly(4))
+    # A SKU of which no pool asks for anything is bound by nothing.
+    free = find_capacity(site, mix=[MixPart(1, G6)]).mix
+    assert free is not None
+    assert free.sets.least > 4
+
+
+# --- words for what is asked --------------------------------------------------------------------
+
+
+def mix_of(text: str) -> list[tuple[int, str]] | str:
+    found = find_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
+    return found.summary if isinstance(found, Diagnostic) else [(p.count, p.sku.name) for p in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("3xNC_P46_224_v1", [(3, "NC_P46_224_v1")]),
+        ("NC_P46_224_v1, 2 x NC_G6_28_v1", [(1, "NC_P46_224_v1"), (2, "NC_G6_28_v1")]),
+        ("1xNC_G6_28_v1,2XNC_G6_28_v1", [(3, "NC_G6_28_v1")]),
+        ("2xlarge,2x2xlarge", [(3, "2xlarge")]),
+        ("0xNC_G6_28_v1", "Invalid mix"),
+        ("", "Invalid mix"),
+        ("3xNC_P47", "Unknown VM SKU"),
+        ("3x", "Unknown VM SKU"),
+        ("3", "Invalid mix"),
+        ("1000001xNC_G6_28_v1", "Invalid mix"),
+        ("9" * 6000 + "xNC_G6_28_v1", "Invalid mix"),
+    ],
+)
+def test_a_mix_in_words(text: str, parts: object) -> None:
+    assert mix_of(text) == parts
+
+
+def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> None:
+    turned = find_mix(SKUS, "NC_P46_224_v1x3")
+    assert isinstance(turned, Diagnostic)
+    assert turned.detail == "The number stands before its SKU: 3xNC_P46_224_v1."
+    for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
+        refused = find_mix(SKUS, text)
+        assert isinstance(refused, Diagnostic)
+        assert len(refused.detail) < 500
+    assert "1 to 1,000,000 VMs" in refused.detail
+
+
+def test_an_answer_is_the_same_every_time() -> None:
+    state = standing(racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
+
+    def ask() -> CapacityAnswer:
+        return find_capacity(site_of(state), mix=[MixPart(1, G12)])
+
+    assert ask() == ask()

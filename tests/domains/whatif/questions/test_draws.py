@@ -1,0 +1,149 @@
+"""What-ifs where nobody told the NUMA cells of VMs: in how many draws of them everything finds room."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from nexusform.domains.whatif.questions.failure import Failure, FailureScope, lose_machines
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
+from nexusform.domains.whatif.rendering.failure_outline import failure_document, failure_outline
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
+    kubernetes_upgrade_document,
+    kubernetes_upgrade_outline,
+)
+from nexusform.rendering.answers.outline import outline_markdown, outline_text
+from nexusform.scheduling.racks.vms import Interval
+from tests.domains.whatif.questions.worlds import racks, site_of, standing
+from tests.planning.harness import cluster, pool
+
+RACK = """
+resource "nexus_rack" "others" {
+  site_id           = nexus_site.s.id
+  name              = "others"
+  availability_zone = "2"
+  machine_count     = 0
+}
+"""
+SPARE = RACK.replace("others", "spare").replace("= 0", "= 1").replace('"2"', '"3"')
+
+
+def machine(number: int, first: str, second: str) -> str:
+    """A machine with two VMs of others: side by side in a cell they leave the other one whole."""
+    vms = "".join(
+        f'occupied {{\n name = "x{number}-{at}"\n cpu_cores = 20\n memory_gib = 90\n {cells}\n}}\n'
+        for at, cells in enumerate((first, second))
+    )
+    return f"""
+resource "nexus_bare_metal_machine" "m{number}" {{
+  rack_id     = nexus_rack.others.id
+  name        = "o{number}"
+  slot        = {number}
+  machine_sku = "bom-1.7.3"
+  {vms}
+}}
+"""
+
+
+def world(workers: int, *cells: tuple[str, str], more: str = "") -> str:
+    """Workers of a cell each on rack r1, and machines of others beside it."""
+    others = "".join(machine(number, *each) for number, each in enumerate(cells, 1))
+    pools = pool("p", workers, "NC_P46_224_v1", more)
+    return racks((workers + 2) // 2) + RACK + others + cluster("a", pools=pools)
+
+
+UNKNOWN = ("", "")
+KNOWN = (("cells = [0]", "cells = [0]"), ("cells = [0]", "cells = [1]"))
+
+
+def lost(text: str) -> Failure:
+    site = site_of(standing(text))
+    names = [each.name for each in site.machines_of_rack["r1"]]
+    return lose_machines(site, FailureScope.RACK, "r1", names)
+
+
+def upgraded(text: str) -> KubernetesUpgrade:
+    site = site_of(standing(text))
+    [a] = site.clusters
+    return simulate_kubernetes_upgrade(site, a)
+
+
+@pytest.mark.parametrize(("workers", "machines"), [(1, 1), (2, 2), (3, 2)])
+def test_every_way_in_which_others_may_lie_is_inside(workers: int, machines: int) -> None:
+    failure = lost(world(workers, *[UNKNOWN] * machines))
+    assert failure.drawn is not None
+    truths = [lost(world(workers, *cells)) for cells in product(KNOWN, repeat=machines)]
+    assert all(truth.drawn is None for truth in truths)
+    missing = [truth.missing for truth in truths]
+    assert failure.drawn.missing == Interval(min(missing), max(missing))
+    [control_plane, pool_of_workers] = failure.drawn.pools
+    assert (control_plane, pool_of_workers) == (Interval(0, 0), failure.drawn.missing)
+    assert bool(failure.drawn.draws.fitting) == (min(missing) == 0)
+    assert failure.bad
+
+
+def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
+    site = site_of(standing(world(3, UNKNOWN, UNKNOWN)))
+    [plane] = site.clusters[0].pools[0].vms
+    [machine_] = [each.name for each in site.machines_of_rack["r1"] if each.name != plane.placement.machine]
+    failure = lose_machines(site, FailureScope.MACHINE, machine_, [machine_])
+    assert failure.drawn is not None
+    assert (failure.drawn.missing, failure.drawn.exact) == (Interval(0, 2), True)
+    document = failure_document(failure)["draws"]
+    assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
+
+
+def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
+    failure = lost(world(2, UNKNOWN, UNKNOWN))
+    assert failure.drawn is not None
+    fitting = failure.drawn.draws.fitting
+    assert 0 < fitting < 100
+    outline = failure_outline(failure, "state")
+    for text in (outline_text(outline, colour=False, width=100), outline_markdown(outline)):
+        words = " ".join(text.split())
+        assert f"0 to 2 VMs fit nowhere else, and everything fits in {fitting} of 100 draws" in words
+        assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
+        assert "0 to 2 of 2" in words
+        assert "others / o2" in words
+        assert "o2 /" not in words
+    draws = failure_document(failure)["draws"]
+    assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
+    assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
+
+
+def test_what_fits_in_every_draw_is_no_finding() -> None:
+    failure = lost(world(1, UNKNOWN) + SPARE)
+    assert failure.drawn is not None
+    assert (failure.drawn.draws.fitting, failure.drawn.certain) == (100, True)
+    assert "there is room for every node elsewhere" in failure_outline(failure, "state").verdict
+
+
+def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> None:
+    site = site_of(standing(world(1, UNKNOWN)))
+    assert lose_machines(site, FailureScope.MACHINE, "o1", ["o1"]).drawn is None
+    failure = lost(world(1, KNOWN[0]))
+    assert failure.drawn is None
+    assert failure_document(failure)["draws"] is None
+
+
+TWO = 'upgrade_settings {\n max_surge = "2"\n }'
+
+
+def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
+    upgrade = upgraded(world(3, UNKNOWN, more=TWO))
+    assert upgrade.drawn is not None
+    fitting = upgrade.drawn.draws.fitting
+    assert 0 < fitting < 100
+    assert upgrade.bad
+    assert [bool(upgraded(world(3, each, more=TWO)).blocked) for each in KNOWN] == [False, True]
+    outline = kubernetes_upgrade_outline(upgrade, "state")
+    for text in (outline_text(outline, colour=False, width=100), outline_markdown(outline)):
+        words = " ".join(text.split())
+        assert f"It goes through in {fitting} of 100 draws of NUMA cells that nobody told" in words
+        assert "no room for the surge of p." in words
+    assert kubernetes_upgrade_document(upgrade)["draws"]["fitting"] == fitting
+    assert kubernetes_upgrade_document(upgraded(world(3, KNOWN[0], more=TWO)))["draws"] is None

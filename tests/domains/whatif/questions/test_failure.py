@@ -1,0 +1,111 @@
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nexusform.domains.whatif.questions.failure import (
+    Failure,
+    FailureScope,
+    lose_cluster,
+    lose_machines,
+    lose_site,
+)
+from nexusform.state.objects import State
+from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
+from tests.planning.harness import cluster, plan, pool, rows
+
+
+def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:
+    site = site_of(state, site_id)
+    return lose_machines(site, FailureScope.RACK, rack, [m.name for m in site.machines_of_rack[rack]])
+
+
+def lose_machine(state: State, machine: str) -> Failure:
+    return lose_machines(site_of(state), FailureScope.MACHINE, machine, [machine])
+
+
+def goes(found: Failure) -> dict[str, str | None]:
+    return {
+        each.vm.name: each.place.machine if each.place else None for p in found.comebacks for each in p.vms
+    }
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    st.lists(
+        st.tuples(st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1"]), st.integers(1, 4)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_nodes_come_back_where_a_plan_that_evacuates_the_machine_puts_them(
+    machines: list[int], pools: list[tuple[str, int]]
+) -> None:
+    blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
+    files = racks(*machines) + cluster("a", pools=blocks) + cluster("b", count=2)
+    if plan(files).plan.errored:
+        return
+    state = standing(files)
+    found = lose_machine(state, "r1-bm01")
+    evacuating = f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
+    result = plan(files.replace(f"machine_count     = {machines[0]}", evacuating, 1), state)
+    assert bool(found.missing) == result.plan.errored
+    if not found.missing:
+        assert goes(found) == {n: row.target.machine for n, row in rows(result).items() if row.target}
+
+
+def test_the_loss_of_rack_7_of_the_document() -> None:
+    found = lose_rack(document("nearly-full"), "rack7", "lab")
+    left = {f"{p.cluster}/{p.pool}": (p.left, p.total) for p in found.pools}
+    assert left["cluster-a/pool1"] == (21, 24)
+    assert left["cluster-d/pool1"] == (12, 24)
+    assert not any(p.lost for p in found.pools)
+    # D's extra-large pool is pinned to racks 7 and 8, and rack 8 has no cell left.
+    missing = {f"{p.cluster}/{p.pool}": p.missing for p in found.comebacks if p.missing}
+    assert missing == {"cluster-d/pool1": 12}
+    assert found.bad
+
+
+def test_the_command_names_the_machines_of_each_cluster() -> None:
+    state = standing(racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
+    one = lose_machine(state, site_of(state).clusters[0].pools[0].vms[0].placement.machine)
+    [first, *_] = one.deletions
+    assert (
+        first.command == f"kubectl delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
+    )
+    rack = lose_rack(standing(racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1")
+    [deletion] = rack.deletions
+    assert deletion.command.endswith("-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'")
+
+
+def test_without_quorum_the_control_plane_cannot_be_asked() -> None:
+    state = standing(racks(2) + cluster("a", count=1, pools=pool("p", 2)))
+    [plane] = [p for p in site_of(state).clusters[0].pools if p.control_plane]
+    found = lose_machine(state, plane.vms[0].placement.machine)
+    [deletion] = found.deletions
+    assert not deletion.reachable
+    assert found.bad
+
+
+def test_a_plain_vm_waits_and_is_no_finding() -> None:
+    vm = """
+resource "nexus_virtual_machine" "v" {
+  site_id    = nexus_site.s.id
+  name       = "v"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 40
+}
+"""
+    found = lose_machine(standing(racks(1, 1) + vm), "r1-bm01")
+    other = lose_machine(standing(racks(1, 1) + vm), "r2-bm01")
+    [hit] = [f for f in (found, other) if f.pools]
+    assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
+    assert (hit.comebacks, hit.deletions, hit.bad) == ((), (), False)
+
+
+def test_a_lost_cluster_or_site_takes_all_of_it() -> None:
+    state = standing(racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
+    site = site_of(state)
+    assert lose_cluster(site, site.clusters[0]).vms == 3
+    assert lose_site(site).vms == 4
+    assert lose_site(site).bad

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
+from nexusform.state.objects import State
+from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
+from tests.planning.harness import agent_pool, cluster, plan, pool, rows
+
+OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
+
+
+def upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:
+    site = site_of(state, site_id)
+    return simulate_kubernetes_upgrade(site, next(c for c in site.clusters if c.name == name))
+
+
+def settings_block(surge: str, unavailable: str = "0") -> str:
+    return f'upgrade_settings {{\n max_surge = "{surge}"\n max_unavailable = "{unavailable}"\n }}'
+
+
+def moves(found: KubernetesUpgrade) -> dict[str, str | None]:
+    return {
+        m.vm.name: m.place.machine if m.place is not None else None
+        for p in found.pools
+        for b in p.batches
+        for m in b.moves
+    }
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1"]),
+            st.integers(1, 4),
+            st.sampled_from(["1", "2", "50%", "0"]),
+        ),
+        min_size=1,
+        max_size=2,
+    ),
+    st.integers(0, 2),
+)
+def test_it_goes_as_a_plan_with_a_new_version_goes(
+    machines: list[int], pools: list[tuple[str, int, str]], more: int
+) -> None:
+    blocks = "".join(pool(f"p{k}", n, sku, settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools))
+    separate = agent_pool("x", "nexus_kubernetes_cluster.a.id", more)
+    files = racks(*machines) + cluster("a", arguments=OLD, pools=blocks, count=2) + separate
+    if plan(files).plan.errored:
+        return
+    state = standing(files)
+    found = upgrade(state)
+    result = plan(files.replace(OLD, NEW), state)
+    assert bool(found.blocked) == result.plan.errored
+    if not found.blocked:
+        assert moves(found) == {name: row.target.machine for name, row in rows(result).items() if row.target}
+
+
+def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:
+    state = document("nearly-full")
+    found = upgrade(state, "cluster-d", "lab")
+    [blocked] = found.blocked
+    assert (blocked.pool, blocked.batches[-1].number, blocked.fitting_surge) == ("pool1", 1, 0)
+    assert blocked.in_place
+    assert "(zones: 7, 8)" in blocked.reason
+    assert found.bad
+    assert not upgrade(state, "cluster-b", "lab").bad
+
+
+def test_a_smaller_surge_that_fits_is_found() -> None:
+    files = racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
+    [_, p] = upgrade(standing(files)).pools
+    assert (p.blocked, p.fitting_surge, p.in_place) == (True, 2, True)
+    assert p.batches[-1].moves[-1].place is None
+
+
+def test_without_surge_the_batch_is_down() -> None:
+    files = racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
+    [_, p] = upgrade(standing(files)).pools
+    assert (p.surge, p.unavailable, p.fewest_up, len(p.batches)) == (0, 2, 3, 3)
+
+
+@pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])
+def test_a_pool_that_goes_down_as_a_whole_is_lost(count: int, lost: bool) -> None:
+    files = racks(3) + cluster("a", pools=pool("p", count, more=settings_block("0", "1")))
+    found = upgrade(standing(files))
+    assert found.bad is lost
+    assert not found.blocked
+
+
+def test_a_control_plane_needs_one_free_place() -> None:
+    files = racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
+    found = upgrade(standing(files))
+    [plane] = found.blocked
+    assert (plane.control_plane, plane.fitting_surge, plane.in_place) == (True, 0, False)

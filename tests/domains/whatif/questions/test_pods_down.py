@@ -1,0 +1,311 @@
+"""The document's story of a runtime upgrade with pods, and what a failure does to workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nexusform.address import parse_address
+from nexusform.domains.pods.scheduling.preemption import allowed_disruptions
+from nexusform.domains.pods.scheduling.workloads import Budget
+from nexusform.domains.whatif.questions.failure import FailureScope, lose_cluster, lose_machines
+from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.pod_view import view_pods
+from nexusform.domains.whatif.questions.pods_down import ClusterPods, PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    RuntimeUpgrade,
+    UpgradeOptions,
+    simulate_runtime_upgrade,
+)
+from nexusform.planning.vms.sites import Thing
+from nexusform.scheduling.matching import label_selector
+from nexusform.state.objects import State
+from nexusform.worlds.world_view import SiteView, things_of_state, view_world
+from tests.domains.whatif.questions.worlds import document, racks, standing
+from tests.planning.harness import all_types, cluster, pool
+
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: REPLICAS
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: web
+        resources: {requests: {cpu: "CPU", memory: 1Gi}}
+"""
+SPREAD = """
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: topology.kubernetes.io/zone
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
+"""
+ALONE = """
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - topologyKey: kubernetes.io/hostname
+            labelSelector: {matchLabels: {app: web}}
+"""
+AGENT = """
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: shop}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: agent, image: agent}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lonely, namespace: shop, labels: {app: lonely}}
+spec: {containers: [{name: lonely, image: lonely}]}
+"""
+BUDGET = """
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec:
+  minAvailable: MIN
+  selector: {matchLabels: {app: web}}
+"""
+
+
+def web(replicas: int, cpu: str = "1", more: str = "") -> str:
+    return WEB.replace("REPLICAS", str(replicas)).replace("CPU", cpu) + more
+
+
+def manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> Thing:
+    attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads}
+    return Thing(parse_address("fleet_hub_manifest.m"), attributes, 1000)
+
+
+def seen(
+    state: State, text: str, cluster_id: str = "s/a", **more: Any
+) -> tuple[SiteView, Mapping[str, ClusterPods]]:
+    things = (*things_of_state(state), manifest(text, cluster_id, **more))
+    world = view_world(things, all_types())
+    [site] = world.sites.values()
+    return site, view_pods(things, world, all_types())
+
+
+def upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
+    site, pods = seen(state, text, cluster_id)
+    return simulate_runtime_upgrade(site, UpgradeOptions(drain=drain), pods)
+
+
+def only(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
+    [verdict] = verdicts
+    return verdict
+
+
+def small(*machines: int, workers: int = 3) -> State:
+    return standing(racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1")))
+
+
+# --- the document's story ------------------------------------------------------------------------
+
+
+def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
+    """24 replicas, one to a worker of pool1, each on a rack with two others: three fall over a wave."""
+    text = web(24, "40", ALONE)
+    found = upgrade(document("nearly-full"), text, "lab/cluster-a")
+    verdict = only(found.workloads)
+    # A worker has 44 CPUs for pods: no other one takes a second replica, so three stay Pending.
+    assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
+        (24, 21, 3)
+    ] * 8
+    assert (verdict.outcome, verdict.fewest, verdict.most_pending) == (PodsOutcome.REDUCED, 21, 3)
+    assert verdict.waves == tuple(range(1, 9))
+    assert not found.bad
+
+
+def test_replicas_that_fit_elsewhere_move_and_stay_there() -> None:
+    found = upgrade(document("nearly-full"), web(8, "4", SPREAD), "lab/cluster-a")
+    verdict = only(found.workloads)
+    assert (verdict.outcome, verdict.most_pending, verdict.fewest) == (PodsOutcome.KEPT, 0, 8)
+    first = found.waves[0].workloads[0]
+    assert (len(first.moves), first.at_once) == (1, 7)
+    assert first.moves[0].node
+
+
+def test_pods_that_waited_before_are_pending_meanwhile_too() -> None:
+    # Three workers take one replica each; of four, one waits before and two do while a worker is down.
+    found = upgrade(small(4, 4, 4), web(4, "1", ALONE))
+    left = found.waves[0].workloads[0]
+    assert (left.before, left.running, left.pending) == (3, 2, 2)
+
+
+def test_new_vms_are_not_created_meanwhile() -> None:
+    # One worker to a rack, one replica to a worker: nowhere else to go although machines stand empty.
+    found = upgrade(small(4, 4, 4), web(3, "1", ALONE))
+    assert only(found.workloads).outcome is PodsOutcome.REDUCED
+    left = found.waves[0].workloads[0]
+    assert (left.running, left.pending) == (2, 1)
+    assert "didn't match pod anti-affinity rules" in left.moves[0].reason
+    # The control plane's nodes take no ordinary pods.
+    assert "had untolerated taint" in left.moves[0].reason
+
+
+def test_a_single_replica_that_fits_elsewhere_restarts_when_drained_and_is_lost_when_not() -> None:
+    state = small(2, 2, 2)
+    assert only(upgrade(state, web(1)).workloads).outcome is PodsOutcome.RESTARTED
+    cut = upgrade(state, web(1), drain=False)
+    assert only(cut.workloads).outcome is PodsOutcome.LOST
+    assert cut.bad
+
+
+def test_a_workload_without_room_elsewhere_is_lost() -> None:
+    text = web(1).replace(
+        "    spec:\n      containers",
+        "    spec:\n      nodeSelector: {kubernetes.io/hostname: a-p-0}\n      containers",
+    )
+    found = upgrade(small(2, 2, 2), text)
+    assert only(found.workloads).outcome is PodsOutcome.LOST
+    assert len(only(found.workloads).waves) == 1
+    assert found.bad
+
+
+def test_replacements_evict_less_important_pods_and_both_are_told() -> None:
+    """Two workers of ten CPUs: when one goes, its important pod takes the place of a small one beside it."""
+    urgent = """
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 100
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: urgent, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: urgent}}
+  template:
+    metadata: {labels: {app: urgent}}
+    spec:
+      priorityClassName: urgent
+      containers: [{name: u, image: u, resources: {requests: {cpu: 4}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lonely, namespace: shop, labels: {app: lonely}}
+spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}}}]}
+"""
+    found = upgrade(small(2, 2, 2, workers=2), web(1, "4", urgent))
+    by_wave = [{left.workload: left for left in wave.workloads} for wave in found.waves]
+    lost = [left for wave in by_wave for left in wave.values()]
+    assert all(left.running == 2 for left in lost if left.workload == "shop/Deployment/urgent")
+    reasons = {move.reason for left in lost for move in left.moves if move.pod == "lonely"}
+    assert reasons <= {
+        "a bare Pod waits for its node",
+        "a bare Pod is evicted, and nobody makes it anew",
+    }
+    evicted = [move for left in lost for move in left.moves if move.pod in ("lonely", "web-0")]
+    assert any(not move.node for move in evicted)
+
+
+def test_daemons_and_bare_pods_wait_for_their_node() -> None:
+    site, pods = seen(small(2, 2, 2), web(3) + AGENT)
+    found = simulate_runtime_upgrade(site, UpgradeOptions(), pods)
+    by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
+    assert (by_name["agent"].outcome, by_name["agent"].fewest) == (PodsOutcome.KEPT, 2)
+    assert by_name["lonely"].outcome is PodsOutcome.LOST
+    assert len(by_name["lonely"].waves) == 1  # it came back to its node
+
+
+# --- budgets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "pods", "healthy", "allowed"),
+    [
+        ("2", "", 3, 3, 1),
+        ("50%", "", 3, 3, 1),
+        ("", "1", 3, 3, 1),
+        ("", "34%", 3, 2, 1),
+        ("3", "", 3, 3, 0),
+        ("", "", 2, 2, 0),
+    ],
+)
+def test_allowed_disruptions(least: str, most: str, pods: int, healthy: int, allowed: int) -> None:
+    budget = Budget("shop", "web", label_selector(), least, most)
+    assert allowed_disruptions(budget, pods, healthy) == allowed
+
+
+@pytest.mark.parametrize(("least", "held"), [("2", ()), ("3", ("shop/web",))])
+def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple[str, ...]) -> None:
+    text = web(3, "1", SPREAD) + BUDGET.replace("MIN", least)
+    state = small(2, 2, 2)
+    assert only(upgrade(state, text).workloads).held_up_by == held
+    assert only(upgrade(state, text, drain=False).workloads).held_up_by == ()
+    site, pods = seen(state, text)
+    found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
+    assert (found.budgets, found.bad) == (held, bool(held))
+
+
+# --- failures ------------------------------------------------------------------------------------
+
+
+def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
+    site, pods = seen(small(2, 2, 2), web(3, "1", SPREAD))
+    [before] = [p for p in pods["s/a"].standing if p.number == 0]
+    node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
+    found = lose_machines(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
+    [left] = found.workloads
+    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].was) == (3, 2, "web-0", node.name)
+    assert not found.lost_workloads
+    gone = lose_cluster(site, site.clusters[0], pods)
+    assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+def test_places_that_were_planned_are_taken_as_they_are() -> None:
+    state = small(2, 2, 2)
+    pods_of = {"shop/Deployment/web": {"web-0": {"node": "a-p-2"}, "web-1": {"node": "a-p-2"}}}
+    _, pods = seen(state, web(2), workloads=pods_of)
+    assert [(p.number, p.node) for p in pods["s/a"].standing] == [(0, "a-p-2"), (1, "a-p-2")]
+
+
+def test_a_placement_puts_hub_objects_on_its_members() -> None:
+    state = small(2, 2, 2)
+    hub = Thing(parse_address("fleet_hub_manifest.m"), {"yaml_body": web(1) + AGENT}, 1000)
+    member = Thing(
+        parse_address("fleet_member_cluster.m"), {"name": "member-a", "kubernetes_cluster_id": "s/a"}, 1001
+    )
+    shown = {"member-a": {"shop/Deployment/web": {"web-0": {"node": "a-p-1"}}}}
+    placement = Thing(parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002)
+    things = (*things_of_state(state), hub, member, placement)
+    pods = view_pods(things, view_world(things, all_types()), all_types())
+    assert [w.key for w in pods["s/a"].workloads] == ["shop/Deployment/web"]
+    assert [p.node for p in pods["s/a"].standing] == ["a-p-1"]
+
+
+def test_nodes_have_what_their_sku_leaves_to_pods() -> None:
+    _, pods = seen(small(2, 2, 2), web(1))
+    nodes = {node.name: node for node in pods["s/a"].cluster.nodes}
+    worker = nodes["a-p-0"]
+    # The kernel's 1/64 and 128 MiB, and what kubelet evicts for.
+    kept = (896 + 128 + 100) * 2**20
+    assert (worker.cpu, worker.memory) == (10_000, 56 * 2**30 - kept)
+    assert worker.labels["topology.kubernetes.io/baremetalmachine"] == worker.machine
+    assert [t.key for t in nodes["a-control-plane-0"].taints] == ["node-role.kubernetes.io/control-plane"]
+
+
+def test_without_manifests_no_pods_are_known() -> None:
+    state = small(2, 2, 2)
+    things = things_of_state(state)
+    assert view_pods(things, view_world(things, all_types()), all_types()) == {}

@@ -1,0 +1,139 @@
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    PoolOutcome,
+    RuntimeUpgrade,
+    UpgradeOptions,
+    simulate_runtime_upgrade,
+)
+from tests.domains.whatif.questions.worlds import document, racks, site_of, standing, where
+from tests.planning.harness import cluster, plan, pool
+
+ALL_AT_ONCE = UpgradeOptions()
+
+
+def upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade:
+    return simulate_runtime_upgrade(site_of(standing(files)), options)
+
+
+def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
+    return {f"{v.cluster}/{v.pool}": v.outcome for v in found.verdicts}
+
+
+# --- the document's story -----------------------------------------------------------------------
+
+
+def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
+    found = simulate_runtime_upgrade(site_of(document("nearly-full"), "lab"), ALL_AT_ONCE)
+    assert [(w.rack, len(w.machines)) for w in found.waves] == [(f"rack{n}", 16) for n in range(1, 9)]
+    assert not found.bad
+    assert found.hours == 20
+    fewest = {f"{v.cluster}/{v.pool}": v.fewest for v in found.verdicts}
+    # Three of cluster A's 24 workers stand on each rack, six of B's 48, six of C's 12 on racks 1 and 4.
+    assert fewest["cluster-a/pool1"] == 21
+    assert fewest["cluster-b/pool1"] == 42
+    assert fewest["cluster-c/pool1"] == 6
+    assert fewest["cluster-d/pool1"] == 12
+    assert (fewest["cluster-a/control-plane"], fewest["cluster-b/control-plane"]) == (2, 4)
+    hit = {v.cluster: v.waves for v in found.verdicts if v.pool == "pool1"}
+    assert (hit["cluster-c"], hit["cluster-d"]) == ((1, 4), (7, 8))
+
+
+# --- quorum --------------------------------------------------------------------------------------
+
+
+def test_a_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
+    found = upgrade(racks(2, 2, 2) + cluster("a", count=3))
+    [verdict] = found.verdicts
+    assert (verdict.outcome, verdict.fewest, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
+    assert not found.bad
+
+
+def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
+    found = upgrade(racks(2, 2) + cluster("a", count=3))
+    [verdict] = found.verdicts
+    assert (verdict.outcome, verdict.fewest) == (PoolOutcome.LOST, 1)
+    assert len(verdict.lost_in) == 1
+    [wave] = [w for w in found.waves if w.lost]
+    assert (wave.number,) == verdict.lost_in
+    assert found.bad
+
+
+def test_fewer_machines_at_once_keep_it() -> None:
+    files = racks(2, 2) + cluster("a", count=3)
+    found = upgrade(files, UpgradeOptions(max_unavailable=1))
+    assert [(w.rack, w.batch, w.batches) for w in found.waves] == [
+        ("r1", 1, 2), ("r1", 2, 2), ("r2", 1, 2), ("r2", 2, 2),
+    ]  # fmt: skip
+    assert not found.bad
+
+
+def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
+    for count in (1, 2):
+        assert (
+            outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
+        )
+
+
+def test_a_pool_of_one_node_is_lost_and_a_plain_vm_is_interrupted() -> None:
+    vm = """
+resource "nexus_virtual_machine" "v" {
+  site_id    = nexus_site.s.id
+  name       = "v"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 40
+}
+"""
+    found = upgrade(racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
+    assert outcomes(found) == {
+        "a/control-plane": PoolOutcome.KEPT,
+        "a/one": PoolOutcome.LOST,
+        "a/none": PoolOutcome.UNTOUCHED,
+        "v/vm": PoolOutcome.INTERRUPTED,
+    }
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+def rack_order(*names: str) -> tuple[list[str], tuple[str, ...]]:
+    text = 'resource "nexus_site" "s" {}\n' + "".join(
+        f'resource "nexus_rack" "{n}" {{\n site_id = nexus_site.s.id\n name = "{n}"\n machine_count = 1\n}}\n'
+        for n in names
+    )
+    found = upgrade(text)
+    return [w.rack for w in found.waves], found.unexpected_order
+
+
+def test_racks_go_in_byte_order_and_the_surprise_is_named() -> None:
+    assert rack_order("r1", "r2", "r10") == (["r1", "r10", "r2"], ("r10", "r2"))
+    assert rack_order("r01", "r02", "r10") == (["r01", "r02", "r10"], ())
+    assert rack_order("B1", "a1") == (["B1", "a1"], ())
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.lists(st.integers(0, 5), max_size=3),
+    st.one_of(st.none(), st.integers(1, 5)),
+)
+def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
+    machines: list[int], pools: list[int], at_once: int | None
+) -> None:
+    blocks = "".join(pool(f"p{k}", count) for k, count in enumerate(pools))
+    files = racks(*machines) + cluster("a", pools=blocks)
+    if plan(files).plan.errored:
+        return
+    site = site_of(standing(files))
+    found = simulate_runtime_upgrade(site, UpgradeOptions(max_unavailable=at_once))
+    down = [vm.name for wave in found.waves for left in wave.pools for vm in left.down]
+    assert sorted(down) == sorted(where(site))
+    assert [m for wave in found.waves for m in wave.machines] == list(site.machines)
+    for wave in found.waves:
+        assert {site.machines[m].rack for m in wave.machines} == {wave.rack}
+        assert len(wave.machines) <= (at_once or 4)
+    for verdict in found.verdicts:
+        assert verdict.fewest <= verdict.total
+        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in)
