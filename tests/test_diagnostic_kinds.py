@@ -122,7 +122,8 @@ def uses() -> dict[str, Use]:
     """Every id of the table with where it is used."""
     table: dict[str, Use] = {kind: Use() for kind in SUMMARIES}
     for path, nodes in NODES.items():
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        room = parts[1] if parts[0] == "domains" else parts[0]
         for text in _texts(nodes):
             if text in table:
                 table[text].rooms.add(room)

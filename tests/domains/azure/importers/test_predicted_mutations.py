@@ -18,7 +18,7 @@ from nexusform.domains.azure.providers.azure_export import read_files
 from nexusform.regular_files import FREE
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-CASES = Path(__file__).parents[1] / "cases" / "predicted"
+CASES = Path(__file__).parent / "cases" / "predicted"
 READERS = {"terraform_plan": read_terraform_plan, "arm_template": read_arm_template}
 PUT: tuple[Any, ...] = (None, True, 5.5, "x", [], {}, [[]])
 SAMPLE = 200

@@ -12,7 +12,7 @@ import pytest
 from nexusform.domains.vnf.importers.vnf import ReadVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_model import Rule, Vdu, Vnf, VnfSources, counts, largest
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parent / "cases"
 
 
 def sources(case: Path) -> VnfSources:

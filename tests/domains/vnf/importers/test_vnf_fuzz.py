@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nexusform.domains.vnf.importers.vnf import read_vnf
 from nexusform.domains.vnf.importers.vnf_model import VnfSources, counts, largest, size_problems, unmet
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
 WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split()})
 ODD = [

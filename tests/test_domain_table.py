@@ -1,0 +1,49 @@
+"""domain_table.py says which domains there are and whom they know; import-linter and the tree agree."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nexusform.domain_table import PACKAGE, domains
+
+ROOT = Path(__file__).parents[1]
+DOMAINS = ROOT / "nexusform" / "domains"
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+BETWEEN = next(each for each in CONTRACTS if each["name"].startswith("Domains know"))
+
+
+def _arrows(name: str) -> Iterator[str]:
+    """Which other domains the files of a domain import, but for the arrows that are to go."""
+    leaving = {tuple(arrow.split(" -> ")) for arrow in BETWEEN["ignore_imports"]}
+    for path in (DOMAINS / name).rglob("*.py"):
+        here = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}."):
+                there = node.module.split(".")[2]
+                names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                if there != name and not any((here, module) in leaving for module in names):
+                    yield there
+
+
+def test_every_folder_is_an_entry() -> None:
+    folders = {path.name for path in DOMAINS.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(domains())
+
+
+@pytest.mark.parametrize("name", domains())
+def test_a_domain_imports_those_that_its_entry_names(name: str) -> None:
+    assert set(_arrows(name)) == set(domains()[name].uses)
+
+
+@pytest.mark.parametrize("name", domains())
+def test_what_an_entry_names_is_there(name: str) -> None:
+    domain = domains()[name]
+    for room in domain.rim:
+        assert (DOMAINS / name / room).is_dir() or (DOMAINS / name / f"{room}.py").is_file(), room
+    for type_name in (*domain.resource_types, *domain.data_sources):
+        assert domain.object_of(f"types.{type_name}:{type_name.upper()}").name == type_name
