@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from nexusform.backends.deadlines import allow_for
 from nexusform.ports import BackendProblem
 from nexusform.regular_files import TooLarge
 
@@ -67,17 +68,22 @@ class Reading:
 
     def take(self, size: int) -> None:
         """Set so many bytes aside, before they are read. Raises TooLarge, with the whole bound."""
-        self._left -= size
-        if self._left < 0:
-            raise TooLarge(self._most)
+        allow_for(size)
+        self._set_aside(size)
 
     def take_all(self, body: Body, announced: int = 0) -> bytes:
         """Read a body to its end; `announced` is how long it says that it is. Raises TooLarge."""
         if announced > self._left:
             raise TooLarge(self._most)
+        allow_for(announced)
         content = body.read(self._left + 1)
-        self.take(len(content))
+        self._set_aside(len(content))
         return content
+
+    def _set_aside(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(self._most)
 
 
 class Body(Protocol):

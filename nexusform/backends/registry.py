@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.backends.deadlines import Deadline
+from nexusform.backends.guarded import GuardedBackend, guarded
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
 from nexusform.backends.refusals import LARGEST
@@ -36,15 +38,30 @@ class Directories(Struct, frozen=True):
 class BackendKind(Struct, frozen=True):
     """One kind: the settings of its `backend` block, and how to make one from them.
 
-    `open` takes the settings as plain data (absent: null) and raises BackendProblem. `addresses` are the URLs
+    `make` takes the settings as plain data (absent: null) and raises BackendProblem. `addresses` are the URLs
     that settings lead to, and `naming` the settings that say no more than that: in a confined run a block
-    may hold those, when all addresses are allowed, and no others.
+    may hold those, when all addresses are allowed, and no others. `is_remote`: a server is asked, so each
+    operation has a deadline.
     """
 
     schema: BlockSchema
-    open: Callable[[Mapping[str, Any], Directories], StateBackend]
+    make: Callable[[Mapping[str, Any], Directories], StateBackend]
     addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
     naming: tuple[str, ...] = ()
+    is_remote: bool = True
+
+    def open(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+        """The backend of these settings as all commands see it (see guarded). Raises BackendProblem."""
+        if not self.is_remote:
+            return guarded(self.make(settings, directories), is_remote=False)
+        place = next(iter(self.addresses(settings)), "the server").split("?")[0]
+        opening = Deadline(lambda: _without_login(place))
+        return guarded(opening.within("sign in", lambda: self.make(settings, directories)), is_remote=True)
+
+
+def _without_login(address: str) -> str:
+    scheme, mark, rest = address.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 # --- settings; those of remote backends are named as in OpenTofu -----------------------------
@@ -205,8 +222,8 @@ def _s3_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 BACKENDS: Final[Mapping[str, BackendKind]] = {
-    "local": BackendKind(_LOCAL, _open_local),
-    "memory": BackendKind(_MEMORY, lambda _settings, _directories: MemoryBackend()),
+    "local": BackendKind(_LOCAL, _open_local, is_remote=False),
+    "memory": BackendKind(_MEMORY, lambda _settings, _directories: MemoryBackend(), is_remote=False),
     "azurerm": BackendKind(
         _AZURERM,
         _open_azurerm,
@@ -222,3 +239,8 @@ BACKENDS: Final[Mapping[str, BackendKind]] = {
     "s3": BackendKind(_S3, _open_s3, _s3_addresses, ("bucket", "key", "endpoint", "use_path_style")),
     "postgres": BackendKind(_POSTGRES, _open_postgres),
 }
+
+
+def is_local(backend: StateBackend) -> bool:
+    """Whether the state is in a file of this machine."""
+    return isinstance(backend, GuardedBackend) and isinstance(backend.inner, LocalBackend)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.backends.local_file import LocalBackend
+from nexusform.backends.registry import is_local
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.domains.remote_state.encryption.backend import EncryptedBackend
 from nexusform.log import log, logged
@@ -288,7 +288,7 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
 def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
     """A warning when nothing stands, and what an apply writes would be gone with this machine."""
     kept_by = backend.inner if isinstance(backend, EncryptedBackend) else backend
-    if not isinstance(kept_by, LocalBackend):
+    if not is_local(kept_by):
         return []
     return [
         warning(

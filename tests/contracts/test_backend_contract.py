@@ -278,8 +278,9 @@ GARBAGE = {
 
 def lay_a_lock(where: Somewhere, content: bytes) -> None:
     """A lock of somebody else, with whatever stands in it."""
-    backend: Any = where.open()
-    backend.write(b"{}")
+    opened: Any = where.open()
+    opened.write(b"{}")
+    backend = opened.inner
     if where.kind.backend == "s3":
         backend._client.put_object(Bucket=backend._bucket, Key=backend._lock_key, Body=content)
     elif where.kind.backend == "azurerm":
@@ -676,6 +677,7 @@ def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere) -> None:
     holder.send_signal(signal.SIGSTOP)
     backend = where.open()
     lock_when_free(backend, replace(where.kind, frees_within=LEASE))
+    assert backend.read() is not None
     records = backend.journal()
     backend.append(b"{mine}")
     backend.write(b"mine")
@@ -708,6 +710,7 @@ def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
         assert held is not None
         backend.force_unlock(held.id)
         backend.lock(info())
+    assert backend.read() is not None
     records = backend.journal()
     backend.append(b"{mine}")
     backend.write(b"mine")
@@ -736,3 +739,53 @@ def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) ->
     assert all(version.written for version in again.history())
     with pytest.raises(BackendProblem):
         again.read_version("0")
+
+
+# --- nothing that was not read is written over ----------------------------------------------------
+
+
+WRITES: dict[str, Callable[[Any, bytes], None]] = {
+    "write": lambda backend, document: backend.write(document),
+    "compact": lambda backend, document: backend.compact(document),
+    "checkpoint": lambda backend, document: backend.checkpoint(document, []),
+}
+
+
+def of_lineage(lineage: str) -> bytes:
+    return b'{"lineage": "%s", "serial": 3}' % lineage.encode()
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_state_that_was_not_read_is_not_written_over(opened: Opened, write: str) -> None:
+    opened.backend.write(of_lineage("theirs"))
+    ours = opened.open_again()
+    with pytest.raises(
+        BackendProblem, match='holds the state with lineage "theirs", serial 3, which was not'
+    ):
+        WRITES[write](ours, of_lineage("ours"))
+    assert opened.open_again().read() == of_lineage("theirs")
+
+
+@pytest.mark.parametrize("write", [*WRITES, "append"])
+def test_a_state_that_is_another_than_was_read_is_not_written_over(opened: Opened, write: str) -> None:
+    """As after an answer that was wrong: nothing was read, and something stands."""
+    ours = opened.open_again()
+    assert ours.read() is None
+    opened.backend.write(of_lineage("theirs"))
+    ours.lock(info())
+    with pytest.raises(BackendProblem, match='lineage "theirs", serial 3 now, and no state was read before'):
+        (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, of_lineage("ours"))
+    ours.unlock("id-1")
+    again = opened.open_again()
+    assert (again.read(), again.journal()) == (of_lineage("theirs"), [])
+
+
+def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
+    opened.backend.write(of_lineage("theirs"))
+    ours = opened.open_again()
+    ours.lock(info())
+    assert ours.read() == of_lineage("theirs")
+    ours.append(b"{a}")
+    ours.compact(of_lineage("ours"))
+    ours.unlock("id-1")
+    assert opened.open_again().read() == of_lineage("ours")

@@ -56,7 +56,7 @@ class AzureBackend(KeepsLines):
         self._name = key if workspace == DEFAULT else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
         self._held: _HeldLease | None = None
-        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self._check_held, largest)
+        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self.check_lease, largest)
 
     def describe(self) -> str:
         """The URL of the blob, without credentials."""
@@ -68,7 +68,7 @@ class AzureBackend(KeepsLines):
 
     def write(self, document: bytes) -> None:
         """Replace the document, the one before becoming a snapshot. The same document: nothing."""
-        self._check_held()
+        self.check_lease()
         standing, etag = self._read()
         if standing == document:
             return
@@ -83,7 +83,7 @@ class AzureBackend(KeepsLines):
             if keep or self._journal.begun():
                 self._journal.add([journal_lines.compaction_mark(document), *keep])
         self.write(document)
-        self._check_held()
+        self.check_lease()
         if keep:
             return
         with self._explained("empty the journal"):
@@ -139,7 +139,9 @@ class AzureBackend(KeepsLines):
         with self._explained("look at the lock"):
             try:
                 properties = self._blob.get_blob_properties()
-            except ResourceNotFoundError:
+            except ResourceNotFoundError as refusal:
+                if _code(refusal) != "BlobNotFound":
+                    raise
                 return None
         if properties.lease.state != "leased":
             return None
@@ -202,7 +204,10 @@ class AzureBackend(KeepsLines):
         with self._explained("read the state"):
             try:
                 download = self._blob.download_blob()
-            except ResourceNotFoundError:
+            except ResourceNotFoundError as refusal:
+                # Not the container's absence, nor that of a page of some other server.
+                if _code(refusal) != "BlobNotFound":
+                    raise
                 return None, ""
             document = _content(download, Reading(self._largest))
             return document or None, str(download.properties.etag)
@@ -252,7 +257,8 @@ class AzureBackend(KeepsLines):
         lease = {"lease": lease_id} if lease_id else {}
         self._blob.set_blob_metadata(metadata, **lease)
 
-    def _check_held(self) -> None:
+    def check_lease(self) -> None:
+        """Raise a BackendProblem when the lock was held here and its lease is lost."""
         if self._held is not None:
             self._held.lease.check()
 
@@ -284,12 +290,12 @@ class _Journal:
     """Numbered append blobs. A block names the position that it expects, so that of two writers one loses."""
 
     def __init__(
-        self, container: ContainerClient, prefix: str, check_held: Callable[[], None], largest: int
+        self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], largest: int
     ) -> None:
         self._largest = largest
         self._container = container
         self._prefix = prefix
-        self._check_held = check_held
+        self._check_lease = check_lease
         self._gathering = Gathering(self._write)
         self._blob: BlobClient | None = None
         self._number = 0
@@ -335,11 +341,11 @@ class _Journal:
         return self._container.get_blob_client(name)
 
     def _write(self, lines: list[bytes]) -> None:
-        self._check_held()
+        self._check_lease()
         data = b"\n".join([*lines, b""])
         for start in range(0, len(data), _MOST_BYTES):
             self._append(data[start : start + _MOST_BYTES])
-        self._check_held()
+        self._check_lease()
 
     def _append(self, data: bytes) -> None:
         """Add bytes to the journal blob; an append that arrived without an answer counts."""
@@ -383,8 +389,13 @@ class _Journal:
 
 def _content(download: Any, reading: Reading) -> bytes:
     """What a blob holds; its first part came with its size. Raises TooLarge, AzureError."""
+    from azure.core.exceptions import IncompleteReadError
+
     reading.take(download.size)
-    return bytes(download.readall())
+    content = bytes(download.readall())
+    if len(content) != download.size:
+        raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes came.")
+    return content
 
 
 def _renewal(client: Any) -> Callable[[], None]:

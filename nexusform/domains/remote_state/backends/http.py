@@ -14,11 +14,8 @@ import base64
 import hashlib
 import json
 import os
-import ssl
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -27,12 +24,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends import locks, refusals
-from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name
+from nexusform.backends.deadlines import still_wanted
+from nexusform.backends.http_client import SCHEMES, WebAnswer, WebProblem, WebRequest, ask
+from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 from nexusform.regular_files import TooLarge
 
-_TIMEOUT: Final = 60.0  # seconds for one answer
 _PLACE: Final = "{workspace}"
 _INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, kept like one of them
 _TAKEN: Final = frozenset({409, 423})
@@ -94,8 +92,7 @@ class HttpBackend:
 
     def read(self) -> bytes | None:
         """The state document, None when there is none."""
-        status, content = self._ask("GET", self._here.address, "read the state", accepted=_GONE)
-        return content if status not in _GONE and content else None
+        return self._document(self._here.address, "read the state")
 
     def write(self, document: bytes) -> None:
         """Send the document, naming the lock's ID. The same document: nothing."""
@@ -108,6 +105,7 @@ class HttpBackend:
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
         self._ask(self._here.update_method, address, "write the state", document, headers)
+        self._check_written(document)
         self._remember_workspace()
 
     def append(self, record: bytes) -> None:
@@ -147,9 +145,11 @@ class HttpBackend:
         if not address:
             return []
         body = locks.to_json(info)
-        status, content = self._ask(self._here.lock_method, address, "lock the state", body, accepted=_TAKEN)
-        if status in _TAKEN:
-            raise LockHeld(locks.from_json(content))
+        answer = self._ask(self._here.lock_method, address, "lock the state", body, accepted=_TAKEN)
+        if answer.status in _TAKEN:
+            holder = locks.from_json(answer.content)
+            if holder.id != info.id:  # else an earlier try arrived, and its answer was lost
+                raise LockHeld(holder)
         self._lock_id = info.id
         self._seen_held_at = locks.now()
         return []
@@ -168,11 +168,9 @@ class HttpBackend:
             id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
         )
         body = locks.to_json(probe)
-        status, content = self._ask(
-            self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN
-        )
-        if status in _TAKEN:
-            return locks.from_json(content)
+        answer = self._ask(self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN)
+        if answer.status in _TAKEN:
+            return locks.from_json(answer.content)
         self._send_unlock(probe)
         return None
 
@@ -210,6 +208,15 @@ class HttpBackend:
 
     # --- how ---------------------------------------------------------------------------------
 
+    def _check_written(self, document: bytes) -> None:
+        """Raise a BackendProblem unless the document stands: a proxy says 200 to whatever it is sent."""
+        standing = self.read()
+        if standing != document and not _are_alike(standing, document):
+            raise BackendProblem(
+                f"Cannot write the state at {self.describe()}: the server said that it took it, and gives "
+                "something else when it is read again. Does that address lead to a state server?"
+            )
+
     def _check_held(self, seconds: float) -> None:
         """Raise a BackendProblem when the lock was broken, by a look at it of the last so many seconds.
 
@@ -242,14 +249,19 @@ class HttpBackend:
         if _PLACE not in self._service.address:
             return []
         index = self._service.at(_INDEX)
-        status, content = self._ask("GET", index.address, "list the workspaces", accepted=_GONE)
-        if status in _GONE or not content:
+        content = self._document(index.address, "list the workspaces")
+        if content is None:
             return []
         try:
             names = json.loads(content)["workspaces"]
         except (ValueError, KeyError, TypeError):
             raise BackendProblem(f"{index.address} does not hold a list of workspaces.") from None
         return sorted(str(name) for name in names)
+
+    def _document(self, address: str, what: str) -> bytes | None:
+        """What stands at an address; None when the server says that nothing does. Raises BackendProblem."""
+        answer = self._ask("GET", address, what, accepted=_GONE)
+        return None if answer.status in _GONE or answer.says_empty else answer.content
 
     def _remember_workspace(self) -> None:
         if self._workspace == DEFAULT:
@@ -274,46 +286,44 @@ class HttpBackend:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
-    ) -> tuple[int, bytes]:
-        """Status and content; a BackendProblem for a status that is neither 2xx nor accepted."""
+    ) -> WebAnswer:
+        """A whole answer; a BackendProblem for a status that is neither 2xx nor accepted."""
+        request = self._request(method, address, body, headers or {})
         pause = self._here.pause
         for left in reversed(range(self._here.tries)):
+            hint = ""
             try:
-                status, content = self._send(method, address, body, headers or {})
+                answer = ask(request)
+                if answer.is_success or answer.status in accepted:
+                    return answer
+                why, may_pass = f"the server answered {answer.status}", answer.status in _AGAIN
+                hint = _HINTS.get(answer.status, "")
             except TooLarge as problem:
                 raise refusals.too_large(what, f"at {self.describe()}", problem) from None
-            except (OSError, ValueError) as problem:
-                status, content = 0, str(getattr(problem, "reason", problem)).encode()
-            if 200 <= status < 300 or status in accepted:
-                return status, content
-            if not left or (status and status not in _AGAIN):
+            except WebProblem as problem:
+                why, may_pass = str(problem), problem.may_pass
+            if not left or not may_pass or not still_wanted():
                 break
             time.sleep(pause)
             pause *= 2
-        why = f"the server answered {status}" if status else content.decode("utf-8", "replace")
-        hint = _HINTS.get(status, "")
         raise BackendProblem(f"Cannot {what} at {self.describe()}: {why}.{hint}")
 
-    def _send(
+    def _request(
         self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        """One request; status and body, also of a refusal."""
-        request = urllib.request.Request(address, data=body, method=method)  # noqa: S310 - checked on opening
-        for name, value in (*self._here.headers, *headers.items()):
-            request.add_header(name, value)
+    ) -> WebRequest:
+        """One request with the credentials of the service."""
+        login = {}
         if self._here.username:
-            login = f"{self._here.username}:{self._here.password}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
-        context = None
-        if address.startswith("https:") and not self._here.verify:
-            context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310
-                announced = answer.length or 0
-                return int(answer.status), Reading(self._here.largest).take_all(answer, announced)
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return refusal.code, refusal.read(1 << 20)
+            secret = f"{self._here.username}:{self._here.password}".encode()
+            login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        return WebRequest(
+            method=method,
+            address=address,
+            body=body,
+            headers={**dict(self._here.headers), **headers, **login},
+            verify=self._here.verify,
+            largest=self._here.largest,
+        )
 
 
 _HINTS: Final[Mapping[int, str]] = {
@@ -325,13 +335,21 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 
 
+def _are_alike(standing: bytes | None, document: bytes) -> bool:
+    """Whether two documents are the same JSON: some servers lay it out anew."""
+    try:
+        return bool(json.loads(standing or b"") == json.loads(document))
+    except (ValueError, RecursionError):
+        return False
+
+
 def open_http(
     settings: Mapping[str, Any], data_directory: str, largest: int = refusals.LARGEST
 ) -> HttpBackend:
     """The backend that the settings describe; raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
-        if text and urllib.parse.urlsplit(text).scheme not in ("http", "https"):
+        if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
             raise BackendProblem(f'The setting {name}="{text}" is not an http or https address.')
     lock_address = settings.get("lock_address") or ""
     service = HttpService(

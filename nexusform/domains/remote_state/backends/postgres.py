@@ -223,6 +223,11 @@ class PostgresBackend:
             raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
         return content
 
+    def check_lease(self) -> None:
+        """Raise a BackendProblem when the lock was held here and is lost."""
+        if self._held is not None:
+            self._held.lease.check()
+
     # --- how ---------------------------------------------------------------------------------
 
     @contextmanager

@@ -27,7 +27,8 @@ from nexusform.regular_files import TooLarge
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
-_ABSENT: Final = frozenset({"NoSuchKey", "NotFound", "404"})
+_ABSENT: Final = "NoSuchKey"  # a bare 404 may come from anybody on the way
+_GONE: Final = frozenset({_ABSENT, "NotFound", "404"})
 _KEPT_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
@@ -55,7 +56,7 @@ class S3Backend(KeepsLines):
         self._objects = _Objects(client, bucket, largest)
         self._lock_key = f"{self._key}.lock"
         self._held: _HeldLock | None = None
-        self._journal = _Journal(self._objects, f"{self._key}.journal/", self._check_held)
+        self._journal = _Journal(self._objects, f"{self._key}.journal/", self.check_lease)
 
     def describe(self) -> str:
         """The S3 URL of the object."""
@@ -69,13 +70,13 @@ class S3Backend(KeepsLines):
 
     def write(self, document: bytes) -> None:
         """Replace the document if it is still the one that was read. The same document: nothing."""
-        self._check_held()
+        self.check_lease()
         with self._explained("write the state"):
             content, etag = self._objects.get(self._key)
             if _document(content) == document:
                 return
             self._objects.put(self._key, document, etag)
-        self._check_held()
+        self.check_lease()
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""
@@ -213,7 +214,8 @@ class S3Backend(KeepsLines):
 
         return renew
 
-    def _check_held(self) -> None:
+    def check_lease(self) -> None:
+        """Raise a BackendProblem when the lock was held here and is lost."""
         if self._held is not None and self._held.lease is not None:
             self._held.lease.check()
 
@@ -228,7 +230,7 @@ class S3Backend(KeepsLines):
             raise BackendProblem(
                 f"Cannot {what} at {self.describe()}: it was changed by another run meanwhile."
             ) from None
-        except (BotoCoreError, ClientError) as problem:
+        except (BotoCoreError, ClientError, _Cut) as problem:
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem}") from None
         except TooLarge as problem:
             raise refusals.too_large(what, f"at {self.describe()}", problem) from None
@@ -263,6 +265,10 @@ class _Refused(Exception):
     """A conditional write found another version than it named."""
 
 
+class _Cut(Exception):
+    """An answer that ended before its end, or that does not say how long it is."""
+
+
 class _Objects:
     """The objects of a bucket, written on condition."""
 
@@ -278,7 +284,7 @@ class _Objects:
         try:
             answer: Mapping[str, Any] = self._client.get_object(Bucket=self._bucket, Key=key)
         except ClientError as problem:
-            if _code(problem) in _ABSENT:
+            if _code(problem) == _ABSENT:
                 return None
             raise
         return answer
@@ -298,7 +304,7 @@ class _Objects:
         try:
             answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
-            if _code(problem) not in _REFUSED | _ABSENT:
+            if _code(problem) not in _REFUSED | _GONE:
                 raise
             # The answer to an earlier try may have been lost on its way: then our bytes stand there.
             standing, standing_etag = self.get(key)
@@ -330,8 +336,12 @@ class _Objects:
 
 def _content(answer: Mapping[str, Any], reading: Reading) -> bytes:
     """The body of an answer, which is closed unread when it is too large. Raises TooLarge."""
+    length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
-        return reading.take_all(body, answer.get("ContentLength") or 0)
+        content = reading.take_all(body, length or 0)
+    if length is None or len(content) != length:
+        raise _Cut(f"the answer was cut off: {len(content)} of {length} bytes came")
+    return content
 
 
 def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
@@ -345,10 +355,10 @@ def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str,
 class _Journal:
     """Numbered objects; a number is taken once, so of two writers one loses."""
 
-    def __init__(self, objects: _Objects, prefix: str, check_held: Callable[[], None]) -> None:
+    def __init__(self, objects: _Objects, prefix: str, check_lease: Callable[[], None]) -> None:
         self._objects = objects
         self._prefix = prefix
-        self._check_held = check_held
+        self._check_lease = check_lease
         self._gathering = Gathering(self._write)
         self._last: int | None = None  # the number written last; None: not looked up yet
 
@@ -395,12 +405,12 @@ class _Journal:
                 self._objects.delete(str(entry["Key"]))
 
     def _write(self, lines: list[bytes]) -> None:
-        self._check_held()
+        self._check_lease()
         if self._last is None:
             self._last = self._last_number()
         self._objects.put(self._key(self._last + 1), b"\n".join([*lines, b""]), "")
         self._last += 1
-        self._check_held()  # a holder that slept meanwhile must not act upon what it wrote
+        self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
 
     def _last_number(self) -> int:
         keys = self._objects.keys(self._prefix)

@@ -1,0 +1,138 @@
+"""A state server that answers wrongly at one of the calls of a command: nothing of a state is lost."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.remote_state.backends import http
+from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, raw, redirect
+from tests.contracts.http_state_server import Store, state_server
+
+CONFIGURATION = """{backend}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  count         = {count}
+  site_id       = nexus_site.lab.id
+  name          = "r${{count.index}}"
+  machine_count = 1
+}}
+"""
+BACKEND = """nexusform {{
+  backend "http" {{
+    address      = "{address}/lon1"
+    lock_address = "{address}/lon1/lock"
+  }}
+}}
+"""
+WRONG: dict[str, Answer] = {
+    "a body cut off": CUT["no body"],
+    "no answer": CUT["no head"],
+    "a page": GARBAGE["a page"],
+    "another protocol": GARBAGE["another protocol"],
+    "a redirect": redirect(302, "http://127.0.0.1:9/x"),
+    "an error": raw(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
+
+
+def write(directory: Path, count: int, address: str = "") -> None:
+    directory.mkdir(exist_ok=True)
+    backend = BACKEND.format(address=address) if address else ""
+    (directory / "main.nf.hcl").write_text(CONFIGURATION.format(backend=backend, count=count))
+
+
+def wrong_at(address: str, number: int, wrong: Answer) -> Callable[..., None]:
+    """A server in front of the real one, whose answers from that request on are wrong."""
+    import socket
+
+    port = int(address.rpartition(":")[2])
+    seen = [0]
+
+    def answer(connection: socket.socket, head: bytes) -> None:
+        seen[0] += 1
+        if seen[0] >= number:
+            wrong(connection, head)
+            return
+        head = re.sub(rb"(?i)connection: [^\r]*", b"Connection: close", head)
+        with socket.create_connection(("127.0.0.1", port)) as behind:
+            behind.sendall(head)
+            length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, b"0"])[1])
+            rest = length - len(head.partition(b"\r\n\r\n")[2])
+            while rest > 0 and (part := connection.recv(65536)):
+                behind.sendall(part)
+                rest -= len(part)
+            while part := behind.recv(65536):
+                connection.sendall(part)
+
+    return answer
+
+
+def team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """What a team has: a site and two racks, in the server."""
+    write(directory, 2, address)
+    monkeypatch.chdir(directory)
+    assert run(["apply", "-auto-approve"]) == 0
+    return store.places["/lon1"].document or b""
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize("wrong", WRONG)
+def test_no_state_is_written_over_that_was_not_read(
+    wrong: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with state_server() as (address, store):
+        before = team_state(store, address, tmp_path / "team", monkeypatch)
+        lineage = re.findall(rb'"lineage": ?"([^"]+)"', before)
+        with bad_server(wrong_at(address, number, WRONG[wrong])) as server:
+            write(tmp_path / "mine", 3, server.address)
+            monkeypatch.chdir(tmp_path / "mine")
+            capsys.readouterr()
+            code = run(["apply", "-auto-approve", "-no-color"])
+        said = capsys.readouterr()
+        assert code == 1, said.out
+        assert "Traceback" not in said.err
+        assert "a bug" not in said.err
+        assert "127.0.0.1" in said.err or "was not released" in said.err
+        assert all(re.findall(rb'"lineage": ?"([^"]+)"', document) == lineage for document in store.written)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_migration_takes_all_or_says_why(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with state_server() as (address, store):
+        before = team_state(store, address, tmp_path / "team", monkeypatch)
+        for number in range(1, 5):
+            with bad_server(wrong_at(address, 10_000, WRONG[wrong])) as server:
+                mine = tmp_path / f"mine{number}"
+                write(mine, 2, server.address)
+                monkeypatch.chdir(mine)
+                assert run(["init"]) == 0
+                write(mine, 2)
+                server.answer = wrong_at(address, number, WRONG[wrong])
+                capsys.readouterr()
+                code = run(["init", "-migrate-state", "-input=false", "-no-color"])
+            said = capsys.readouterr()
+            taken = mine / "state" / "nexusform.nfstate"
+            store.places["/lon1"].lock = None
+            if code == 0:
+                assert taken.exists(), said.out
+            else:
+                assert "127.0.0.1" in said.err
+            assert store.places["/lon1"].document == before
+            if code:
+                # What says so lets the next command not go on as if there were nothing.
+                assert run(["plan", "-input=false"]) == 1

@@ -1,0 +1,113 @@
+"""What a server may answer instead of what it was asked for, as a socket that answers so."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from msgspec import Struct, field
+
+Answer = Callable[[socket.socket, bytes], None]  # the connection, and the request's head
+
+
+def raw(content: bytes) -> Answer:
+    """These bytes, and the end."""
+    return lambda connection, _head: connection.sendall(content)
+
+
+def redirect(status: int, location: str) -> Answer:
+    return raw(
+        b"HTTP/1.1 %d Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, location.encode())
+    )
+
+
+def silent(connection: socket.socket, _head: bytes) -> None:
+    """Not a byte, until the other side goes."""
+    with suppress(OSError):
+        while connection.recv(65536):
+            pass
+
+
+def dripping(connection: socket.socket, _head: bytes) -> None:
+    """A byte now and then, for ever."""
+    with suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while True:
+            connection.sendall(b" ")
+            time.sleep(0.1)
+
+
+STATE: Final = (
+    b'{"format":"nexusform","version":1,"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
+)
+
+CUT: Final[dict[str, Answer]] = {
+    "no body": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3409\r\n\r\n"),
+    "half a body": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3409\r\n\r\n" + STATE),
+    "no length and no body": raw(b"HTTP/1.0 200 OK\r\n\r\n"),
+    "an empty chunked body": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    "half a chunk": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" + STATE),
+    "no head": raw(b""),
+    "half a head": raw(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "half a body of a 404": raw(b"HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\nNo"),
+}
+GARBAGE: Final[dict[str, Answer]] = {
+    "another protocol": raw(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "an endless line": raw(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n"),
+    "a hundred and one heads": raw(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 101 + b"\r\n"),
+    "a status of letters": raw(b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n"),
+    "a length of letters": raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"),
+    "a length below nothing": raw(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"),
+    "a coding that nobody asked for": raw(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab"
+    ),
+    "control characters": raw(b"\x1b[2J\x07\x00\xff\xfe\r\n\r\n"),
+    "a page": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>Hi</html>"),
+    "a chunk of garbage": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc"),
+}
+
+
+class BadServer(Struct):
+    """Answers with `answer`; `heads` are those of the requests that came."""
+
+    port: int = 0
+    answer: Answer = silent
+    heads: list[bytes] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def bad_server(answer: Answer) -> Iterator[BadServer]:
+    """A server that answers every request so, from its first connection to the end of the block."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = BadServer(listening.getsockname()[1], answer)
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            head = b""
+            while b"\r\n\r\n" not in head and (part := connection.recv(65536)):
+                head += part
+            server.heads.append(head)
+            server.answer(connection, head)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(timeout=10)
