@@ -7,23 +7,25 @@ there counts as absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 PACKAGE: Final = "nexusform.domains"
+T = TypeVar("T")
 
 
 class Domain(Struct, frozen=True, kw_only=True):
     """What one domain brings. Modules are named below its folder, objects as `module:NAME`.
 
     `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
-    and sockets. `resource_types` and `data_sources`: names of types to their modules; `nexus_inventory` is
-    what its module calls NEXUS_INVENTORY.
+    and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
+    types/nexus_inventory.py calls NEXUS_INVENTORY. `providers`: names, as configuration has them, to
+    their `ProviderKind`.
     """
 
     name: str
@@ -32,11 +34,39 @@ class Domain(Struct, frozen=True, kw_only=True):
     rim: tuple[str, ...] = ()
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
+    providers: Mapping[str, str] = field(default_factory=dict)
 
-    def object_of(self, target: str) -> Any:
-        """Import what a field names as `module:NAME`."""
-        module, _, name = target.partition(":")
-        return getattr(import_module(f"{PACKAGE}.{self.name}.{module}"), name)
+    def target(self, name: str) -> str:
+        """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
+        return f"{PACKAGE}.{self.name}.{name}"
+
+
+def type_target(room: str, type_name: str) -> str:
+    """Where a type stands that is called like its module."""
+    return f"{room}.{type_name}:{type_name.upper()}"
+
+
+class Loaded(Mapping[str, T]):
+    """A table of which each value is imported when it is asked for; targets are `package.module:NAME`."""
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        self._targets = targets
+        self._values: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._values:
+            module, _, attribute = self._targets[name].partition(":")
+            self._values[name] = cast("T", getattr(import_module(module), attribute))
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
 
 
 _ALL: Final = (
@@ -45,6 +75,10 @@ _ALL: Final = (
         what="A site as Azure shows it, and acting on it",
         rim=("providers", "workflow", "cli"),
         data_sources=("nexus_inventory",),
+        providers={
+            "azure": "providers.azure:PROVIDER",
+            "azure_export": "providers.azure_export:PROVIDER",
+        },
     ),
     Domain(
         name="vnf",
@@ -104,3 +138,21 @@ _ALL: Final = (
 def domains() -> Mapping[str, Domain]:
     """The domains whose folders are there, by name."""
     return {each.name: each for each in _ALL if find_spec(f"{PACKAGE}.{each.name}") is not None}
+
+
+def types_of_domains(kind: str) -> dict[str, str]:
+    """The targets of all `resource_types` or `data_sources`."""
+    return {
+        name: type_target(domain.target("types"), name)
+        for domain in domains().values()
+        for name in getattr(domain, kind)
+    }
+
+
+def targets_of_domains(kind: str) -> dict[str, str]:
+    """The targets of all `providers`."""
+    return {
+        name: domain.target(target)
+        for domain in domains().values()
+        for name, target in getattr(domain, kind).items()
+    }

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.domain_table import PACKAGE, domains
+from nexusform.providers.provider_kind import ProviderKind
+from nexusform.providers.registry import PROVIDERS
+from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
 ROOT = Path(__file__).parents[1]
 DOMAINS = ROOT / "nexusform" / "domains"
@@ -46,4 +49,7 @@ def test_what_an_entry_names_is_there(name: str) -> None:
     for room in domain.rim:
         assert (DOMAINS / name / room).is_dir() or (DOMAINS / name / f"{room}.py").is_file(), room
     for type_name in (*domain.resource_types, *domain.data_sources):
-        assert domain.object_of(f"types.{type_name}:{type_name.upper()}").name == type_name
+        table = RESOURCE_TYPES if type_name in domain.resource_types else DATA_SOURCES
+        assert table[type_name].name == type_name
+    for provider in domain.providers:
+        assert isinstance(PROVIDERS[provider], ProviderKind)

@@ -20,6 +20,7 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.providers.provider_kind import ProviderKind
 from nexusform.providers.reality import Reality
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
@@ -313,3 +314,6 @@ def _differing(planned: Any, made: Any, path: Path) -> Iterator[Path]:
             yield from _differing(want, have, (*path, position))
         return
     yield path
+
+
+PROVIDER: Final = ProviderKind(SETTINGS, make, frozenset({"answer"}))

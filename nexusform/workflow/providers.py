@@ -34,7 +34,8 @@ from nexusform.ports import (
     ResourceType,
     StepWaits,
 )
-from nexusform.providers.registry import DEFAULT, PROVIDERS, ProviderKind
+from nexusform.providers.provider_kind import ProviderKind
+from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.source import Span
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.language.surroundings import FileProblem
+from nexusform.providers.provider_kind import ProviderKind
 from nexusform.regular_files import FREE, Confinement, NotRegular, TooLarge, read_regular
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType
@@ -100,3 +101,6 @@ def _content(path: str, confinement: Confinement) -> bytes:
         raise FileProblem(f'"{path}" is larger than {_LARGEST} bytes, the most that is read.') from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
+
+
+PROVIDER: Final = ProviderKind(SETTINGS, make)
