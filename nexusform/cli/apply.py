@@ -22,9 +22,10 @@ from nexusform.cli.report_flag import plan_reports
 from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.plan import Mode, Plan, StepKind
+from nexusform.planning.effects import Effect, effect_counts
+from nexusform.planning.plan import Action, Mode, Plan, StepKind
 from nexusform.planning.saved.plan_file import SavedPlan
-from nexusform.words import counted
+from nexusform.words import counted, first_of, listed
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.project import Opened, Project, open_project
@@ -350,6 +351,8 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
     """Whether somebody agreed to carry the plan out."""
     assert isinstance(voice, TextVoice), "only people are asked"
     question, explanation = _QUESTIONS[plan.mode]
+    if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
+        question = f"Do you really want to destroy {_destroyed(plan)}"
     where = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
     screen = voice.screen
     answer = screen.ask(f"{question}{where}?", f"  {explanation}\n  Only 'yes' will be accepted to approve.")
@@ -358,6 +361,21 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
         return True
     screen.out(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
     return False
+
+
+def _destroyed(plan: Plan) -> str:
+    """What a destroy plan of a part destroys: `2 objects (a.b, c.d) with 33 VMs`."""
+    going = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
+    counts = effect_counts(plan.placements)
+    leaving = [
+        f"{counted(each.count, _NOUNS[each.kind])}" for each in counts if each.effect is Effect.REMOVED
+    ]
+    inhabitants = f" with {listed(leaving)}" if leaving else ""
+    return f"{counted(len(going), 'object')} ({first_of(going, _MOST_NAMED)}){inhabitants}"
+
+
+_MOST_NAMED: Final = 4
+_NOUNS: Final = {"vm": "VM", "binding": "fleet binding", "pod": "pod"}
 
 
 def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:

@@ -23,7 +23,8 @@ class Effect(StrEnum):
     """What becomes of one VM, binding or pod.
 
     `again`: made anew where it stood. `unplaced`: it had a place and has none. `waiting`: it comes, or is
-    looked at again, and has no place; `still_waiting`: it had none before.
+    looked at again, and has no place; `still_waiting`: it had none before. `lost`: what it stands on goes and
+    nothing is done for it. `forgotten`: it runs on, and nobody manages it any more.
     """
 
     PLACED = "placed"
@@ -33,13 +34,17 @@ class Effect(StrEnum):
     WAITING = "waiting"
     STILL_WAITING = "still_waiting"
     REMOVED = "removed"
+    LOST = "lost"
+    FORGOTTEN = "forgotten"
     UPDATED = "updated"
     KEPT = "kept"
 
 
 # What runs is interrupted, or gone.
-DISTURBING: Final = (Effect.MOVED, Effect.AGAIN, Effect.UNPLACED)
-LEAVING: Final = (*DISTURBING, Effect.REMOVED)
+DISTURBING: Final = (Effect.LOST, Effect.MOVED, Effect.AGAIN, Effect.UNPLACED)
+# Out of the state.
+DISMISSED: Final = (Effect.REMOVED, Effect.FORGOTTEN)
+LEAVING: Final = (*DISTURBING, *DISMISSED)
 
 
 def effect_of(row: PlacementChange) -> Effect:
@@ -48,6 +53,10 @@ def effect_of(row: PlacementChange) -> Effect:
     match row.action:
         case PlacementAction.REMOVE:
             return Effect.REMOVED
+        case PlacementAction.LOSE:
+            return Effect.LOST
+        case PlacementAction.FORGET:
+            return Effect.FORGOTTEN
         case PlacementAction.UPDATE:
             return Effect.UPDATED
         case PlacementAction.KEEP:
@@ -76,9 +85,12 @@ def _spot(place: Place | None) -> tuple[str | None, ...]:
     return (place.cluster,) if place is not None else ()
 
 
+_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
+
+
 def state_of(row: PlacementChange) -> str:
     """What a pod that runs nowhere is: `Pending`, `SchedulingGated`, `Failed`; "" for whatever runs."""
-    if _runs(row.kind, row.target) or row.action is PlacementAction.REMOVE:
+    if _runs(row.kind, row.target) or row.action in _WITHOUT_TARGET:
         return ""
     return row.target.word if isinstance(row.target, PodPlace) else "Pending"
 
@@ -110,6 +122,8 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.AGAIN: ("is re-created in place", "are re-created in place"),
     Effect.UNPLACED: ("loses its node", "lose their nodes"),
     Effect.REMOVED: ("is removed", "are removed"),
+    Effect.LOST: ("loses its machine", "lose their machine"),
+    Effect.FORGOTTEN: ("is forgotten", "are forgotten"),
     Effect.KEPT: ("stays", "stay"),
     Effect.UPDATED: ("is updated", "are updated"),
 }

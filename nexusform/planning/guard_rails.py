@@ -8,9 +8,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.planning.effects import DISTURBING, effect_clauses, effect_counts, number_of
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.planning.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, number_of
 from nexusform.planning.plan import Plan, all_decided
+from nexusform.planning.verdicts.stranded import STRANDED
 from nexusform.words import form, listed
 
 GUARD_RAIL: Final = "guard-rail"
@@ -78,9 +79,10 @@ def _limit(written: str) -> Limit:
 def guarded(plan: Plan, limits: Iterable[Limit]) -> Plan:
     """The plan with an error for every limit that it breaks, so that whatever tells of it denies it.
 
-    A plan in error has other troubles.
+    A plan in error has other troubles, but for one that would leave VMs without their machine.
     """
-    broken = [] if plan.errored else _breaches(plan, limits)
+    errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
+    broken = [] if plan.errored and errors != {STRANDED} else _breaches(plan, limits)
     return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
 
 
@@ -113,12 +115,21 @@ def _breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
 
 def _moved(plan: Plan, most: float) -> Iterable[str]:
     """VMs, bindings and pods that do not go on running where they run: also what is made anew in its place,
-    and pods that lose their node. What is removed was taken out of the configuration, and does not count.
+    VMs that lose their machine, and pods that lose their node. What is removed was taken out of the
+    configuration, and counts for `removed`.
     """
     counts = effect_counts(plan.placements)
     if number_of(counts, *DISTURBING) <= most:
         return []
     return [listed(effect_clauses(counts, DISTURBING))]
+
+
+def _removed(plan: Plan, most: float) -> Iterable[str]:
+    """VMs, bindings and pods that leave, or that nobody manages any more."""
+    counts = effect_counts(plan.placements)
+    if number_of(counts, *DISMISSED) <= most:
+        return []
+    return [listed(effect_clauses(counts, DISMISSED))]
 
 
 def _room(plan: Plan, least: float) -> Iterable[str]:
@@ -148,7 +159,8 @@ def _certainty(plan: Plan, least: float) -> Iterable[str]:
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_moved, "{} at most"),
+    "removed": GuardRail(_removed, "{} at most"),
     "room": GuardRail(_room, "no fewer than {}"),
     "certainty": GuardRail(_certainty, "no smaller part than {}", fraction=True),
 }
-_EXAMPLES: Final = {"moved": "0", "room": "5", "certainty": "0.9"}
+_EXAMPLES: Final = {"moved": "0", "removed": "0", "room": "5", "certainty": "0.9"}

@@ -116,13 +116,23 @@ class Step(Struct, frozen=True):
 
 
 class PlacementAction(StrEnum):
-    """What happens to one VM, binding or pod."""
+    """What happens to one VM, binding or pod.
+
+    `lose_machine`: nothing is asked of it, and what it stands on goes. `forget`: it runs on where it is,
+    and nobody manages it any more.
+    """
 
     PLACE = "place"
     MOVE = "move"
     REMOVE = "remove"
     KEEP = "keep"
     UPDATE = "update"
+    LOSE = "lose_machine"
+    FORGET = "forget"
+
+
+# The reason of such rows, whatever triggers them.
+FORGOTTEN: Final = "it runs on, and nobody manages it any more"
 
 
 class PodPlace(Struct, frozen=True):
@@ -177,6 +187,23 @@ class PlacementChange(Struct, frozen=True):
     group: int = 0
     waits_for: str = ""
     platform_name: str = ""
+
+
+class PlacementTotal(Struct, frozen=True):
+    """What becomes of all objects of a kind ("vm", "binding", "pod"): each of `before` is in exactly one of
+    the next six. `after` is what stands somewhere and is managed: stays, moves, recreated and comes.
+    """
+
+    kind: str
+    before: int = 0
+    stays: int = 0
+    moves: int = 0
+    recreated: int = 0
+    leaves: int = 0
+    loses_machine: int = 0
+    forgotten: int = 0
+    comes: int = 0
+    after: int = 0
 
 
 class RolloutStep(Struct, frozen=True):
@@ -379,6 +406,9 @@ class PredictionScore(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """A whole plan.
 
+    `kept` counts what stays, with and without a row. `placement_totals` account for every object of the state
+    before, by kind; none of a plan that did not come to its end.
+
     `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
     the providers found them where that differs from state (None: gone). `tie_breaks` is how many
     repetitions the certainty stands on (0: none), `draws` what hangs on unknown NUMA cells (None:
@@ -402,6 +432,7 @@ class Plan(Struct, frozen=True):
     placements: tuple[PlacementChange, ...] = ()
     placement_tables: tuple[PlacementTable, ...] = ()
     kept: int = 0
+    placement_totals: tuple[PlacementTotal, ...] = ()
     tie_breaks: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
     checks: tuple[CheckResult, ...] = ()

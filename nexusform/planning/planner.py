@@ -83,7 +83,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     """The stages in their order."""
     prior = prior_of(request)
     if request.mode is Mode.REFRESH_ONLY:
-        return conclusion.without_changes(request, prior.diagnostics, changes.find_drift(request))
+        return conclusion.refreshed_only(request, prior)
     start = _prepared(request, prior)
     if start.stopped:
         return conclusion.without_changes(request, start.diagnostics)

@@ -49,6 +49,7 @@ def test_values() -> None:
     assert found("plan", "-compat=") == ["-compat=terraform"]
     assert found("plan", "-fail-on=moved:0,") == [
         "-fail-on=moved:0,moved:",
+        "-fail-on=moved:0,removed:",
         "-fail-on=moved:0,room:",
         "-fail-on=moved:0,certainty:",
     ]
@@ -288,7 +289,7 @@ STROKES = {
     "plan -report=gTABout.json": "plan -report=github-review:out.json",
     "plan --report gTABout.json": "plan --report github-review:out.json",
     "plan -report=json:savTAB": "plan -report=json:saved.plan",
-    "plan -fail-on=moved:0,rTAB5": "plan -fail-on=moved:0,room:5",
+    "plan -fail-on=moved:0,roTAB5": "plan -fail-on=moved:0,room:5",
     "plan -var-file=reTAB": "plan -var-file=real.nfvars",
     "plan -target=nexus_siTAB": "plan -target=nexus_site.lab",
     "plan -target='nexus_rack.rack[\"aTAB": 'plan -target=nexus_rack.rack["a"]',

@@ -13,6 +13,8 @@ from nexusform.address import Address, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
+from nexusform.planning.conclusion.conservation import accounts, imbalance, waiting_pods_told
+from nexusform.planning.conclusion.found_standing import lost_rows, sites_of, unchanged
 from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
@@ -23,6 +25,7 @@ from nexusform.planning.modules.outputs import Outputs, inventories_read, variab
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.plan import (
     PREDICTION,
+    Change,
     CheckResult,
     Drift,
     Mode,
@@ -46,6 +49,7 @@ from nexusform.planning.verdicts.fit import (
     too_many_vfs,
 )
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
+from nexusform.planning.verdicts.stranded import stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.vms import RackSpread
@@ -103,10 +107,13 @@ def conclude(
     every = list(judged.diagnostics)
     if not has_errors(every):
         every += fits_by_luck(vms, draws)
-    vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
-    other_rows = (*_binding_rows(world), *_pod_rows(world, want_rejected=request.want_rejected))
-    kept_rows = [row for row in other_rows if row.action is PlacementAction.KEEP]
     types = request.registries.resource_types
+    vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
+    other_rows = _other_rows(request, world, changes)
+    rows = (*vm_rows, *other_rows)
+    left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None)
+    if not has_errors(every):
+        every += imbalance(left.mistakes)
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,
@@ -116,10 +123,11 @@ def conclude(
         outputs=outputs.changes,
         planned_outputs=outputs.after,
         refined_outputs=outputs.refined,
-        placements=(*vm_rows, *other_rows),
+        placements=rows,
+        placement_totals=() if left.mistakes else left.totals,
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
         moved=tuple(prior.previous.items()),
-        kept=sum(len(each.moves.stay) for each in vms) + len(kept_rows),
+        kept=_kept(vms, other_rows),
         tie_breaks=tie_breaks,
         draws=draws,
         checks=(*checks, *blocks.checks),
@@ -145,6 +153,12 @@ def conclude(
     )
 
 
+def _kept(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+    """How many VMs, bindings and pods stay as they are; of VMs most have no row."""
+    kept_vms = sum(len(each.moves.stay) + len(each.moves.wait) for each in vms)
+    return kept_vms + sum(row.action is PlacementAction.KEEP for row in other_rows)
+
+
 def _edges(order: Order) -> Iterator[tuple[str, str]]:
     """Which block needs which, as text."""
     for block, needs in order.needs.items():
@@ -157,6 +171,24 @@ def without_changes(
 ) -> PlanResult:
     """A plan that changes nothing: only drift is looked for, or something is wrong with the request."""
     return PlanResult(_signed(Plan(mode=request.mode, drift=drift), request, diagnostics))
+
+
+def refreshed_only(request: PlanRequest, prior: Prior) -> PlanResult:
+    """A plan that takes over what the providers found, and changes nothing: what stands stays, but for VMs
+    whose machine was found to be gone.
+    """
+    types = request.registries.resource_types
+    sites = sites_of(prior, types)
+    rows = tuple(lost_rows(prior, types, sites))
+    left = accounts(unchanged(prior), rows, types, sites)
+    plan = Plan(
+        mode=request.mode,
+        drift=find_drift(request),
+        placements=rows,
+        placement_totals=left.totals,
+        kept=sum(total.stays for total in left.totals),
+    )
+    return PlanResult(_signed(plan, request, [*prior.diagnostics, *imbalance(left.mistakes)]))
 
 
 def _scores(prior: Prior) -> Iterator[PredictionScore]:
@@ -191,6 +223,8 @@ def _judged(
         *too_many_vfs(vms),
         *broken_groups(vms),
     ]
+    types = blocks.request.registries.resource_types
+    all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode)
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.
     flawed = has_errors(
@@ -217,6 +251,14 @@ def _pod_problems(
 
     problems = list(manifest_findings(world.pods, instances))
     return [*problems, *pod_risks(world.pods, instances)] if risks else problems
+
+
+def _other_rows(
+    request: PlanRequest, world: PlannedWorld, changes: Sequence[Change]
+) -> tuple[PlacementChange, ...]:
+    """The rows of bindings and pods."""
+    rows = (*_binding_rows(world), *_pod_rows(world, want_rejected=request.want_rejected))
+    return waiting_pods_told(rows, changes, request.registries.resource_types)
 
 
 def _binding_rows(world: PlannedWorld) -> Sequence[PlacementChange]:

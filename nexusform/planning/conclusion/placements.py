@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.result import ExplainedVm
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
@@ -48,6 +48,7 @@ def placement_changes(
     """
     for vms in objects:
         yield from _leaving(vms)
+        yield from _without_us(vms)
         if everything or vms.tokens or vms.recorded:
             yield from _present(vms, certainty, everything=everything)
 
@@ -56,26 +57,41 @@ def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
     """Rows of the VMs that go, also of those that come back as others."""
     renamed = {key: trigger for key, trigger in vms.moves.again.items() if _renamed(vms, key)}
     for key, trigger in {**vms.moves.leave, **renamed}.items():
-        vm = vms.standing.get(key)
-        if vm is None:
-            continue
-        yield PlacementChange(
-            address=vms.instance.address,
-            kind="vm",
-            object=vm.name,
-            action=PlacementAction.REMOVE,
-            source=vm.placement,
-            target=None,
-            trigger=trigger,
-            cluster=vms.prior_demand.cluster if vms.prior_demand is not None else "",
-            pool=vm.pool,
-            number=vm.number,
-            sku=vm.sku_name,
-            site_id=vms.prior_demand.site_id if vms.prior_demand is not None else "",
-            reason=REASONS.get(trigger, ""),
-            provenance=vm.provenance,
-            platform_name=vm.platform_name or "",
-        )
+        yield _row_without_target(vms, key, PlacementAction.REMOVE, trigger)
+
+
+def _without_us(vms: VmObject) -> Iterator[PlacementChange]:
+    """Rows of the VMs to which something happens that no step does: their machine goes, or they are left to
+    run on.
+    """
+    for key, trigger in vms.moves.lost.items():
+        yield _row_without_target(vms, key, PlacementAction.LOSE, trigger)
+    for key, trigger in vms.moves.forgotten.items():
+        yield _row_without_target(vms, key, PlacementAction.FORGET, trigger)
+
+
+def _row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
+    """The row of a VM of state that this plan gives no place. One that waits has none before, either."""
+    prior, vm = vms.prior_demand, vms.standing.get(key)
+    record = vms.unplaced.get(key, {})
+    pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
+    return PlacementChange(
+        address=vms.instance.address,
+        kind="vm",
+        object=vm.name if vm is not None else str(record.get("name")),
+        action=action,
+        source=vm.placement if vm is not None else None,
+        target=None,
+        trigger=trigger,
+        cluster=prior.cluster if prior is not None else "",
+        pool=key[0],
+        number=key[1],
+        sku=vm.sku_name if vm is not None else (pool.sku.name if pool is not None else ""),
+        site_id=prior.site_id if prior is not None else "",
+        reason=FORGOTTEN if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
+        provenance=vm.provenance if vm is not None else "predicted",
+        platform_name=(vm.platform_name if vm is not None else record.get("platform_name")) or "",
+    )
 
 
 def _renamed(vms: VmObject, key: VmKey) -> bool:
@@ -146,7 +162,7 @@ def _action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | Non
     source = standing.placement if standing is not None else None
     if key not in vms.tokens:
         return PlacementAction.KEEP, source
-    if standing is not None and not _renamed(vms, key):
+    if (standing is not None and not _renamed(vms, key)) or key in vms.unplaced:
         return PlacementAction.MOVE, source
     return PlacementAction.PLACE, None
 

@@ -165,7 +165,7 @@ def occupied_sites(
     plan: Plan, objects: Mapping[Address, VmObject], registries: Registries, side: Side
 ) -> dict[str, OccupiedSite]:
     """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided."""
-    things = [_thing(change, side) for change in plan.changes if not change.deposed]
+    things = [_thing(change, side, registries) for change in plan.changes if not change.deposed]
     present = [thing for thing in things if thing is not None]
     ground = lay_ground(present, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
@@ -174,24 +174,29 @@ def occupied_sites(
         # What was refused may lack what it needs to say which VMs it asks for.
         refused = side is Side.AFTER and planned is not None and planned.instance.broken
         if kind.vms is not None and not refused:
-            _house(kind, thing, _vms(planned, side), ground, sites)
+            managed = side is Side.BEFORE or planned is None or not planned.moves.forgotten
+            _house(kind, thing, _vms(planned, side), ground, sites, managed=managed)
     for occupied in sites.values():
         names = chain.from_iterable(housed.vm.names for housed in occupied.vms)
         occupied.outsiders = occupy_outsiders(occupied.site, set(names))
     return sites
 
 
-def _thing(change: Change, side: Side) -> Thing | None:
-    """The object of a change on one side; None where there is none."""
-    attributes = change.before if side is Side.BEFORE else change.after
+def _thing(change: Change, side: Side, registries: Registries) -> Thing | None:
+    """The object of a change on one side; None where there is none. VMs that are forgotten run on."""
+    kind = registries.resource_types.get(change.address.type)
+    runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
+    attributes = change.before if side is Side.BEFORE or runs_on else change.after
     return None if attributes is None else Thing(change.address, attributes, change.creation, change.private)
 
 
 def _vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:
-    """The VMs of an object on one side; none of one that has no VMs."""
+    """The VMs of an object on one side; none of one that has no VMs. Forgotten ones run on."""
     if planned is None:
         return ()
-    return tuple(planned.standing.values()) if side is Side.BEFORE else planned.vms_after()
+    if side is Side.BEFORE or planned.moves.forgotten:
+        return tuple(planned.standing.values())
+    return planned.vms_after()
 
 
 def _house(
@@ -200,15 +205,20 @@ def _house(
     vms: Sequence[PlacedVm],
     ground: Ground,
     sites: Mapping[str, OccupiedSite],
+    *,
+    managed: bool,
 ) -> None:
-    """Put the VMs of one object on their machines, one side's, pool by pool."""
+    """Put the VMs of one object on their machines, one side's, pool by pool. What is not `managed` takes room
+    and asks for none.
+    """
     assert kind.vms is not None
     demand, _ = kind.vms.demand(thing.attributes, ground.surroundings, thing.address)
     occupied = sites.get(demand.site_id) if demand is not None else None
     if demand is None or occupied is None:
         return
     pools = {pool.pool: pool for pool in demand.pools}
-    occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
+    if managed:
+        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     position_of = {name: position for position, name in enumerate(pools)}
 
     def order(vm: PlacedVm) -> tuple[object, ...]:

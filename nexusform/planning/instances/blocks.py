@@ -386,7 +386,8 @@ def _unknown_type(block: ConfigAddress) -> Diagnostic:
 def _forgets(address: Address) -> Diagnostic:
     return warning(
         "object-will-be-forgotten",
-        f"{address} leaves the state and is not destroyed. Its room counts as free from then on, although "
-        "the object may still be there.",
+        f"{address} leaves the state and is not destroyed: what it has on the site runs on, and nobody "
+        "manages it any more. This plan gives its room to nobody. Later plans see it only where a provider "
+        "or an inventory shows it, or where `occupied` names it.",
         address=str(address),
     )

@@ -10,10 +10,20 @@ from collections.abc import Iterator, Mapping
 from nexusform.address import Address
 from nexusform.plain_data import has_unknown
 from nexusform.planning.conclusion.changes import drift_between
+from nexusform.planning.conclusion.conservation import accounts
 from nexusform.planning.conclusion.step_graph import StepGraph, Waits, stuck_steps, waits_for_leaving
 from nexusform.planning.conclusion.steps import Values, draft_steps
 from nexusform.planning.instances.difference import same
-from nexusform.planning.plan import Action, Change, Mode, PlacementAction, Plan, Step, StepKind
+from nexusform.planning.plan import (
+    Action,
+    Change,
+    Mode,
+    PlacementAction,
+    PlacementTotal,
+    Plan,
+    Step,
+    StepKind,
+)
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.vm_rows import ChangedVms, changed_vms, makers_of_machines, row_problems
 from nexusform.planning.vms.vm_object import ROLLING
@@ -37,7 +47,8 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
     prior = prior_of_plan(plan, state)
     yield from change_problems(plan, prior, types)
     changed = changed_vms(plan, types)
-    yield from row_problems(plan, changed)
+    if plan.mode is not Mode.REFRESH_ONLY:
+        yield from row_problems(plan, changed)
     if any(types[change.address.type].kind in (Kind.PLACEMENT, Kind.MANIFEST) for change in plan.changes):
         from nexusform.domains.fleet.planning.fleet_rows import (
             fleet_row_problems,  # loads the rooms of fleets
@@ -46,10 +57,16 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
         yield from fleet_row_problems(plan)
     elif any(row.kind != "vm" for row in plan.placements):
         yield "It shows bindings or pods, and nothing in it brings any."
+    if plan.mode is not Mode.REFRESH_ONLY and plan.placement_totals != _totals(plan, types):
+        yield "What it says becomes of everything that stands does not add up."
     yield from step_problems(plan, prior, changed, makers_of_machines(plan, types), types)
     yield from _output_problems(plan, state)
     if drift_between(state, plan.refreshed) != plan.drift:
         yield "What it shows as changed outside nexusform is not what it takes over."
+
+
+def _totals(plan: Plan, types: Mapping[str, ResourceType]) -> tuple[PlacementTotal, ...]:
+    return accounts(plan.changes, plan.placements, types).totals
 
 
 def _output_problems(plan: Plan, state: State) -> Iterator[str]:

@@ -19,18 +19,22 @@ from nexusform.scheduling.racks.vms import Placement
 
 _FRESH = frozenset({"new", "scale_out"})  # triggers of VMs that were not there before
 _GOES = PlacementAction.REMOVE
+_WITHOUT_TARGET = (PlacementAction.REMOVE, PlacementAction.LOSE)
+# No step of a plan does anything to these.
+_STAYING = (PlacementAction.KEEP, PlacementAction.LOSE, PlacementAction.FORGET)
 _COMES = (PlacementAction.PLACE, PlacementAction.MOVE)
 
 
 class ChangedVms(Struct, frozen=True):
     """The VMs of one change before and after it, by name, and the rows about them. The sites are those
-    that the ids of the object begin with.
+    that the ids of the object begin with. `waiting` stand without a machine before it.
     """
 
     change: Change
     before: Mapping[str, PlacedVm]
     after: Mapping[str, PlacedVm]
     rows: Sequence[PlacementChange]
+    waiting: frozenset[str] = frozenset()
 
     @property
     def site_before(self) -> str:
@@ -74,7 +78,7 @@ class ChangedVms(Struct, frozen=True):
 
 def _leaves_early(row: PlacementChange) -> bool:
     """Whether the VM of a row stands and leaves before the new ones come: a rolling one leaves later."""
-    return row.action is not PlacementAction.KEEP and row.trigger not in (*_FRESH, ROLLING)
+    return row.action not in _STAYING and row.trigger not in (*_FRESH, ROLLING)
 
 
 def _site_of(values: Mapping[str, Any] | None) -> str:
@@ -95,7 +99,9 @@ def changed_vms(plan: Plan, types: Mapping[str, ResourceType]) -> dict[Address, 
             continue
         before = {vm.name: vm for vm in family.standing(change.before or {})}
         after = {vm.name: vm for vm in family.standing(change.after or {})}
-        changed[change.address] = ChangedVms(change, before, after, rows.get(change.address, ()))
+        waiting = frozenset(str(each.get("name")) for each in family.unplaced(change.before or {}).values())
+        own_rows = rows.get(change.address, ())
+        changed[change.address] = ChangedVms(change, before, after, own_rows, waiting)
     return changed
 
 
@@ -139,7 +145,7 @@ def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
         yield f"What happens to {where} is not what happens to VMs."
         return
     yield from _misplaced(vms, row, where)
-    goes = row.action is _GOES
+    goes = row.action in _WITHOUT_TARGET
     vm = vms.before.get(row.object) if goes else vms.after.get(row.object)
     if vm is not None and (row.pool, row.number) != (vm.pool, vm.number):
         yield f"It shows {where} in another pool or under another number."
@@ -153,12 +159,13 @@ def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
 def _misplaced(vms: ChangedVms, row: PlacementChange, where: str) -> Iterator[str]:
     """Where a row shows its VM coming from, or going to, another place than it does."""
     before, after = vms.before.get(row.object), vms.after.get(row.object)
-    has_source = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
-    has_target = row.action is not _GOES
+    has_source = row.action in (*_WITHOUT_TARGET, PlacementAction.MOVE, PlacementAction.KEEP)
+    has_target = row.action not in _WITHOUT_TARGET
     source = before.placement if before is not None and has_source else None
     target = after.placement if after is not None and has_target else None
     source_differs = row.source != source and not _tells_elsewhere(row)
-    if source_differs or (has_source and source is None):
+    nowhere = has_source and source is None and row.object not in vms.waiting
+    if source_differs or nowhere:
         yield f"It says of {where} that it stood elsewhere."
     if row.target != target or (has_target and target is None):
         yield f"It shows {where} elsewhere than it is placed."

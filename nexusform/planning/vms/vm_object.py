@@ -23,6 +23,7 @@ from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, Placement
 
 ROLLING = "kubernetes_version_changed"
+MACHINE_REMOVED = "machine_removed"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 PLACED = "placed"
@@ -36,6 +37,8 @@ class Moves(Struct):
     numbers ascending.
 
     `wait` are VMs that the platform has without a machine, and that nothing asks to be placed anew.
+    `lost`: nothing is asked of them, and their machine is not there after the plan. `forgotten`: they run on
+    where they stand, and nobody manages them any more.
     """
 
     leave: dict[VmKey, str] = field(default_factory=dict)
@@ -43,6 +46,8 @@ class Moves(Struct):
     arrive: dict[VmKey, str] = field(default_factory=dict)
     stay: list[VmKey] = field(default_factory=list)
     wait: list[VmKey] = field(default_factory=list)
+    lost: dict[VmKey, str] = field(default_factory=dict)
+    forgotten: dict[VmKey, str] = field(default_factory=dict)
 
 
 class HardHint(Struct, frozen=True):
@@ -119,6 +124,7 @@ class VmObject(Struct):
             or moves.leave
             or moves.again
             or moves.arrive
+            or moves.forgotten
             or self.renamed_around
             or len(moves.wait) < len(self.unplaced)
         )
@@ -174,6 +180,20 @@ class VmObject(Struct):
         """Every VM stays where it is, whatever stands around it."""
         self.placed = dict(self.standing)
         self.moves = Moves(stay=list(self.standing), wait=list(self.unplaced))
+
+    def be_left_behind(self, offered: Callable[[Placement], bool]) -> None:
+        """The plan leaves this object alone: its VMs stay, but for those whose machine is not offered after
+        it.
+        """
+        self.stay_as_they_are()
+        gone = [key for key, vm in self.standing.items() if not offered(vm.placement)]
+        self.moves.lost = dict.fromkeys(gone, MACHINE_REMOVED)
+        self.moves.stay = [key for key in self.standing if key not in self.moves.lost]
+
+    def be_forgotten(self, trigger: str) -> None:
+        """The object leaves the state and its VMs run on: they hold their room."""
+        self.demand = None
+        self.moves = Moves(forgotten=dict.fromkeys((*self.standing, *self.unplaced), trigger))
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
@@ -233,10 +253,11 @@ def compare(
     standing_by_key = {(vm.pool, vm.number): vm for vm in standing}
     pools = {pool.pool: pool for pool in demand.pools} if demand else {}
     numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
-    for key, vm in standing_by_key.items():
-        if vm.pool not in pools:
+    for key in (*standing_by_key, *situation.unplaced):
+        pool_name, vm_number = key
+        if pool_name not in pools:
             moves.leave[key] = "pool_removed" if demand else situation.whole
-        elif vm.number not in numbers[vm.pool]:
+        elif vm_number not in numbers[pool_name]:
             moves.leave[key] = situation.whole or "scale_in"
     prior_pools = {pool.pool: pool for pool in prior_demand.pools} if prior_demand else {}
     upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)

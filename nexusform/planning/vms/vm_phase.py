@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import (
+    MACHINE_REMOVED,
     ROLLING,
     Situation,
     VmKey,
@@ -71,6 +73,9 @@ def _hold_room(vms: VmObject, vm: PlacedVm, world: VmWorld) -> None:
 
 def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     """Work out who leaves, who is placed anew and who is new; `demand` None: the instance goes."""
+    if vms.instance.action is Action.FORGET:
+        vms.be_forgotten(_trigger_of_all(vms))
+        return
     vms.demand = demand
     vms.site = world.sites.get(demand.site_id) if demand is not None else None
     prior = vms.prior_demand
@@ -78,7 +83,7 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     situation = Situation(
         _trigger_of_all(vms),
         world.heal.get(str(vms.instance.address), frozenset()),
-        prior_site.machine_trigger if prior_site is not None else lambda _machine: "machine_removed",
+        prior_site.machine_trigger if prior_site is not None else lambda _machine: MACHINE_REMOVED,
         vms.unplaced,
     )
     vms.moves = compare(tuple(vms.standing.values()), prior, demand, situation)

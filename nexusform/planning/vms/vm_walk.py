@@ -5,7 +5,7 @@ block by block: the new VMs, each seeing what was placed before it. At the end t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
@@ -29,10 +29,17 @@ from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms import vm_phase
-from nexusform.planning.vms.sites import PlanSurroundings, occupy_outsiders
+from nexusform.planning.vms.sites import (
+    PlanSurroundings,
+    SitePlan,
+    build_sites,
+    inventory_of,
+    occupy_outsiders,
+)
 from nexusform.planning.vms.vm_object import VmObject, note_placed
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
 from nexusform.ports import Kind
+from nexusform.scheduling.racks.vms import Placement
 
 
 class PlannedVms(Struct, frozen=True):
@@ -211,8 +218,7 @@ class _Walk:
         vm_phase.consider(vms, demand, self.world)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
-            vms.moves.again.clear()
-            vms.placed = dict(vms.standing)
+            vms.be_left_behind(_offered_by(self.world.sites, vms))
 
     def leave_and_return(self, instances: Sequence[Instance]) -> None:
         """Everything that leaves leaves; then those that lost their place get a new one, oldest first."""
@@ -341,6 +347,7 @@ def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
     """
     _decide(blocks)
     world = emptied_world(blocks)
+    sites = _sites_left(blocks) if blocks.selection.partial else {}
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:
@@ -349,8 +356,23 @@ def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
         if vms.going:
             vm_phase.consider(vms, None, world)
         else:
-            vms.stay_as_they_are()
+            vms.be_left_behind(_offered_by(sites, vms))
     return objects, world.before
+
+
+def _offered_by(sites: Mapping[str, SitePlan], vms: VmObject) -> Callable[[Placement], bool]:
+    """Whether the machine of a VM of an object is there after the plan."""
+    site = sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
+    return lambda place: site is not None and place.machine in site.machines
+
+
+def _sites_left(blocks: Blocks) -> Mapping[str, SitePlan]:
+    """The sites with the machines that a destroy plan leaves."""
+    left = [
+        (instance.address, instance.before) for instance in blocks.instances.values() if not instance.going
+    ]
+    standing = [(address, attributes) for address, attributes in left if attributes is not None]
+    return build_sites(inventory_of(standing, blocks.request.registries.resource_types))[0]
 
 
 def _decide(blocks: Blocks) -> None:

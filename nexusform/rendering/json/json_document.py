@@ -28,6 +28,7 @@ from nexusform.rendering.json.json_placements import (
     room_documents,
     score_documents,
     separation_documents,
+    total_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
 from nexusform.rendering.notation.json_values import (
@@ -94,6 +95,7 @@ def plan_document(
         complete=not (plan.errored or plan.targets or plan.excludes),
         errored=plan.errored,
         placement_changes=Rows(lambda: placement_changes(plan, placements)),
+        placement_totals=total_documents(plan),
         placement_tables=placement_tables(plan),
         separation_rules=separation_documents(plan),
         rollouts=rollout_documents(plan),

@@ -69,6 +69,15 @@ def refusal_document(refusal: Refusal) -> dict[str, str]:
     return {"candidate": refusal.candidate, "rule": refusal.rule, "reason": refusal.reason}
 
 
+def total_documents(plan: Plan) -> dict[str, dict[str, int]]:
+    """The top-level `placement_totals` of a plan's JSON: what becomes of every object, by kind."""
+    documents: dict[str, dict[str, int]] = {}
+    for total in plan.placement_totals:
+        figures = asdict(total)
+        documents[figures.pop("kind")] = figures
+    return documents
+
+
 def placement_tables(plan: Plan) -> list[dict[str, Any]]:
     """One object per pool, in the plan's order."""
     return [table_document(table) for table in plan.placement_tables]

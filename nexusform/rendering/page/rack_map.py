@@ -298,7 +298,7 @@ def _row_for(
     """The row that tells of a VM; None where there is none."""
     # A replaced cluster on another site has a row that leaves and one that arrives.
     for row in rows:
-        leaves = after is None and row.action is PlacementAction.REMOVE
+        leaves = after is None and row.action in (PlacementAction.REMOVE, PlacementAction.LOSE)
         arrives = before is None and after is not None and row.action is PlacementAction.PLACE
         if leaves or arrives:
             return row

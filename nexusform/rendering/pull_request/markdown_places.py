@@ -29,6 +29,7 @@ from nexusform.rendering.report.placement_rows import (
     VmJourney,
     either_text,
     line_verb,
+    parting,
     vm_journeys,
 )
 from nexusform.rendering.report.report import Report
@@ -214,6 +215,8 @@ _BINDING_VERBS: Final[Mapping[PlacementAction, str]] = {
     PlacementAction.MOVE: "moves",
     PlacementAction.UPDATE: "updates",
     PlacementAction.KEEP: "keeps",
+    PlacementAction.LOSE: "loses",
+    PlacementAction.FORGET: "is forgotten on",
 }
 
 
@@ -254,8 +257,8 @@ def _other_line(line: PlacementLine) -> str:
     target, origin = plain(line.target), plain(line.origin)
     why = f" ({plain(line.trigger)})" if line.trigger else ""
     match line.effect:
-        case Effect.REMOVED:
-            return f"{who} {form(line.count, 'leaves', 'leave')} {origin}{why}"
+        case _ if parting(line):
+            return f"{who} {f'{parting(line)} {origin}'.rstrip()}{why}"
         case Effect.PLACED:
             return f"{who} → **{target}**{why}"
         case _ if origin:

@@ -47,6 +47,8 @@ _SYMBOLS = {
     PlacementAction.REMOVE: "-",
     PlacementAction.KEEP: "=",
     PlacementAction.UPDATE: "~",
+    PlacementAction.LOSE: "-",
+    PlacementAction.FORGET: ".",
 }
 
 
@@ -93,12 +95,15 @@ class PlacementSummary(Struct, frozen=True):
     remove: int = 0
     keep: int = 0
     update: int = 0
+    lose: int = 0
+    forget: int = 0
     effects: tuple[EffectCount, ...] = ()
 
     @property
     def anything(self) -> bool:
         """Whether there is any object at all."""
-        return bool(self.place or self.move or self.remove or self.keep or self.update)
+        counts = (self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget)
+        return any(counts)
 
     @property
     def outcomes(self) -> list[tuple[int, str]]:
@@ -128,6 +133,8 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.AGAIN: "re-created in place",
     Effect.UNPLACED: "without a node",
     Effect.REMOVED: "removed",
+    Effect.LOST: "without their machine",
+    Effect.FORGOTTEN: "forgotten",
     Effect.UPDATED: "updated",
     Effect.KEPT: "kept",
 }
@@ -166,6 +173,8 @@ def _summary(
         remove=actions[PlacementAction.REMOVE],
         keep=actions[PlacementAction.KEEP],
         update=actions[PlacementAction.UPDATE],
+        lose=actions[PlacementAction.LOSE],
+        forget=actions[PlacementAction.FORGET],
         effects=effects,
     )
 
@@ -310,7 +319,19 @@ def _number(row: PlacementChange) -> int | str:
     return key
 
 
-_WITH_ORIGIN = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
+_WITH_ORIGIN = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED, Effect.LOST, Effect.FORGOTTEN)
+# What is said before the place that objects leave, or that leaves them: of one and of several.
+_PARTINGS: Mapping[Effect, tuple[str, str]] = {
+    Effect.REMOVED: ("leaves", "leave"),
+    Effect.LOST: ("loses", "lose"),
+    Effect.FORGOTTEN: ("is forgotten and runs on, on", "are forgotten and run on, on"),
+}
+
+
+def parting(line: PlacementLine) -> str:
+    """`leaves`, `lose`: what is said before the place of objects that this plan gives none; "" of others."""
+    verbs = _PARTINGS.get(line.effect)
+    return form(line.count, *verbs) if verbs else ""
 
 
 def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:

@@ -25,12 +25,13 @@ from nexusform.rendering.report.placement_rows import (
     PlacementLine,
     PlacementSummary,
     line_verb,
+    parting,
     table_row,
 )
 from nexusform.rendering.report.report import Report
-from nexusform.words import listed
+from nexusform.words import form, listed
 
-_LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
+_LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
 _WIDEST_LABEL = 44
 _WIDEST_TARGET = 72
 _NARROWEST_TARGET = 24  # where there is less room beside a label, the target stands below it
@@ -141,6 +142,8 @@ def _where(line: PlacementLine) -> str:
             return f"-> {target}"
         case Effect.REMOVED:
             return f"from {origin}"
+        case _ if parting(line):
+            return f"{parting(line)} {origin}".rstrip()
         case _ if origin:
             return f"{origin} -> {target}"
         case _:
@@ -210,4 +213,8 @@ def _counts(summary: PlacementSummary, paint: Painter) -> str:
     if summary.move:
         moves = paint(moves, "bold", "yellow")
     updates = f", {summary.update} to update" if summary.update else ""
-    return f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept{updates}"
+    counts = f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept{updates}"
+    if summary.lose:
+        lost = f"{summary.lose} {form(summary.lose, 'loses its machine', 'lose their machine')}"
+        counts += f", {paint(lost, 'bold', 'red')}"
+    return f"{counts}, {summary.forget} forgotten" if summary.forget else counts

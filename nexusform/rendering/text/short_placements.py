@@ -14,13 +14,13 @@ from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
-from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting
 from nexusform.rendering.report.short_report import ShortReport
-from nexusform.words import counted, form
+from nexusform.words import counted
 
 _HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack", "sure")
 _TO_THE_RIGHT: Final = (3, 5, 6)
-_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
 _WIDEST_LABEL: Final = 30
 _MOST_LINES: Final = 60
 _ROLLOUTS: Final = "How it rolls out (times at the earliest):"
@@ -164,8 +164,8 @@ def _where(line: PlacementLine) -> str:
     match line.effect:
         case Effect.PLACED:
             return f"-> {line.target}"
-        case Effect.REMOVED:
-            return f"{form(line.count, 'leaves', 'leave')} {line.origin}"
+        case _ if parting(line):
+            return f"{parting(line)} {line.origin}".rstrip()
         case _ if line.origin:
             return f"{line.origin} -> {line.target}"
         case _:

@@ -284,15 +284,21 @@ def test_into_a_module_and_a_module_renamed() -> None:
     assert triggers(result) == {}
 
 
-def test_a_forgotten_cluster_frees_its_room_with_a_warning() -> None:
+def test_the_room_of_a_forgotten_cluster_is_promised_to_nobody() -> None:
+    """Its VMs run on: who takes their room would not find it."""
     one = ONE.replace("machine_count = 4", "machine_count = 1")
     state = state_of(one + cluster("a", plane=BIG, pools=pool("p", 1, BIG)))
     forget = "\nremoved {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = false\n}\n}\n"
-    result = good(plan(one + forget + cluster("b", plane=BIG, pools=pool("p", 1, BIG)), state))
-    assert actions(result) == {"nexus_kubernetes_cluster.a": "forget", "nexus_kubernetes_cluster.b": "create"}
+    refused = plan(one + forget + cluster("b", plane=BIG, pools=pool("p", 1, BIG)), state)
+    assert {d.id for d in errors(refused)} == {"does-not-fit"}
+    result = good(plan(one + forget, state))
+    assert actions(result) == {"nexus_kubernetes_cluster.a": "forget"}
     assert result.plan.to_destroy == 0
     assert any("nexus_kubernetes_cluster.a" in d.detail for d in warnings(result))
-    assert {s.kind for s in result.plan.steps} == {StepKind.FORGET, StepKind.CREATE}
+    assert {s.kind for s in result.plan.steps} == {StepKind.FORGET}
+    assert {(row.action, row.trigger) for row in result.plan.placements} == {("forget", "cluster_removed")}
+    (total,) = result.plan.placement_totals
+    assert (total.before, total.forgotten, total.after) == (2, 2, 0)
     check_counts(result.plan)
 
 

@@ -173,10 +173,17 @@ def test_a_targeted_destroy_takes_what_depends_on_it(state: State) -> None:
 
 
 def test_a_destroy_with_an_exclusion_keeps_what_it_stands_on(state: State) -> None:
-    result = good(plan(TEXT, state, mode=Mode.DESTROY, excludes=("nexus_agent_pool.own",)))
-    gone = set(actions(result))
+    excludes = ("nexus_agent_pool.own", "nexus_rack.r")
+    gone = set(actions(good(plan(TEXT, state, mode=Mode.DESTROY, excludes=excludes))))
     assert "nexus_kubernetes_cluster.b" in gone
     assert not {"nexus_agent_pool.own", "nexus_kubernetes_cluster.a", "nexus_site.s"} & gone
+
+
+def test_a_destroy_with_an_exclusion_names_the_racks_to_exclude_as_well(state: State) -> None:
+    """What is excluded stands on racks to which nothing refers."""
+    refused = errors(plan(TEXT, state, mode=Mode.DESTROY, excludes=("nexus_agent_pool.own",)))
+    assert {problem.id for problem in refused} == {"machine-goes-with-vms-on-it"}
+    assert all(f"Add -exclude='{problem.address}'" in problem.detail for problem in refused)
 
 
 SITES = {

@@ -19,7 +19,14 @@ from nexusform.domains.fleet.scheduling.rollout import Wave
 from nexusform.domains.fleet.scheduling.staged import RunOutcome, RunStep, StepKind
 from nexusform.domains.fleet.scheduling.watcher import Trigger, observations, trigger_for
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementAction, PlacementChange, Rollout, RolloutStep
+from nexusform.planning.plan import (
+    FORGOTTEN,
+    Action,
+    PlacementAction,
+    PlacementChange,
+    Rollout,
+    RolloutStep,
+)
 from nexusform.scheduling.decision import Refusal
 from nexusform.words import duration
 
@@ -81,9 +88,14 @@ def binding_rows(
 
 
 def removed_rows(instance: Instance) -> Iterator[PlacementChange]:
-    """The bindings of a placement that goes, or of the object that a new one replaces."""
+    """The bindings of a placement that goes, or of the object that a new one replaces; of one that is
+    forgotten they stay on the hub.
+    """
     for binding in read_bindings(instance.before or {}):
-        yield _removed(instance.address, binding, Trigger.PLACEMENT_REMOVED)
+        row = _removed(instance.address, binding, Trigger.PLACEMENT_REMOVED)
+        if instance.action is Action.FORGET:
+            row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN)
+        yield row
 
 
 def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:

@@ -26,6 +26,8 @@ _SIGNS: Final = {
     PlacementAction.MOVE: "~",
     PlacementAction.REMOVE: "\N{MINUS SIGN}",
     PlacementAction.UPDATE: "~",
+    PlacementAction.LOSE: "!",
+    PlacementAction.FORGET: ".",
     PlacementAction.KEEP: "",
 }
 _MOST_ROWS: Final = 2000

@@ -26,6 +26,8 @@ _WORDS = {
     PlacementAction.REMOVE: "removed",
     PlacementAction.UPDATE: "updated",
     PlacementAction.MOVE: "moved",
+    PlacementAction.LOSE: "without its cluster",
+    PlacementAction.FORGET: "forgotten",
 }
 
 

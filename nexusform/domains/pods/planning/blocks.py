@@ -27,6 +27,7 @@ from nexusform.domains.pods.scheduling.warnings import PodWarning
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.plan import Action
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
@@ -141,11 +142,12 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
         clusters[cluster_id], facts[cluster_id] = observed.cluster, observed.standing
     pods = PodPhase(clusters, standing, members, elsewhere.pods, facts, recorded)
     for address, instance in blocks.instances.items():
+        runs_on = instance.action is Action.FORGET
         if instance.going and instance.type.kind is Kind.MANIFEST:
-            pods.leave(str(address), _target(instance.before), "workload_removed")
+            pods.leave(str(address), _target(instance.before), "workload_removed", runs_on=runs_on)
         elif instance.going and instance.type.kind is Kind.PLACEMENT:
             for member in (instance.before or {}).get("workloads") or {}:
-                pods.leave(str(address), member)
+                pods.leave(str(address), member, runs_on=runs_on)
     return pods
 
 

@@ -80,6 +80,7 @@ class PodPhase:
         self._lost: dict[str, frozenset[PodKey]] = {}
         # Objects whose pods were evicted for those of others, since they were looked at.
         self._disturbed: set[Key] = set()
+        self._forgotten: set[str] = set()  # addresses of objects whose pods run on
         # By cluster id, the namespaces of what stands there beside the objects of this plan.
         self._namespaces: dict[str, set[str]] = {}
         # What objects brought that this plan neither looks at (-target) nor takes away.
@@ -237,8 +238,17 @@ class PodPhase:
         self._decide(keys, cluster)
         return {address: self._brought[address, cluster_id].shown for address, _ in objects}
 
-    def leave(self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED) -> None:
-        """All pods that an object brought to a cluster go."""
+    def leave(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        trigger: str = BINDING_REMOVED,
+        *,
+        runs_on: bool = False,
+    ) -> None:
+        """All pods that an object brought to a cluster go; or run on, taking their room, where the object
+        is only forgotten.
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         brought = self._brought.get((placement_address, cluster_id))
         self._left_alone.pop((placement_address, cluster_id), None)
@@ -246,8 +256,12 @@ class PodPhase:
             return
         brought.workloads, brought.manifests, brought.shown, brought.warnings = (), (), {}, ()
         brought.outcomes.clear()
+        standing = dict(self._standing.get(cluster_id, {}))
         for key, pods in brought.before.items():
             self._drop(brought, cluster_id, key, pods, trigger)
+        if runs_on:
+            self._standing[cluster_id] = standing
+            self._forgotten.add(placement_address)
         brought.before, brought.prior_templates = {}, {}
         self._wake(cluster_id)
 
@@ -441,7 +455,15 @@ class PodPhase:
             for workload in brought.workloads:
                 outcomes += brought.of(workload.key)
             rows += [
-                pod_row(owner, cluster_id, cluster, outcome, brought.note(outcome)) for outcome in outcomes
+                pod_row(
+                    owner,
+                    cluster_id,
+                    cluster,
+                    outcome,
+                    brought.note(outcome),
+                    runs_on=address in self._forgotten,
+                )
+                for outcome in outcomes
             ]
         return rows
 

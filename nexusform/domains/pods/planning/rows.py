@@ -14,7 +14,7 @@ from nexusform.address import Address
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
-from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.vms.nodes import NodeCluster
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
@@ -155,13 +155,17 @@ def pod_row(
     cluster: NodeCluster | None,
     outcome: PodOutcome,
     note: PodNote | None,
+    *,
+    runs_on: bool = False,
 ) -> PlacementChange:
-    """The row of one pod. `cluster` is None when its cluster is gone."""
+    """The row of one pod. `cluster` is None when its cluster is gone. It `runs_on` where what brought it is
+    forgotten.
+    """
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
     was_there = outcome.previous or leaves or stays
     decided = outcome.feasible is not None
-    return PlacementChange(
+    row = PlacementChange(
         address=address,
         kind="pod",
         object=outcome.name,
@@ -177,6 +181,7 @@ def pod_row(
         scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
         rejected=outcome.refusals,
     )
+    return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN) if runs_on else row
 
 
 def _reason(outcome: PodOutcome) -> str:

@@ -84,7 +84,7 @@ def test_a_bare_pod_that_failed_stays_so_and_the_pod_of_a_deployment_comes_back(
     # Without a topology manager kubelet would run both: one of them is made again, the other is not.
     free = RACKS + workers(1, "kubelet {\n}") + both
     result = good(plan(free, state))
-    assert pods(result) == {"kept-0": ("place", "new")}
+    assert pods(result) == {"kept-0": ("move", "new")}
     after = applied(result, state)
     assert standing(after)["bare"]["state"] == "Failed"
     assert is_empty(plan(free, after))

@@ -678,7 +678,7 @@ def test_pods_of_objects_that_the_plan_leaves_out_are_not_evicted() -> None:
         # Else both would stand where there is room for one.
         assert standing(meanwhile, "high")["high-0"]["node"] is None
         assert pods(good(plan(text, meanwhile))) == {
-            "high-0": ("place", "new"),
+            "high-0": ("move", "new"),
             "low-0": ("move", "preempted"),
         }
 

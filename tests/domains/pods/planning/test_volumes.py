@@ -89,7 +89,7 @@ def test_each_pod_has_the_volume_of_its_node_and_the_next_plan_is_empty() -> Non
     assert is_empty(good(plan(text, state)))
     # A volume more, and the pod that waits for one has it.
     after = good(plan(site(3, *VOLUMES), state))
-    assert pods(after) == {waiting[0]: ("place", "new")}
+    assert pods(after) == {waiting[0]: ("move", "new")}
     assert places(applied(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
 
 

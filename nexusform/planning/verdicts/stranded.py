@@ -1,0 +1,132 @@
+"""VMs whose machine a plan takes away while it leaves them alone: -target or -exclude leaves their object
+out, or a destroy plan takes the machine and not them. Such a plan is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, Severity, diagnostic
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Mode
+from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.vms.sites import build_sites, inventory_of
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.ports import ResourceType
+from nexusform.words import counted, first_of, form, listed, natural
+
+STRANDED = "machine-goes-with-vms-on-it"
+GONE_ALREADY = "machine-is-gone-under-vms"
+_MOST_NAMED = 4
+_MOST_OBJECTS = 12
+
+
+def stranded(
+    objects: Iterable[VmObject],
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    selection: Selection,
+    mode: Mode,
+) -> Iterator[Diagnostic]:
+    """An error for every object whose machines this plan takes away with VMs on them; a warning for VMs
+    whose machine was gone before it.
+    """
+    losing = [vms for vms in objects if vms.moves.lost]
+    if not losing:
+        return
+    makers = _makers_before(instances, types)
+    taken: dict[str, list[VmObject]] = {}
+    for vms in losing:
+        makers_of_vms = {makers.get((_site_of(vms), machine), "") for machine in _machines(vms)}
+        for maker in sorted(makers_of_vms):
+            taken.setdefault(maker, []).append(vms)
+    by_text = {str(address): instance for address, instance in instances.items()}
+    for maker, owners in taken.items():
+        lost = {vms.instance.address: _lost_with(vms, maker, makers) for vms in owners}
+        if not maker:
+            yield _gone_already(lost)
+            continue
+        detail = _refusal(maker, lost, selection, mode)
+        yield by_text[maker].error(STRANDED, detail)
+
+
+def _makers_before(
+    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
+) -> dict[tuple[str, str], str]:
+    """Which resource (address) makes each machine, by site and name, as it stands before the plan."""
+    standing = [
+        (address, instance.before) for address, instance in instances.items() if instance.before is not None
+    ]
+    sites, _ = build_sites(inventory_of(standing, types))
+    makers = {}
+    for site_id, site in sites.items():
+        for machine, address in site.offered_by.items():
+            makers[site_id, machine] = address
+    return makers
+
+
+def _site_of(vms: VmObject) -> str:
+    return vms.prior_demand.site_id if vms.prior_demand is not None else ""
+
+
+def _machines(vms: VmObject) -> set[str]:
+    """The machines that the lost VMs of an object stand on."""
+    return {vms.place_before(key).machine for key in vms.moves.lost}
+
+
+def _lost_with(vms: VmObject, maker: str, makers: Mapping[tuple[str, str], str]) -> list[str]:
+    """The VMs of an object that stand on machines of one maker."""
+    site_id = _site_of(vms)
+    return [
+        vms.standing[key].name
+        for key in vms.moves.lost
+        if makers.get((site_id, vms.place_before(key).machine), "") == maker
+    ]
+
+
+def _houses(lost: Mapping[Address, Sequence[str]]) -> str:
+    """`5 VMs of a.b and 3 VMs of c.d`."""
+    return listed(
+        (f"{counted(len(names), 'VM')} of {address}" for address, names in lost.items()), _MOST_OBJECTS
+    )
+
+
+def _refusal(maker: str, lost: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode) -> str:
+    """What is wrong, and the options that make it right."""
+    total = sum(map(len, lost.values()))
+    names = sorted((name for names in lost.values() for name in names), key=natural)
+    what = (
+        f"{maker} goes with this plan, and {_houses(lost)} {form(total, 'stands', 'stand')} on its machines "
+        f"({first_of(names, _MOST_NAMED)}): {form(total, 'it', 'they')} would lose "
+        f"{form(total, 'its machine', 'their machines')} and nothing would be done for "
+        f"{form(total, 'it', 'them')}."
+    )
+    if mode is Mode.DESTROY and selection.excludes:
+        return f"{what} Add -exclude='{maker}', so that the machines stay, too."
+    if mode is Mode.DESTROY:
+        return (
+            f"{what} To take the machines out of service, take {maker} out of the configuration (or set "
+            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere before it "
+            "goes."
+        )
+    if selection.targets:
+        options = " ".join(f"-target='{address}'" for address in lost)
+        return f"{what} Add {options}, so that the VMs are placed elsewhere in the same plan."
+    options = _excludes_of(lost, selection)
+    return f"{what} Drop {options}, so that the VMs are placed elsewhere in the same plan."
+
+
+def _excludes_of(lost: Iterable[Address], selection: Selection) -> str:
+    """The -exclude options that leave these objects out; all of them where they do so by dependence."""
+    named = [pattern for pattern in selection.excludes if any(pattern.matches(address) for address in lost)]
+    return " ".join(f"-exclude='{pattern}'" for pattern in named or selection.excludes)
+
+
+def _gone_already(lost: Mapping[Address, Sequence[str]]) -> Diagnostic:
+    total = sum(map(len, lost.values()))
+    detail = (
+        f"{_houses(lost)} {form(total, 'stands', 'stand')} on machines that are not there any more, and this "
+        "plan leaves them alone. A plan without -target and -exclude places them elsewhere."
+    )
+    return diagnostic(Severity.WARNING, GONE_ALREADY, detail)
