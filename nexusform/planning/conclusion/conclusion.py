@@ -108,12 +108,10 @@ def conclude(
     if not has_errors(every):
         every += fits_by_luck(vms, draws)
     types = request.registries.resource_types
-    vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
     other_rows = _other_rows(request, world, changes)
-    rows = (*vm_rows, *other_rows)
+    rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None)
-    if not has_errors(every):
-        every += imbalance(left.mistakes)
+    every += [] if has_errors(every) else imbalance(left.mistakes)
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,
