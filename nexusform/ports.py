@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -46,6 +46,7 @@ __all__ = [
     "ReadContext",
     "ReadRequest",
     "Registries",
+    "RemembersObjects",
     "ResourceType",
     "StateBackend",
     "StateQuery",
@@ -385,6 +386,17 @@ class ReadsCaptures(Protocol):
 
     def captures(self) -> list[tuple[str, str]]:
         """The sites that were read, and when each was captured (RFC 3339, "" when nothing tells)."""
+        ...
+
+
+@runtime_checkable
+class RemembersObjects(Protocol):
+    """A provider to which it matters what state has of what it shows."""
+
+    def remember(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
+        """Take the attributes of all objects that state has of this provider, and type and id of all
+        objects in state.
+        """
         ...
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.domains.pods.scheduling import warnings as pods
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 
@@ -145,11 +144,25 @@ _OF_DOCUMENTS: Final = (
     "volumes-are-not-known",
 )
 
+_OF_WAITING_PODS: Final = (
+    "anti-affinity-of-pods-cannot-be-met",
+    "pods-are-refused-by-kubelet",
+    "pods-stay-pending",
+    "pods-wait-for-scheduling-gates",
+)
+_OF_COMPANY: Final = ("pods-share-a-machine", "pods-share-a-rack")
+_OF_ROLLOUTS: Final = (
+    "rollout-hangs",
+    "rollout-will-hang",
+    "unknown-topology-key",
+    "workers-without-the-topology-label",
+)
+
 _CAUSES: Final[Mapping[str, Callable[[_Deeds, str], bool]]] = {
     **dict.fromkeys(_OF_BLOCKS, _block),
     **dict.fromkeys(_OF_DOCUMENTS, _document),
-    **dict.fromkeys((pods.PENDING, pods.FAILED, pods.GATED, pods.TOO_MANY), _waiting),
-    **dict.fromkeys((pods.SHARED_MACHINE, pods.SHARED_RACK), _company),
-    **dict.fromkeys((pods.DEADLOCK, pods.STUCK, pods.UNLABELLED, pods.UNKNOWN_KEY), _rollout),
+    **dict.fromkeys(_OF_WAITING_PODS, _waiting),
+    **dict.fromkeys(_OF_COMPANY, _company),
+    **dict.fromkeys(_OF_ROLLOUTS, _rollout),
     "members-of-a-placement-share-machines": _members,
 }

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
+from nexusform.scheduling.bindings import Binding
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import Span
@@ -133,6 +133,9 @@ class PlacementAction(StrEnum):
 
 # The reason of such rows, whatever triggers them.
 FORGOTTEN: Final = "it runs on, and nobody manages it any more"
+
+
+SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
 
 
 class PodPlace(Struct, frozen=True):

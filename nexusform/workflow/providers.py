@@ -15,7 +15,6 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
-from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
@@ -31,6 +30,7 @@ from nexusform.ports import (
     ReadAnswer,
     ReadRequest,
     ReadsCaptures,
+    RemembersObjects,
     ResourceType,
     StepWaits,
 )
@@ -78,7 +78,7 @@ def make_providers(
                 problems += strangers
                 continue
             provider = kind.make(settings, place.directory, leaving, place.confinement)
-            if isinstance(provider, ObservedSites):
+            if isinstance(provider, RemembersObjects):
                 provider.remember(
                     (known.attributes for _, known in _objects_of(request.state, key)),
                     managed_objects(request.state),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nexusform.domains.pods.scheduling.workloads import PodState
-from nexusform.planning.plan import Draws, Place, PodPlace
+from nexusform.planning.plan import SCHEDULED, Draws, Place, PodPlace
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.words import counted, form
 
@@ -51,7 +50,7 @@ def place_document(place: Place | None) -> dict[str, Any] | None:
             "node": place.node,
             "machine": place.machine,
             "availability_zone": place.availability_zone,
-            "state": str(PodState.SCHEDULED) if place.node else place.word,
+            "state": SCHEDULED if place.node else place.word,
         }
     return {"cluster": place.cluster, "state": str(place.state)}
 

@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.domains.fleet.rendering.rollout_rows import HEADS
 from nexusform.planning.plan import (
     CheckResult,
     PlacementTable,
@@ -29,6 +28,7 @@ from nexusform.rendering.report.overview import (
 )
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
+from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
 from nexusform.source import SourceFile

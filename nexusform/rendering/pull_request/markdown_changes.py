@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.domains.pods.rendering.manifest_changes import field_changes
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Mode, Plan
 from nexusform.rendering.notation.hcl_text import (
@@ -24,6 +23,7 @@ from nexusform.rendering.notation.hcl_text import (
 )
 from nexusform.rendering.pull_request.markdown_parts import code
 from nexusform.rendering.report.folding import keys_text
+from nexusform.rendering.report.manifest_changes import field_changes
 from nexusform.rendering.report.object_rows import drift_folds
 from nexusform.rendering.report.report import Report, SchemaOf, shown_drift
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address

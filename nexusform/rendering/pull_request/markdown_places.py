@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.domains.fleet.rendering.rollout_rows import HEADS
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import (
     Action,
@@ -33,6 +32,7 @@ from nexusform.rendering.report.placement_rows import (
     vm_journeys,
 )
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed, natural
 

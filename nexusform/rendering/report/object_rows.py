@@ -8,7 +8,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.domains.pods.rendering.manifest_changes import change_words, field_changes
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
@@ -16,6 +15,7 @@ from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
+from nexusform.rendering.report.manifest_changes import change_words, field_changes
 from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
 from nexusform.words import counted, form

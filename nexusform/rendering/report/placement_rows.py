@@ -10,7 +10,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.planning.effects import (
     Effect,
     EffectCount,
@@ -21,6 +20,7 @@ from nexusform.planning.effects import (
 )
 from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
 from nexusform.rendering.notation.places import place_text
+from nexusform.scheduling.bindings import Binding
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form, natural, spans
 

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
-from nexusform.domains.fleet.rendering.rollout_rows import RolloutTable, rollout_tables
 from nexusform.plain_data import Path
 from nexusform.planning.effects import effect_of, state_of
 from nexusform.planning.plan import (
@@ -47,6 +46,7 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
+from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.schema import BlockSchema
 from nexusform.words import counted, form
 

@@ -7,7 +7,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.rendering.rollout_rows import RolloutTable, rollout_tables
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.places import draws_text, fits_text
@@ -32,6 +31,7 @@ from nexusform.rendering.report.placement_rows import (
     summaries,
 )
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
+from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.words import counted, first_of, form
 
 MOST_SITES: Final = 6

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.domains.fleet.rendering.rollout_rows import RolloutTable
 from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting
+from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
 

@@ -20,12 +20,12 @@ from nexusform.domains.fleet.planning.world import member_of
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.fleet.scheduling.cluster_requests import ClusterRequest, RequestSelector, unmet
 from nexusform.domains.fleet.scheduling.properties import ALLOCATABLE, AVAILABLE, RESOURCE_PREFIX, TOTAL
+from nexusform.domains.pods.planning.nodes import NodeCluster, total_of
 from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.nodes import NodeCluster, total_of
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.kubelet import Kubelet, allocatable, capacity

@@ -58,10 +58,10 @@ from nexusform.domains.fleet.scheduling.staged import transition_problem
 from nexusform.domains.fleet.scheduling.validation import sentence
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved, unwrapped
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
-from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.planning.vms.vm_object import PLACED, note_placed
 from nexusform.ports import Kind
 from nexusform.words import first_of

@@ -44,6 +44,7 @@ from nexusform.domains.fleet.scheduling.changes import (
 )
 from nexusform.domains.fleet.scheduling.eviction import Target, after, evict
 from nexusform.domains.fleet.scheduling.validation import invalid, sentence
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.plain_data import Path
 from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
@@ -52,7 +53,6 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import PLACEMENT_PHASE
-from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
 

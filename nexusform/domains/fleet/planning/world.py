@@ -15,11 +15,11 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.domains.fleet.importers.fleet_model import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.ports import Kind
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import (

@@ -20,6 +20,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     unwrapped,
 )
 from nexusform.domains.pods.planning.brought import PriorPods
+from nexusform.domains.pods.planning.nodes import clusters_with_nodes
 from nexusform.domains.pods.planning.observed import Elsewhere, observed_clusters
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.planning.recorded import clusters_as_recorded, is_current
@@ -29,7 +30,6 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
-from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState

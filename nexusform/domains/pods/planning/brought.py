@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.rows import OBSERVED, PodNote, pod_values, read_note, read_pod
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.warnings import PREEMPTS, PodWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
-from nexusform.planning.vms.nodes import NodeCluster
 
 OVERRIDE_CHANGED: Final = "override_changed"
 

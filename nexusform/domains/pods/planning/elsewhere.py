@@ -13,10 +13,10 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.domains.fleet.planning.world import read_by
 from nexusform.domains.pods.importers.kubernetes_nodes import observation_of
 from nexusform.domains.pods.planning.blocks import prior_members, prior_pods
+from nexusform.domains.pods.planning.nodes import standing_clusters
 from nexusform.domains.pods.planning.observed import Elsewhere, Seen
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.nodes import standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.state.conformity import misfits

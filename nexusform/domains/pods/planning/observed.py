@@ -14,10 +14,10 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.domains.pods.planning.brought import PodKey, PriorPods
+from nexusform.domains.pods.planning.nodes import NodeCluster, total_of
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.workloads import ZONE, Node, PodSpec, StandingPod
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vms.nodes import NodeCluster, total_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.kubelet import NodeSize, capacity

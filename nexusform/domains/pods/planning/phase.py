@@ -18,6 +18,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, unwr
 from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.observed import stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import pod_row
@@ -27,7 +28,6 @@ from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.vms.nodes import NodeCluster
 
 BINDING_REMOVED: Final = "binding_removed"
 # Pods that evict each other in turns would never come to rest.

@@ -12,9 +12,9 @@ from typing import Any, Final
 from nexusform.domains.fleet.planning.contents import fingerprint
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.planning.brought import PriorPods
+from nexusform.domains.pods.planning.nodes import NodeCluster, standing_clusters
 from nexusform.domains.pods.scheduling.profile import EDITION
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.vms.nodes import NodeCluster, standing_clusters
 from nexusform.planning.vms.sites import Thing
 
 # In the private note of an object that brings pods: by which edition they were foretold, on which clusters.

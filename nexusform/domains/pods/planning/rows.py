@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload

@@ -36,6 +36,7 @@ from nexusform.domains.fleet.scheduling.explanation import PolicyDrift, drift, e
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.planning.blocks import objects_in, prior_members, prior_pods
+from nexusform.domains.pods.planning.nodes import NodeCluster, standing_clusters
 from nexusform.domains.pods.planning.observed import ObservedCluster
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.scheduling.workloads import StandingPod
@@ -43,7 +44,6 @@ from nexusform.domains.whatif.questions.fleet_edits import Edit, Seat, Seats, Ve
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
-from nexusform.planning.vms.nodes import NodeCluster, standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState, ObjectState

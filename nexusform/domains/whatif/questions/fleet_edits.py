@@ -16,7 +16,7 @@ from nexusform.domains.fleet.scheduling.bindings import Health, ResourceUsage
 from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.scheduling.validation import check_member
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
-from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.scheduling.matching import NO_SCHEDULE, Taint
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 from nexusform.words import listed

@@ -17,6 +17,7 @@ from nexusform.domains.pods.importers.kubernetes_nodes import Observation
 from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.brought import PodKey
+from nexusform.domains.pods.planning.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.domains.pods.planning.observed import ObservedCluster, bind, stand_where_seen
 from nexusform.domains.pods.planning.rows import volumes_of
 from nexusform.domains.pods.scheduling.scheduler import predict
@@ -24,7 +25,6 @@ from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.planning.plan import PlacementAction, Plan
-from nexusform.planning.vms.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
 from nexusform.scheduling.racks.vms import VmSku

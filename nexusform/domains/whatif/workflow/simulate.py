@@ -13,13 +13,13 @@ from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.domains.fleet.planning.world import read_by
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, observation_of
+from nexusform.domains.pods.planning.nodes import standing_clusters
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight, sight_after, view_pods
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved.plan_file import SavedPlan
-from nexusform.planning.vms.nodes import standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.domains.pods.planning.brought import PriorPods
+from nexusform.domains.pods.planning.nodes import NodeCluster, clusters_with_nodes
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode, PodPlace
-from nexusform.planning.vms.nodes import NodeCluster, clusters_with_nodes
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.domains.pods.rendering.manifest_changes import change_words, field_changes
+from nexusform.rendering.report.manifest_changes import change_words, field_changes
 
 WEB = """\
 apiVersion: apps/v1
