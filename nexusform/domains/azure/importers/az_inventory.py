@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.domains.azure.importers.arm import id_key, name_of, newest_change, parse_time, time_text
+from nexusform.documents.times import parse_time, time_text
+from nexusform.domains.azure.importers.arm import id_key, name_of, newest_change
 from nexusform.domains.azure.importers.az_capture import missing_ground, not_captured
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_items

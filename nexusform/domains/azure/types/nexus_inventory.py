@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.domains.azure.importers.arm import parse_duration, parse_time
+from nexusform.documents.times import parse_duration, parse_time
 from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzInventory
 from nexusform.domains.azure.types.inventory_view import (
     CLUSTERS_TYPE,

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_text import Node, TextPlace
-from nexusform.domains.azure.importers.arm import parse_time
 from nexusform.domains.fleet.scheduling.bindings import Health
 
 _NOWHERE: Final = TextPlace(0, 0)

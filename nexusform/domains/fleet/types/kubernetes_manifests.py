@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_text import Node, YamlDocument, problem_at
-from nexusform.domains.azure.importers.arm import parse_time
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
 from nexusform.domains.fleet.importers.fleet_members import (
     MemberView,

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.domains.azure.importers.arm import parse_duration, parse_time
+from nexusform.documents.times import parse_duration, parse_time
 from nexusform.domains.azure.importers.az_capture import NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
