@@ -16,7 +16,6 @@ from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
 from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PodPlace
-from nexusform.planning.vms.nodes import NodeCluster
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"
