@@ -127,6 +127,12 @@ _ALL: Final = (
     Domain(name="editor", what="The language server", rim=("cli",)),
     Domain(name="explorer", what="A plan to play with in a browser", rim=("server", "cli")),
     Domain(
+        name="sites",
+        what="Many sites as data: one folded plan, waves, workers",
+        uses=("remote_state",),
+        rim=("workflow", "engines", "cli"),
+    ),
+    Domain(
         name="remote_state",
         what="State where a team reaches it: remote backends and encryption",
         rim=("backends", "encryption", "workflow"),

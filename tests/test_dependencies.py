@@ -192,6 +192,7 @@ EXTRAS = (
     Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB)),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
     Extra("pygls", "editor", ("lsp",)),
+    Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1")),
 )
 
 

@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
     "simulate": Entry("nexusform.domains.whatif.cli.simulate:simulate", "Ask what would happen if"),
+    "sites": Entry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites at once"),
     "report": Entry("nexusform.domains.whatif.cli.report:report", "Tables over many states"),
     "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
     "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),

@@ -112,12 +112,13 @@ def read_variables(
     var_options: Sequence[tuple[str, str]],
     directory: str,
     confinement: Confinement = FREE,
+    assigned: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
     """The value of every variable of the root module with where it came from.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files found in
-    the directory come before them, the environment before those. Source lines of these files are never
-    shown, since they may hold secrets.
+    the directory come before them, the environment before those; what was `assigned` already counts most.
+    Source lines of these files are never shown, since they may hold secrets.
     """
     if not configuration.root.directory:
         return {}, []  # its files are broken: what is declared cannot be told
@@ -125,7 +126,7 @@ def read_variables(
     automatic = automatic_files(directory)
     options = (*(("var-file", path) for path in automatic), *var_options)
     assignments = from_environment(environment)
-    assignments += _from_options(options, confinement, problems)
+    assignments += [*_from_options(options, confinement, problems), *assigned]
     names = listed(directory)
     read = [Path(text).name for kind, text in options if kind == "var-file"]
     values, wrong = settle(

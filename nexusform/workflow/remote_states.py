@@ -27,12 +27,14 @@ Answer = tuple[State | None, list[Problem]]
 class RemoteStates(Struct, frozen=True):
     """Reads each state once: whatever a run plans again is planned from the same.
 
-    `settings` are those of the configuration that reads: they say how encrypted states are opened.
+    `settings` are those of the configuration that reads: they say how encrypted states are opened. `places`
+    are the kinds of backends and where in them the states are that were asked for.
     """
 
     place: Place
     settings: Settings
     answers: dict[str, Answer] = field(default_factory=dict)
+    places: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def read(self, query: StateQuery) -> Answer:
         """The state that is asked for; None with problems when there is none or it cannot be read."""
@@ -46,6 +48,7 @@ class RemoteStates(Struct, frozen=True):
         backend, problems = self._backend(query)
         if backend is None:
             return None, problems
+        self.places[query.backend, backend.describe()] = None
         stored, diagnostics = read_stored(backend)
         problems += [_explained(diagnostic, query) for diagnostic in diagnostics]
         if stored is None:

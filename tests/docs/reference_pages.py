@@ -138,6 +138,9 @@ ENVIRONMENT = {
         "object per line"
     ),
     "NF_LOG_PATH": "the file that the log is appended to, in place of stderr",
+    "NF_CLUSTER_CA": "the authority of certificates of a Dask cluster ([many sites](../many-sites.md))",
+    "NF_CLUSTER_CERT": "our certificate for it",
+    "NF_CLUSTER_KEY": "the key of that certificate",
     "NF_CONFINE": "as `-confine`: what configuration may name ([security](../security.md))",
     "NF_ALLOW_REMOTE": (
         "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"

@@ -1,0 +1,65 @@
+"""The flags that the commands about sites share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from nexusform.cli.arguments import number, text, texts
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import error
+from nexusform.domains.sites.engines.choice import PROCESSES, check_engine, engine_of
+from nexusform.domains.sites.ports import Engine, EngineProblem
+
+
+class EngineFlags(Struct, frozen=True, kw_only=True):
+    """Who does the work."""
+
+    engine: str = text(
+        "Who does the work: processes of this machine, or dask://HOST:PORT",
+        metavar="ENGINE",
+        default=PROCESSES,
+    )
+    workers: int = number("How many worker processes; as many as cores when 0", default=0, at_least=0)
+
+    def usable(self, screen: Screen) -> bool:
+        """Whether there is such an engine; told on the screen where there is none."""
+        try:
+            check_engine(self.engine)
+        except EngineProblem as problem:
+            screen.diagnostics([error("engine-cannot-be-used", str(problem))], {})
+            return False
+        return True
+
+    @contextmanager
+    def opened(self, screen: Screen) -> Iterator[Engine | None]:
+        """The engine, closed at the end; None, told on the screen, where it cannot be used."""
+        engine: Engine | None = None
+        try:
+            engine = engine_of(self.engine, os.environ, self.workers)
+            yield engine
+        except EngineProblem as problem:
+            screen.diagnostics([error("engine-cannot-be-used", str(problem))], {})
+            if engine is None:
+                yield None
+        finally:
+            if engine is not None:
+                engine.close()
+
+
+class SelectionFlags(Struct, frozen=True, kw_only=True):
+    """Which sites."""
+
+    site: tuple[str, ...] = texts("Only sites with such a name, * and ? stand for anything", metavar="GLOB")
+    wave: str = text("Only the sites of this wave", metavar="WAVE")
+
+
+class SourceFlags(Struct, frozen=True, kw_only=True):
+    """Where root modules may be."""
+
+    allow_source: tuple[str, ...] = texts(
+        "Let sources lead below this directory, which is outside of that of the sites file", metavar="DIR"
+    )

@@ -1,0 +1,148 @@
+"""`nexusform sites plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.cli.apply import graceful_interrupts
+from nexusform.cli.arguments import group, switch, text, texts
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, ViewFlags, place_of
+from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import error, has_errors
+from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.rendering.fleet_document import fleet_document, fleet_sarif
+from nexusform.domains.sites.rendering.summary import fleet_markdown, fleet_outline
+from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.work import Answer, Status
+from nexusform.domains.sites.workflow.fleet_planning import (
+    FleetTerms,
+    Made,
+    OpenedFleet,
+    open_fleet,
+    plan_fleet,
+    selected,
+)
+from nexusform.rendering.answers.outline import outline_text
+from nexusform.rendering.json.json_document import json_bytes
+from nexusform.workflow.surroundings import unwritable
+
+CHANGES: Final = 2  # exit code of -detailed-exitcode
+
+
+class PlanArguments(Struct, frozen=True, kw_only=True):
+    """What `sites plan` takes."""
+
+    out: str = text("Save the plans of all sites to a file, to be applied as they are", metavar="FILE")
+    as_json: bool = switch("As one JSON document", flag="json")
+    report: tuple[str, ...] = texts(
+        "Write a report, - for stdout: text, markdown, json, html, sarif", metavar="FORMAT:PATH"
+    )
+    detailed_exitcode: bool = switch("Exit with 2 when a site changes")
+    selection: SelectionFlags = group(SelectionFlags)
+    sources: SourceFlags = group(SourceFlags)
+    lock: LockFlags = group(LockFlags)
+    engine: EngineFlags = group(EngineFlags)
+    view: ViewFlags = group(ViewFlags)
+
+
+def _html(plan: FleetPlan) -> bytes:
+    from nexusform.domains.sites.rendering.fleet_page import fleet_page
+
+    return fleet_page(plan).encode()
+
+
+FORMATS: Final[Mapping[str, Callable[[FleetPlan], bytes]]] = {
+    "text": lambda plan: outline_text(fleet_outline(plan)).encode(),
+    "markdown": lambda plan: fleet_markdown(plan).encode(),
+    "json": lambda plan: json_bytes(fleet_document(plan)),
+    "html": _html,
+    "sarif": lambda plan: json_bytes(fleet_sarif(plan), pretty=True),
+}
+
+
+@command("plan", PlanArguments)
+def plan(arguments: PlanArguments) -> int:
+    """Plan every site of nexusform.sites.hcl, and show what happens in one summary.
+
+    Sites with which the same happens stand in one row. A site that cannot be planned is a row with its
+    reason, and stops no other. Exit code 0; 1 when a site is refused; with -detailed-exitcode 2 when
+    sites change.
+    """
+    screen = arguments.view.screen()
+    reports = parse_reports(arguments.report, FORMATS.keys())
+    if not arguments.engine.usable(screen):
+        return 1
+    if arguments.out and (reason := unwritable(arguments.out)):
+        screen.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
+        return 1
+    locking = arguments.lock.locking()
+    terms = FleetTerms(locking.enabled, locking.timeout, arguments.sources.allow_source)
+    opened = open_fleet(place_of(), terms)
+    aside = arguments.as_json or to_stdout(reports)
+    screen.diagnostics(opened.diagnostics, opened.sources, aside=aside)
+    if opened.definition is None:
+        return 1
+    names, problems = selected(opened.definition, arguments.selection.site, arguments.selection.wave)
+    screen.diagnostics(problems, {}, aside=aside)
+    if problems:
+        return 1
+    made = _made(opened, names, arguments, screen)
+    if made is None:
+        return 1
+    for report in reports:
+        write_report(FORMATS[report.format](made.plan), report)
+    if arguments.as_json:
+        write_to_stdout(FORMATS["json"](made.plan) + b"\n", "json")
+    elif not to_stdout(reports):
+        _tell(made, screen, arguments.out)
+    screen.diagnostics(made.diagnostics, opened.sources, aside=aside)
+    return _exit_code(made, detailed=arguments.detailed_exitcode)
+
+
+def _made(opened: OpenedFleet, names: list[str], arguments: PlanArguments, screen: Screen) -> Made | None:
+    """Plan on the engine that is asked for, with a line that counts where somebody looks on."""
+    made: Made | None = None
+    counting = screen.live and not arguments.as_json
+    done = 0
+
+    def told(_: Answer) -> None:
+        nonlocal done
+        done += 1
+        if counting:
+            screen.err(f"\rPlanned {done:,} of {len(names):,} sites", end="")
+
+    with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+        if engine is not None:
+            made = plan_fleet(
+                opened,
+                names,
+                engine,
+                place=place_of(),
+                out=arguments.out,
+                told=told,
+                stopping=interrupts.stopping,
+            )
+    if counting:
+        screen.err()
+    return made
+
+
+def _tell(made: Made, screen: Screen, out: str) -> None:
+    """The summary, and what to do next."""
+    screen.out(outline_text(fleet_outline(made.plan), colour=screen.colour, width=screen.width))
+    if out and not has_errors(made.diagnostics):
+        screen.out(f"Saved the plan to: {out}   (nexusform sites apply {out})")
+    elif made.plan.of_status(Status.PLANNED) and not out:
+        screen.out("Not saved: with -out=FILE, sites apply does exactly this.")
+    screen.out(f"Digest: {made.plan.digest}")
+
+
+def _exit_code(made: Made, *, detailed: bool) -> int:
+    if has_errors(made.diagnostics) or made.plan.of_status(Status.REFUSED, Status.FAILED, Status.SKIPPED):
+        return 1
+    return CHANGES if detailed and made.plan.of_status(Status.PLANNED) else 0

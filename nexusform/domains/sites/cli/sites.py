@@ -1,0 +1,15 @@
+"""`nexusform sites ...`: plan, approve and apply many sites at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nexusform.cli.commands import Entry, LazyGroup
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "plan": Entry("nexusform.domains.sites.cli.plan:plan", "Plan all sites, and show one folded summary"),
+    "apply": Entry("nexusform.domains.sites.cli.apply:apply", "Apply a plan of sites, wave by wave"),
+    "status": Entry("nexusform.domains.sites.cli.status:status", "What the states of all sites say"),
+}
+
+sites: Final = LazyGroup("sites", COMMANDS, summary="Plan and apply many sites at once.")

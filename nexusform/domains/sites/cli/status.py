@@ -1,0 +1,58 @@
+"""`nexusform sites status`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from nexusform.cli.apply import graceful_interrupts
+from nexusform.cli.arguments import group, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.cli.report_flag import write_to_stdout
+from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.rendering.status import status_document, status_outline
+from nexusform.domains.sites.types.work import Status
+from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
+from nexusform.domains.sites.workflow.fleet_status import fleet_status
+from nexusform.rendering.answers.outline import outline_text
+from nexusform.rendering.json.json_document import json_bytes
+
+
+class StatusArguments(Struct, frozen=True, kw_only=True):
+    """What `sites status` takes."""
+
+    as_json: bool = switch("As one JSON document", flag="json")
+    selection: SelectionFlags = group(SelectionFlags)
+    sources: SourceFlags = group(SourceFlags)
+    engine: EngineFlags = group(EngineFlags)
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("status", StatusArguments)
+def status(arguments: StatusArguments) -> int:
+    """Say of every site what its state says: applied, begun and not ended, or nothing yet.
+
+    States are read as they are at this moment, without their locks. Exit code 1 when one cannot be read,
+    or an apply of a site did not come to its end.
+    """
+    screen = arguments.view.screen()
+    if not arguments.engine.usable(screen):
+        return 1
+    opened = open_fleet(place_of(), FleetTerms(allowed_sources=arguments.sources.allow_source))
+    screen.diagnostics(opened.diagnostics, opened.sources, aside=arguments.as_json)
+    if opened.definition is None:
+        return 1
+    names, problems = selected(opened.definition, arguments.selection.site, arguments.selection.wave)
+    screen.diagnostics(problems, {}, aside=arguments.as_json)
+    if problems:
+        return 1
+    with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+        if engine is None:
+            return 1
+        plan = fleet_status(opened, names, engine, interrupts.stopping)
+    if arguments.as_json:
+        write_to_stdout(json_bytes(status_document(plan)) + b"\n", "json")
+    else:
+        screen.out(outline_text(status_outline(plan), colour=screen.colour, width=screen.width), end="")
+    bad = plan.of_status(Status.REFUSED, Status.FAILED)
+    return 1 if bad or len(plan.sites) < len(names) else 0

@@ -1,0 +1,1 @@
+"""Who does the work of many sites: warm processes of this machine, or a Dask cluster."""

@@ -1,0 +1,1 @@
+"""Many sites in one summary: folded rows, and what differs by site."""

@@ -1,0 +1,60 @@
+"""What the states of all sites say, folded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.domains.sites.rendering.summary import names_text, reasons_of
+from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.work import Status
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.words import counted
+
+_WORDS = {
+    Status.APPLIED: "applied",
+    Status.FAILED: "begun and not ended",
+    Status.REFUSED: "cannot be read",
+    Status.SKIPPED: "nothing applied yet",
+}
+
+
+def status_outline(plan: FleetPlan) -> Outline:
+    """The figures by wave, and what is wrong."""
+    bad = plan.of_status(Status.REFUSED, Status.FAILED)
+    sections = []
+    if bad:
+        lines = tuple(f"{names_text(names)}: {reason}" for reason, names in reasons_of(bad))
+        sections.append(Section("To be looked at", lines, bad=True))
+    heads = ("wave", "sites", *_WORDS.values())
+    rows = []
+    for wave in plan.waves:
+        statuses = [site.answer.status for site in plan.of_wave(wave.name)]
+        figures = [len(statuses), *(statuses.count(status) for status in _WORDS)]
+        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+    sections.append(Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads))))))
+    figures_text = [
+        f"{len(plan.of_status(status)):,} {words}"
+        for status, words in _WORDS.items()
+        if plan.of_status(status)
+    ]
+    title = f"States of {counted(len(plan.sites), 'site')}"
+    return Outline(title, f"{', '.join(figures_text)}.", bool(bad), (), tuple(sections))
+
+
+def status_document(plan: FleetPlan) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "format_version": "1.0",
+        "sites": [
+            {
+                "name": site.name,
+                "wave": site.wave,
+                "status": site.answer.status.value,
+                "reason": site.answer.reason,
+                "serial": site.answer.serial,
+                "state": site.answer.state,
+                "labels": dict(site.labels),
+            }
+            for site in plan.sites
+        ],
+    }

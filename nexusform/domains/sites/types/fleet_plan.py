@@ -1,0 +1,73 @@
+"""The plan of a whole fleet: what every site's plan comes to, under one digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.domains.sites.types.definition import SiteEntry, Wave
+from nexusform.domains.sites.types.work import Answer, Status
+
+
+class PlannedSite(Struct, frozen=True):
+    """A site in a fleet's plan. `after` are sites whose states it reads, which are applied before it.
+
+    `file` and `line` are where the site stands in the fleet's file.
+    """
+
+    wave: str
+    answer: Answer
+    labels: Mapping[str, str] = {}
+    after: tuple[str, ...] = ()
+    file: str = ""
+    line: int = 0
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self.answer.site
+
+
+class FleetPlan(Struct, frozen=True):
+    """All sites that were planned, in their order, and the waves that they are applied in.
+
+    `now` is the time that all plans took as now. `definition` is the digest of nexusform.sites.hcl and what
+    it read; `digest` is what is approved.
+    """
+
+    sites: tuple[PlannedSite, ...]
+    waves: tuple[Wave, ...]
+    now: str
+    definition: str
+    digest: str = ""
+    allowed_sources: tuple[str, ...] = ()
+
+    def of_status(self, *statuses: Status) -> list[PlannedSite]:
+        """The sites with one of these statuses."""
+        return [site for site in self.sites if site.answer.status in statuses]
+
+    def wave_named(self, name: str) -> Wave:
+        """The wave of this name, which is there."""
+        return next(wave for wave in self.waves if wave.name == name)
+
+    def of_wave(self, wave: str) -> list[PlannedSite]:
+        """The sites of a wave."""
+        return [site for site in self.sites if site.wave == wave]
+
+
+def fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
+    """What is approved: which sites, what is done to each, and in which waves under which terms."""
+    listed = [
+        (site.name, site.wave, site.answer.status, site.answer.digest, site.answer.plan, site.after)
+        for site in sites
+    ]
+    return sha256(msgspec.json.encode([listed, waves])).hexdigest()
+
+
+def planned_site(entry: SiteEntry, answer: Answer, after: tuple[str, ...]) -> PlannedSite:
+    """A site's answer with what the definition says of it."""
+    span = entry.span
+    return PlannedSite(entry.wave, answer, entry.labels, after, span.filename, span.start.line)

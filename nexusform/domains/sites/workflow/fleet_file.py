@@ -1,0 +1,90 @@
+"""A fleet's plan as a file: a ZIP of one document and a plan file per site that changes.
+
+The plans of sites are those that `nexusform show` reads. The file has the form of a plan file (members
+stored as they are, in one order, at one time), and sensitive values stand in it as they do there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+import nexusform
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, fleet_digest
+from nexusform.domains.sites.workflow.site_work import PLAN_SUFFIX
+from nexusform.planning.saved import plan_file
+from nexusform.ports import FileProblem
+from nexusform.regular_files import read_regular
+from nexusform.workflow.place import Place
+from nexusform.workflow.saved_plans import read_limited
+from nexusform.workflow.surroundings import write_output
+
+_FORMAT: Final = "nexusform-sites-plan"
+_VERSION: Final = 1
+_MANIFEST: Final = "sites.json"
+_FOLDER: Final = "plans/"
+
+
+class _Manifest(Struct, frozen=True):
+    format: str
+    version: int
+    nexusform_version: str
+    plan: FleetPlan
+
+
+def save_fleet_plan(plan: FleetPlan, spool: Path, path: str, largest: int) -> list[Diagnostic]:
+    """Gather the plans that workers wrote into one file."""
+    manifest = _Manifest(_FORMAT, _VERSION, nexusform.__version__, plan)
+    members = {_MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1)}
+    try:
+        for site in plan.sites:
+            if site.answer.plan:
+                name = f"{site.name}{PLAN_SUFFIX}"
+                members[f"{_FOLDER}{name}"] = read_regular(spool / name, largest, follow=False)
+        write_output(path, plan_file.pack(members), private=True)
+    except (OSError, FileProblem) as problem:
+        words = problem.strerror if isinstance(problem, OSError) else problem
+        return [error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {words}')]
+    return []
+
+
+def read_fleet_plan(path: str, place: Place) -> tuple[FleetPlan | None, list[Diagnostic]]:
+    """The plan in a file; None and why where it is none, damaged, or that of a newer nexusform."""
+    try:
+        data = read_limited(path, place)
+    except FileProblem as problem:
+        return None, [error("the-plan-cannot-be-read", str(problem))]
+    first = plan_file.member_at(data, 0)
+    if first is None or first[0] != _MANIFEST:
+        detail = f"{path} is not a plan of sites, as `nexusform sites plan -out=FILE` writes them."
+        return None, [error("not-a-plan-file", detail)]
+    try:
+        manifest = msgspec.json.decode(first[1], type=_Manifest)
+    except msgspec.MsgspecError as problem:
+        return None, [_damaged(path, f"Its first part cannot be read ({problem}).")]
+    if manifest.format != _FORMAT or manifest.version > _VERSION:
+        detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
+        return None, [error("plan-of-a-newer-nexusform", detail)]
+    return _checked(path, data, manifest.plan)
+
+
+def _checked(path: str, data: bytes, plan: FleetPlan) -> tuple[FleetPlan | None, list[Diagnostic]]:
+    """The plan, where its parts are those that it names."""
+    members = plan_file.unpack(data)
+    if members is None:
+        return None, [_damaged(path, "Bytes are missing, changed or added.")]
+    if fleet_digest(plan.sites, plan.waves) != plan.digest:
+        return None, [_damaged(path, "Its sites are not those that its digest stands for.")]
+    for site in plan.sites:
+        member = members.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
+        if site.answer.plan and (member is None or plan_file.digest(member) != site.answer.plan):
+            return None, [_damaged(path, f'The plan of the site "{site.name}" is not the one that it names.')]
+    return plan, []
+
+
+def _damaged(path: str, why: str) -> Diagnostic:
+    return error("damaged-plan-file", f"{path} cannot be used. {why} Fetch it again, or plan again.")

@@ -1,0 +1,404 @@
+"""What a worker does for one site. A worker lives long and does this for many sites, one after the other:
+whatever is one site's is opened for it and let go of after it.
+
+Only locks are kept between tasks: a wave takes all of its locks before its first write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import starmap
+from pathlib import Path
+from threading import RLock
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.events import StepEvent
+from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.domains.sites.rendering.site_rows import placement_figures, redundancy_lost, site_rows
+from nexusform.domains.sites.types.definition import FleetDefinition, SiteEntry
+from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
+from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.domains.sites.workflow.site_digest import plan_digest
+from nexusform.domains.sites.workflow.site_project import (
+    known_configuration,
+    open_site,
+    open_state,
+    place_of_fleet,
+    place_of_site,
+    whereabouts,
+)
+from nexusform.planning.plan import Plan
+from nexusform.planning.saved import plan_file
+from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.resuming import Rest, rest_of
+from nexusform.workflow.run import PlanOptions, Run, begin
+from nexusform.workflow.saved_plans import save_plan
+from nexusform.workflow.stored import read_stored
+
+PLAN_SUFFIX: Final = ".nfplan"
+KEPT_FOR: Final = 120.0  # seconds that a lock is kept for a command that is not heard of any more
+LOCKED: Final = "error-acquiring-the-state-lock"
+_WHO: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
+_MOST_CALLS: Final = 3_000
+_CHANGED: Final = (
+    "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
+    "again."
+)
+
+
+class _Kept(Struct):
+    """A site whose lock this worker holds."""
+
+    run: Run
+    plan: Plan | None
+    rest: Rest | None
+    leaving: ExitStack
+
+
+class Worker:
+    """One process that works for fleets. One task at a time: they share directory and memory."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = RLock()
+        self._definitions: dict[tuple[str, str], FleetDefinition] = {}
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._heard: dict[str, float] = {}
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _MOST_CALLS))
+
+    def do(self, task: Task) -> Answer:
+        """Do a task. What is wrong with its site is part of the answer; exceptions are bugs."""
+        with self._one_at_a_time:
+            self._heard[task.fleet.session] = monotonic()
+            os.chdir(task.fleet.root)
+            definition, problems = self._definition(task.fleet)
+            if definition is None:
+                return _refused(task.site, problems)
+            site = next((each for each in definition.sites if each.name == task.site), None)
+            if site is None or definition.digest != task.fleet.definition:
+                return Answer(task.site, Status.REFUSED, _CHANGED)
+            return self._work(task, site)
+
+    def _definition(self, fleet: Fleet) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
+        """The sites, read once by each worker."""
+        key = (fleet.root, fleet.definition)
+        if key not in self._definitions:
+            place = place_of_fleet(fleet, os.environ)
+            read, problems, _ = read_definition(".", place.confinement, fleet.now, fleet.allowed_sources)
+            if read is None:
+                return None, problems
+            self._definitions = {key: read}
+        return self._definitions[key], ()
+
+    def _work(self, task: Task, site: SiteEntry) -> Answer:
+        match task.kind:
+            case Kind.PLAN:
+                return _plan(task, site)
+            case Kind.PREPARE:
+                return self._prepare(task, site)
+            case Kind.APPLY:
+                return self._apply(task, site)
+            case Kind.RELEASE:
+                return self._release(task)
+            case Kind.STATUS:
+                return _status(task, site)
+
+    # --- applying ------------------------------------------------------------------------------
+
+    def _prepare(self, task: Task, site: SiteEntry) -> Answer:
+        """Take the lock and plan anew; keep both where that is what was approved."""
+        self._let_go(task)
+        opened = open_site(task.fleet, site, os.environ)
+        if opened.project is None:
+            return _refused(site.name, opened.diagnostics)
+        leaving = ExitStack()
+        locking = Locking(timeout=task.fleet.lock_timeout)
+        run = leaving.enter_context(begin(opened.project, "OperationTypeApply", locking))
+        kept = _Kept(run, None, None, leaving)
+        answer = (
+            _compared(task, site, kept, opened.diagnostics)
+            if run.ready
+            else _refused(site.name, run.diagnostics)
+        )
+        if answer.held:
+            self._kept[task.fleet.session, site.name] = kept
+        else:
+            leaving.close()
+        return answer
+
+    def _apply(self, task: Task, site: SiteEntry) -> Answer:
+        """Carry out what was prepared; prepare it here where another worker did that and is gone."""
+        if (task.fleet.session, site.name) not in self._kept:
+            answer = self._prepare(task, site)  # the worker that did it is gone
+            if not answer.held:
+                return answer
+        kept = self._kept.pop((task.fleet.session, site.name))
+        with kept.leaving:
+            return _carried_out(task, site, kept)
+
+    def _release(self, task: Task) -> Answer:
+        self._let_go(task)
+        return Answer(task.site, Status.SKIPPED)
+
+    def _let_go(self, task: Task) -> None:
+        kept = self._kept.pop((task.fleet.session, task.site), None)
+        if kept is not None:
+            kept.leaving.close()
+
+    def hear(self, session: str) -> None:
+        """Note that the command of a session goes on: its locks are kept for it."""
+        self._heard[session] = monotonic()
+
+    def forget_the_unheard(self) -> None:
+        """Let go of the locks that are kept for commands which are gone."""
+        with self._one_at_a_time:
+            for session, name in list(self._kept):
+                if monotonic() - self._heard.get(session, 0.0) > KEPT_FOR:
+                    self._kept.pop((session, name)).leaving.close()
+
+
+# --- planning ----------------------------------------------------------------------------------
+
+
+def _plan(task: Task, site: SiteEntry) -> Answer:
+    """Plan a site, and write its plan where the fleet's plan gathers them."""
+    fleet = task.fleet
+    opened = open_site(fleet, site, os.environ)
+    if opened.project is None:
+        return _refused(site.name, opened.diagnostics)
+    locking = Locking(enabled=fleet.lock, timeout=fleet.lock_timeout, alone=not fleet.lock)
+    with begin(opened.project, "OperationTypePlan", locking, settles=False) as run:
+        if not run.ready:
+            return _refused(site.name, [*opened.diagnostics, *run.diagnostics])
+        plan = run.plan(PlanOptions(now=fleet.now)).plan
+        written = ""
+        problems: list[Diagnostic] = []
+        if fleet.spool and not plan.denied and plan.has_changes:
+            path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
+            problems = save_plan(plan, run, str(path))
+            written = "" if has_errors(problems) else plan_file.digest(path.read_bytes())
+        answer = _planned(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
+    return replace(answer, plan=written)
+
+
+def _planned(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> Answer:
+    """A plan as an answer."""
+    problems = [*problems, *plan.diagnostics]
+    if plan.denied or has_errors(problems):
+        return replace(
+            _refused(site.name, problems),
+            state=_state_of(run, site),
+            reads=_read_by(run),
+        )
+    placed, moved, removed = placement_figures(plan)
+    return Answer(
+        site=site.name,
+        status=Status.PLANNED if plan.has_changes else Status.UNCHANGED,
+        digest=plan_digest(plan),
+        rows=site_rows(plan, site.name, run.project.registries),
+        placed=placed,
+        moved=moved,
+        removed=removed,
+        redundancy_lost=redundancy_lost(plan),
+        troubles=_troubles(problems),
+        state=_state_of(run, site),
+        reads=_read_by(run),
+        serial=plan.serial,
+        machines=sum(len(each.machines) for each in plan.sites),
+        vms=sum(len(pool.kept) + len(pool.came) for each in plan.sites for pool in each.pools),
+    )
+
+
+def _state_of(run: Run, site: SiteEntry) -> str:
+    return whereabouts(site.backend, run.project.backend.describe())
+
+
+def _read_by(run: Run) -> tuple[str, ...]:
+    """The states of others that a plan was made from."""
+    states = run.project.remote_states
+    return tuple(sorted(starmap(whereabouts, states.places))) if states is not None else ()
+
+
+def _refused(name: str, problems: Iterable[Diagnostic], status: Status = Status.REFUSED) -> Answer:
+    """The answer for a site with which nothing can be done: the first error is the reason."""
+    listed = list(problems)
+    first = next((each for each in listed if each.severity is Severity.ERROR), None)
+    return Answer(name, status, _reason(first), troubles=_troubles(listed))
+
+
+def _reason(problem: Diagnostic | None) -> str:
+    """An error in a sentence or two."""
+    if problem is None:
+        return "It cannot be planned."
+    where = f"{problem.subject.filename}:{problem.subject.start.line}: " if problem.subject else ""
+    detail = problem.detail.split("\n\n", 1)[0].strip()
+    if problem.id == LOCKED:
+        holder = _WHO.search(problem.detail)
+        detail = f"{holder[1].strip()} holds it." if holder else detail
+    return f"{where}{problem.summary}" + (f": {detail}" if detail else ".")
+
+
+def _troubles(problems: Iterable[Diagnostic]) -> tuple[Trouble, ...]:
+    """Diagnostics as data."""
+    return tuple(
+        Trouble(
+            severity=problem.severity.value,
+            id=problem.id,
+            summary=problem.summary,
+            detail=problem.detail,
+            file=problem.subject.filename if problem.subject else "",
+            line=problem.subject.start.line if problem.subject else 0,
+            address=problem.address,
+        )
+        for problem in problems
+    )
+
+
+# --- applying ------------------------------------------------------------------------------------
+
+
+class _Silent:
+    """Listens to an apply and tells nobody: what came of it is in the answer."""
+
+    def started(self, event: StepEvent) -> None:
+        """A step began."""
+
+    def progressed(self, event: StepEvent) -> None:
+        """A step goes on."""
+
+    def ended(self, event: StepEvent) -> None:
+        """A step ended."""
+
+
+def _compared(task: Task, site: SiteEntry, kept: _Kept, problems: Sequence[Diagnostic]) -> Answer:
+    """Whether what is to be done now is what was approved; `kept` then holds it."""
+    run, name = kept.run, task.site
+    found = Answer(
+        name,
+        Status.PLANNED,
+        digest=task.digest,
+        plan=task.plan,
+        state=_state_of(run, site),
+        held=True,
+    )
+    rest, wrong = rest_of(run.stored, run.project.place)
+    if has_errors(wrong):
+        return _refused(name, wrong)
+    if rest is not None and task.plan and rest.plan_digest == task.plan:
+        kept.rest = rest  # this very plan was begun and not ended
+        return found
+    if task.plan and task.plan in run.stored.state.applied_plans:
+        return replace(found, status=Status.APPLIED, held=False, serial=run.stored.state.serial)
+    if rest is not None and rest.killed:
+        why = (
+            f"An earlier apply of this site was interrupted, and {rest.steps} steps of it are left. Go on "
+            "with the plan that was begun (-resume)."
+        )
+        return Answer(name, Status.REFUSED, why)
+    plan = run.plan(PlanOptions(now=task.fleet.now)).plan
+    if plan.denied or has_errors(run.diagnostics):
+        return _refused(name, [*problems, *run.diagnostics, *plan.diagnostics])
+    digest = plan_digest(plan)
+    if digest != task.digest:
+        rows = site_rows(plan, name, run.project.registries)
+        now = "; ".join(rows[:3]) or "nothing"
+        why = f"Planning again gives something else than was approved. Now it is: {now}. Plan again."
+        return Answer(name, Status.REFUSED, why, digest=digest, rows=rows)
+    kept.plan = plan
+    return found if plan.has_changes else replace(found, status=Status.UNCHANGED, held=False)
+
+
+def _carried_out(task: Task, site: SiteEntry, kept: _Kept) -> Answer:
+    """Apply what was kept."""
+    run, options = kept.run, ApplyOptions(plan_digest=task.plan)
+    if kept.rest is not None:
+        outcome = apply_rest(run, kept.rest, _Silent(), options)
+        plan = kept.rest.plan
+    else:
+        assert kept.plan is not None, "a site that was compared"
+        plan = kept.plan
+        if not plan.has_changes:
+            return Answer(
+                task.site,
+                Status.UNCHANGED,
+                digest=task.digest,
+                state=_state_of(run, site),
+            )
+        outcome = apply_plan(run, plan, _Silent(), options)
+    return _outcome(task, site, run, plan, outcome)
+
+
+def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome) -> Answer:
+    """What came of an apply."""
+    placed, moved, removed = placement_figures(plan)
+    applied = outcome.applied
+    problems = [*run.diagnostics, *outcome.diagnostics]
+    answer = Answer(
+        site=task.site,
+        status=Status.APPLIED if outcome.complete else Status.FAILED,
+        digest=task.digest,
+        plan=task.plan,
+        placed=placed,
+        moved=moved,
+        removed=removed,
+        troubles=_troubles(problems),
+        state=_state_of(run, site),
+        serial=applied.state.serial,
+        hits=applied.hits,
+        misses=len(applied.misses),
+        broken_sure=_broken_sure(plan, outcome),
+    )
+    if outcome.complete:
+        return answer
+    failure = next((end for end in applied.ends if end.error), None)
+    why = f"{failure.address}: {failure.error}" if failure is not None else _refused("", problems).reason
+    return replace(answer, reason=why)
+
+
+def _broken_sure(plan: Plan, outcome: ApplyOutcome) -> int:
+    """How many VMs are not where the plan was sure that they would be."""
+    sure: Mapping[tuple[str, str], bool] = {
+        (str(row.address), row.object): True
+        for row in plan.placements
+        if row.kind == "vm" and row.certainty is not None and row.certainty.machine == 1
+    }
+    missed = {(miss.address, str(step)) for miss in outcome.applied.misses for step in miss.path}
+    return sum(key in sure for key in missed)
+
+
+# --- looking ---------------------------------------------------------------------------------------
+
+
+def _status(task: Task, site: SiteEntry) -> Answer:
+    """What the state of a site says, read without its lock."""
+    place = place_of_site(task.fleet, site, os.environ)
+    configuration, _ = known_configuration(place)
+    backend, problems = open_state(place, site, configuration)
+    if backend is None:
+        return _refused(site.name, problems)
+    stored, wrong = read_stored(backend, closely=False)
+    if stored is None:
+        return _refused(site.name, [*problems, *wrong])
+    state = stored.state
+    reason = ""
+    status = Status.APPLIED if state.lineage else Status.SKIPPED
+    if not state.lineage:
+        reason = "Nothing was applied yet."
+    elif stored.remaining is not None:
+        status, reason = Status.FAILED, f"An apply was begun and left {stored.remaining.left} steps undone."
+    return Answer(
+        site.name,
+        status,
+        reason,
+        plan=state.applied_plans[-1] if state.applied_plans else "",
+        state=whereabouts(site.backend, backend.describe()),
+        serial=state.serial,
+    )

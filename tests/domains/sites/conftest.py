@@ -1,0 +1,130 @@
+"""A fleet of small sites, and the goldens of what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+GOLDEN = Path(__file__).parent / "golden"
+SITE = """
+variable "name" {
+  type = string
+}
+
+variable "workers" {
+  type    = number
+  default = 2
+}
+
+variable "racks" {
+  type    = number
+  default = 2
+}
+
+resource "nexus_site" "this" {
+  name = var.name
+}
+
+resource "nexus_rack" "rack" {
+  count         = var.racks
+  name          = "rack${count.index + 1}"
+  site_id       = nexus_site.this.id
+  machine_count = 1
+}
+
+resource "nexus_kubernetes_cluster" "edge" {
+  name    = var.name
+  site_id = nexus_site.this.id
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "workers" {
+    count       = var.workers
+    vm_sku_name = "NC_P10_56_v1"
+  }
+
+  depends_on = [nexus_rack.rack]
+}
+
+output "cluster_id" {
+  value = nexus_kubernetes_cluster.edge.id
+}
+"""
+DEFINITION = """
+defaults {
+  source = "./site"
+
+  backend "local" {
+    path = "states/${site.name}.nfstate"
+  }
+}
+
+site "lon1" {
+  inputs = { name = "lon1" }
+  labels = { region = "uk" }
+  wave   = "canary"
+}
+
+sites {
+  for_each = jsondecode(file("sites.json"))
+  name     = each.key
+  inputs   = merge({ name = each.key }, each.value)
+}
+
+strategy {
+  wave "canary" {}
+  wave "rest" {}
+}
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes a fleet into an empty directory and enters it: lon1, and the sites of a JSON file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path.parent / "cache"))
+
+    def write(sites: Mapping[str, Any] | None = None, definition: str = DEFINITION, site: str = SITE) -> None:
+        Path("site").mkdir(exist_ok=True)
+        Path("site", "main.nf.hcl").write_text(site)
+        Path("sites.json").write_text(json.dumps(sites or {"par1": {}, "par2": {}}))
+        Path("nexusform.sites.hcl").write_text(definition)
+
+    return write
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs `nexusform sites ...` on one worker: the exit code, stdout and stderr."""
+
+    def sites(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(["sites", words[0], "-workers=1", *words[1:]])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return sites
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """Compares a text with a file that a person has reviewed."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+            path.write_text(text, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == text
+
+    return compare

@@ -1,0 +1,127 @@
+"""Sites are planned in one summary, approved under one digest, and applied in waves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+Command = Callable[..., tuple[int, str, str]]
+Fleet = Callable[..., None]
+
+
+def plain(text: str) -> str:
+    """The words of a text, without the boxes around them."""
+    return " ".join(text.replace("│", " ").split())
+
+
+Golden = Callable[[str, str], None]
+
+
+def test_sites_with_which_the_same_happens_stand_in_one_row(
+    fleet: Fleet, command: Command, golden: Golden
+) -> None:
+    fleet({"par1": {}, "par2": {}, "par3": {"workers": 3}, "par4": {"wokers": 3}, "par5": {"workers": 900}})
+    code, out, _ = command("plan")
+    assert code == 1
+    golden("plan.txt", out)
+
+
+def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) -> None:
+    fleet({"par1": {}, "par2": {"workers": 900}})
+    command(
+        "plan", "-report=markdown:p.md", "-report=sarif:p.sarif", "-report=json:p.json", "-report=html:p.html"
+    )
+    golden("plan.md", Path("p.md").read_text())
+    golden("plan.json", json.dumps(json.loads(Path("p.json").read_text()), indent=1) + "\n")
+    page = Path("p.html").read_text()
+    assert page.count("<title>par2: refused.") == 1
+    assert "<title>lon1: planned. region uk</title>" in page
+    results = json.loads(Path("p.sarif").read_text())["runs"][0]["results"]
+    (result,) = [each for each in results if each["level"] == "error"]
+    assert result["message"]["text"].startswith("par2: ")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "site/main.nf.hcl"
+
+
+def test_a_plan_is_applied_wave_by_wave_and_once(fleet: Fleet, command: Command, golden: Golden) -> None:
+    fleet()
+    code, _, _ = command("plan", "-out=f.nfsites", "-detailed-exitcode")
+    assert code == 2
+    code, out, _ = command("apply", "f.nfsites")
+    assert code == 0
+    golden("apply.txt", out)
+    assert sorted(each.name for each in Path("states").iterdir()) == [
+        "lon1.nfstate", "par1.nfstate", "par2.nfstate",
+    ]  # fmt: skip
+    code, _, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert "applied already" in plain(err)
+    code, out, _ = command("plan", "-detailed-exitcode")
+    assert (code, out.splitlines()[1]) == (0, "3 unchanged.")
+    assert command("status")[0] == 0
+
+
+def test_the_plan_of_a_site_can_be_shown(
+    fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import zipfile
+
+    fleet()
+    command("plan", "-out=f.nfsites")
+    with zipfile.ZipFile("f.nfsites") as archive:
+        archive.extract("plans/par1.nfplan")
+    assert run(["show", "plans/par1.nfplan"]) == 0
+    assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
+
+
+def test_a_site_that_comes_to_something_else_stops_its_wave_before_the_first_write(
+    fleet: Fleet, command: Command
+) -> None:
+    fleet()
+    command("plan", "-out=f.nfsites")
+    fleet({"par1": {}, "par2": {"workers": 1}})
+    code, out, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert "another one than the plan was made of" in plain(out)
+    assert "par2: Planning again gives something else than was approved" in " ".join(
+        err.replace("│", "").split()
+    )
+    assert not Path("states/par1.nfstate").exists()
+    assert not Path("states/par1.nfstate.lock.info").exists()
+    assert Path("states/lon1.nfstate").exists()
+
+
+def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(
+    fleet: Fleet, command: Command
+) -> None:
+    fleet()
+    command("plan", "-out=f.nfsites")
+    Path("states").mkdir(exist_ok=True)
+    lock = Path("states/par2.nfstate.lock.info")
+    lock.write_text(json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""}))
+    code, _, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert "eve@elsewhere holds it. Nothing of it was written." in plain(err)
+    assert not Path("states/par1.nfstate").exists()
+    assert not Path("states/par1.nfstate.lock.info").exists()
+    lock.unlink()
+    code, _, err = command("apply", "f.nfsites")
+    assert (code, "-resume" in err) == (1, True)
+    assert command("apply", "f.nfsites", "-resume")[0] == 0
+    assert command("status")[0] == 0
+
+
+def test_a_wave_with_a_gate_waits_until_it_is_named(fleet: Fleet, command: Command) -> None:
+    fleet()
+    path = Path("nexusform.sites.hcl")
+    path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" {\n    gate = "approve"\n  }'))
+    command("plan", "-out=f.nfsites")
+    code, _, err = command("apply", "f.nfsites", "-input=false")
+    assert (code, "waits for approval" in err) == (1, True)
+    assert not Path("states/par1.nfstate").exists()
+    assert command("apply", "f.nfsites", "-wave=rest")[0] == 0
+    assert Path("states/par1.nfstate").exists()
