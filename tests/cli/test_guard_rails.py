@@ -80,3 +80,17 @@ def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tupl
     told = [each["diagnostic"] for each in events if each["type"] == "diagnostic"]
     assert code == 1
     assert [each["guard_rail"] for each in told] == ["room:5000000"]
+
+
+def test_room_is_that_of_the_largest_sku_of_a_site(nf: Callable[..., tuple[int, str, str]]) -> None:
+    pool = """  agent_pool "workers" {
+    count       = 1
+    vm_sku_name = "NC_P46_224_v1"
+  }
+}
+"""
+    Path("main.nf.hcl").write_text(SITE.rstrip().removesuffix("}") + pool)
+    code, text, errors = nf("plan", "-fail-on=room:5000000")
+    assert code == 1
+    assert (text + errors).count(" after this plan") == 1
+    assert "more NC_P46_224_v1 fit after this plan" in text + errors

@@ -183,6 +183,13 @@ def test_bounds_hold_what_splits_say(sizes: list[int], sku: VmSku) -> None:
     assert found.least <= exact.least <= exact.most <= found.most
 
 
+def test_bounds_end_where_the_disk_does() -> None:
+    cells = ((48, 48), (224 * MIB_PER_GIB, 224 * MIB_PER_GIB))
+    share = Share(disk=100, cells=1, cpus=4, memory=8 * MIB_PER_GIB)
+    assert bounds(Room(None, 3000, *cells), (), share) == Interval(24, 24)
+    assert bounds(Room(None, 250, *cells), (), share) == Interval(2, 2)
+
+
 def test_too_many_splits_are_bounded_and_one_is_found_for_a_draw() -> None:
     host = machine(8, 100, 1000, 100_000)
     skus = [VmSku(f"s{size}", 3 + size, 0, 7 + 3 * size, 10) for size in range(24)]

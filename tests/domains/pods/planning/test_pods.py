@@ -496,6 +496,9 @@ resource "nexus_separation_rule" "apart" {
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
     (problem,) = errors(plan(together, ways_out=True))
     assert "No zone sets were found" in problem.detail
+    elsewhere = together.replace('["default"]', '["elsewhere"]')
+    (verdict,) = plan(elsewhere, tie_breaks=5).plan.separation_rules
+    assert (verdict.holds, verdict.violations) == ("always", ())
 
 
 # --- what placements bring ---------------------------------------------------------------------

@@ -104,6 +104,17 @@ def test_victims_go_where_there_is_room_and_may_evict_in_their_turn() -> None:
     }
 
 
+def test_who_stays_is_evicted_for_nobody() -> None:
+    cluster = Cluster("k", (node("n0"), node("n1")))
+    high, low = spec("high", 4000, 100), spec("low", 4000, 1)
+    on_n0, on_n1 = standing(low, ("n0", 1), ("n1", 2))
+    waits = {"high-0": ("", "new")}
+    works = (deployment(high), deployment(low, 2))
+    assert decide(cluster, [replace(on_n0, stays=True), replace(on_n1, stays=True)], *works) == waits
+    chosen = decide(cluster, [on_n0, replace(on_n1, stays=True)], *works)
+    assert chosen == {"high-0": ("n0", "new"), "low-0": ("", "preempted")}
+
+
 def test_a_budget_turns_the_choice() -> None:
     cheap, dear = spec("cheap", 4000, 1), spec("dear", 4000, 5)
     pods = [*standing(cheap, ("n0", 1)), *standing(dear, ("n1", 1))]
