@@ -365,6 +365,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "saved-plan-is-not-verified": "Saved plan is not verified",
     "saved-plan-is-not-what-planning-gives-now": "Saved plan is not what planning gives now",
     "saved-plan-is-stale": "Saved plan is stale",
+    "saved-plan-reads-what-is-confined": "Saved plan reads what is confined",
     "saved-plan-was-applied-already": "Saved plan was applied already",
     "scheduling-stopped": "Scheduling stopped",
     "selector-selects-nothing": "Selector selects nothing",

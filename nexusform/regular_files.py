@@ -47,20 +47,23 @@ class TooLarge(OSError):
 class Outside(OSError):
     """A path that configuration names leads to where a confined run reads nothing."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(errno.EACCES, f"it leads to where -confine lets no configuration look (only {root})")
+    def __init__(self, root: str, why: str = "") -> None:
+        only = f"only {root}; {why}" if why else f"only {root}"
+        super().__init__(errno.EACCES, f"it leads to where -confine lets no configuration look ({only})")
 
 
 class Confinement(Struct, frozen=True):
     """Where paths that configuration names may lead: below `root` ("": anywhere), but to none of `hidden`.
 
     Both are absolute and free of links. Every such path passes `admitted` before a file system is asked.
-    `is_operators`: the operator named the path, or the directory that it is below, by whatever name.
+    `is_operators`: the operator named the path, or the directory that it is below, by whatever name. `why`
+    tells those who asked for none how it came about, and how to lift it.
     """
 
     root: str = ""
     hidden: tuple[str, ...] = ()
     is_operators: bool = False
+    why: str = ""
 
     def admitted(self, path: str | Path) -> str:
         """What to open in place of a path of the configuration, links resolved. Raises Outside.
@@ -71,16 +74,16 @@ class Confinement(Struct, frozen=True):
         if not self.root or "\0" in written:  # no file has such a name, and whoever opens it says so
             return written
         if not self.is_operators and not self.holds(written):
-            raise Outside(self.root)
+            raise Outside(self.root, self.why)
         real = os.path.realpath(written)
         if not _is_below(real, self.root):
-            raise Outside(self.root)
+            raise Outside(self.root, self.why)
         if any(part.casefold() == _REPOSITORY for part in Path(real).relative_to(self.root).parts):
-            raise Outside(self.root)
+            raise Outside(self.root, self.why)
         if any(
             _is_below(real, hidden) for hidden in (*self.hidden, *_SYSTEM) if not _is_below(self.root, hidden)
         ):
-            raise Outside(self.root)
+            raise Outside(self.root, self.why)
         return real
 
     def followed(self, path: str | Path) -> str:

@@ -210,7 +210,7 @@ def _resume(flags: ApplyFlags, planfile: str | None) -> int:
             problems.append(error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.'))
     opened = Opened(None, (), {})
     if rest is not None and not has_errors(problems):
-        opened = open_saved(place, rest.saved, backend)
+        opened = open_saved(place, rest.saved, backend, vouched=True)
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
@@ -257,7 +257,9 @@ def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> in
     if saved is not None:
         for key in verification.key_files:
             problems += signature_problems(saved, key, place.confinement)
-    opened = open_saved(place, saved) if saved and not has_errors(problems) else Opened(None, (), {})
+    opened = Opened(None, (), {})
+    if saved is not None and not has_errors(problems):
+        opened = open_saved(place, saved, vouched=bool(verification.key_files))
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1

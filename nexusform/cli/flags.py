@@ -14,7 +14,7 @@ from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.configuration.limits import operators_limits
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, confinement_of
+from nexusform.workflow.place import Place, confinement_of, confining_of
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
@@ -60,7 +60,8 @@ def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Pl
     """Where the command runs, from its flags and the environment. Raises a usage error."""
     flags, environment = trust_flags(), dict(os.environ)
     try:
-        confinement = confinement_of(flags.confine or environment.get("NF_CONFINE", ""), environment)
+        word = flags.confine or environment.get("NF_CONFINE", "")
+        confinement = confinement_of(word, environment)
         state = confinement.followed(state) if state else ""
         limits = operators_limits(environment, flags.limit)
     except OSError as problem:
@@ -72,6 +73,7 @@ def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Pl
         state_path=state,
         variables=variables,
         confinement=confinement,
+        confining=confining_of(word, environment),
         allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
         backend_config=flags.backend_config,
         limits=limits,

@@ -334,13 +334,16 @@ class Basis(Struct, frozen=True):
 
     `commit` is that of the work tree, "" when nothing tells. `files` are those that functions read and
     `data_files` those that data sources read: SHA-256 by path. `states` are the states of other
-    configurations: lineage and serial by the address of the data block.
+    configurations: lineage and serial by the address of the data block. `confined` is "yes" or "no", "" where
+    nothing tells, and `allowed` how addresses might begin: what evaluates the plan again is confined alike.
     """
 
     commit: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     data_files: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
+    confined: str = ""
+    allowed: tuple[str, ...] = ()
 
 
 class SeparationViolation(Struct, frozen=True):

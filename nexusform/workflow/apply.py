@@ -32,6 +32,7 @@ from nexusform.state.objects import State
 from nexusform.words import counted, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request
+from nexusform.workflow.saved_plans import with_confinement
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import write_output
 
@@ -104,7 +105,7 @@ def _followed(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str)
     if not plan.steps:
         return []
     snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
-    document = plan_file.write(plan, snapshot)
+    document = plan_file.write(with_confinement(plan, run.project.place), snapshot)
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
     begun = next(record for record in opening if isinstance(record, Begun))
     return planned_records(document, steps, plan_digest, begun.lineage, begun.serial)

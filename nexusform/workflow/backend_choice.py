@@ -117,7 +117,7 @@ def configured_choice(
         name for name, each in backend.schema.attributes.items() if each.required and name not in chosen
     ]
     if missing and not has_errors(problems):
-        problems.append(_missing(kind, missing, block.header_span if block else None))
+        problems.append(_missing(kind, missing, place, block.header_span if block else None))
     return (None if has_errors(problems) else BackendChoice(kind, chosen, dict(from_flags))), problems
 
 
@@ -155,13 +155,15 @@ def _from_text(name: str, text: str, of: Type) -> tuple[Any, list[Diagnostic]]:
     return None, [error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
 
 
-def _missing(kind: str, names: Sequence[str], span: Span | None) -> Diagnostic:
+def _missing(kind: str, names: Sequence[str], place: Place, span: Span | None) -> Diagnostic:
     listed = " and ".join(f'"{name}"' for name in names)
-    return error(
-        "missing-backend-setting",
-        f'The backend "{kind}" needs {listed}: give it in the block or by -backend-config=NAME=VALUE.',
-        span,
-    )
+    detail = f'The backend "{kind}" needs {listed}: give it in the block or by -backend-config=NAME=VALUE.'
+    if not place.remembers:
+        detail += (
+            " A confined run does not believe what `init` left in the work tree: let NF_DATA_DIR name a "
+            f"directory outside of it.{place.why_confined}"
+        )
+    return error("missing-backend-setting", detail, span)
 
 
 def open_choice(

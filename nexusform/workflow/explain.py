@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
+from nexusform.backends.memory import MemoryBackend
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.domains.fleet.workflow.explain_workloads import (
@@ -130,7 +131,8 @@ def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None,
     saved, problems = read_plan(plan_path, place)
     if saved is None:
         return Opened(None, (), {}), None, problems
-    opened = open_saved(place, saved)
+    # What stands is in the plan: the backend that it names is not asked.
+    opened = open_saved(place, saved, MemoryBackend())
     problems += opened.diagnostics
     prior, wrong = prior_of(saved, plan_path)
     problems += wrong

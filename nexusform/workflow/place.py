@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.limits import Limits, limits_of
@@ -20,8 +22,28 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 
 DEFAULT_WORKSPACE: Final = "default"
+_OFF: Final = ("0", "false")
 NO_LIMITS: Final[Mapping[str, int]] = {}
 _LONGEST_SELECTION: Final = 4096  # bytes
+
+
+class Confining(StrEnum):
+    """Who confined a run, or that somebody said that it is free."""
+
+    NOBODY = "nobody"
+    OPERATOR = "operator"  # -confine or NF_CONFINE
+    AUTOMATION = "automation"  # NF_IN_AUTOMATION, where neither says otherwise
+    PLAN = "plan"  # what is evaluated comes from a plan file that nobody vouched for
+    SWITCHED_OFF = "switched off"  # -confine=false or NF_CONFINE=false
+
+
+_WHY: Final[Mapping[Confining, str]] = {
+    Confining.AUTOMATION: "NF_IN_AUTOMATION confines a run; -confine=false or NF_CONFINE=false lifts that",
+    Confining.PLAN: (
+        "a plan file is evaluated confined unless `apply -verify=key:FILE` knows its signature; "
+        "-confine=false or NF_CONFINE=false lifts that"
+    ),
+}
 
 
 class Place(Struct, frozen=True):
@@ -29,7 +51,8 @@ class Place(Struct, frozen=True):
 
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
-    `confinement` says what configuration may name, `allow_remote` which addresses (how they begin).
+    `confinement` says what configuration may name, `allow_remote` which addresses (how they begin), and
+    `confining` who said so.
     `backend_config` are the flags of that name, `limits` those of the operator (the most that
     a plan may stand for, by name). `unsaved` are
     texts that stand in an editor in place of files, by the files' real paths.
@@ -40,6 +63,7 @@ class Place(Struct, frozen=True):
     state_path: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     confinement: Confinement = FREE
+    confining: Confining = Confining.NOBODY
     allow_remote: tuple[str, ...] = ()
     backend_config: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -61,13 +85,26 @@ class Place(Struct, frozen=True):
         """Why a remote address of the configuration is not used."""
         return (
             f"{what} stands in the configuration, and -confine lets it name none but those that begin as "
-            "-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says."
+            f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says.{self.why_confined}"
         )
 
     @property
+    def why_confined(self) -> str:
+        """A sentence for those who asked for no confinement, "" for others."""
+        why = _WHY.get(self.confining, "")
+        return f" ({why[0].upper()}{why[1:]}.)" if why else ""
+
+    @property
+    def confinement_of_directory(self) -> Confinement:
+        """How far the directory itself is trusted, whatever is said of a plan file."""
+        return FREE if self.confining is Confining.PLAN else self.confinement
+
+    @property
     def remembers(self) -> bool:
-        """Whether the data directory is the operator's: a confined run believes no work tree."""
-        return not self.confinement.holds(self.data_directory)
+        """Whether the data directory is the operator's: a confined run believes no work tree, unless it is
+        a plan file alone that is not trusted.
+        """
+        return self.confining is Confining.PLAN or not self.confinement.holds(self.data_directory)
 
     @property
     def data_directory(self) -> str:
@@ -100,12 +137,43 @@ def _is_below(address: str, prefix: str) -> bool:
     return bool(other.hostname) and not odd and (path == above or path.startswith(f"{above}/"))
 
 
+def both_allow(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """What addresses may begin with where each of two lists must allow them: the longer of two that agree."""
+    narrower = {one for one in some if any(_is_below(one, other) for other in others)}
+    narrower |= {other for other in others if any(_is_below(other, one) for one in some)}
+    return tuple(sorted(narrower))
+
+
+def confining_of(word: str, environment: Mapping[str, str]) -> Confining:
+    """Who confines a run with this -confine or NF_CONFINE ("": neither was given)."""
+    if word in _OFF:
+        return Confining.SWITCHED_OFF
+    if word:
+        return Confining.OPERATOR
+    return Confining.AUTOMATION if environment.get("NF_IN_AUTOMATION") else Confining.NOBODY
+
+
 def confinement_of(word: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """What -confine or NF_CONFINE says: "" or "false" is nothing, "true" the top of the work tree that holds
-    the directory, anything else a directory. Raises ValueError, with what is wrong.
+    """What -confine or NF_CONFINE says: "false" is nothing, "true" the top of the work tree that holds the
+    directory, anything else a directory; "" is "true" under NF_IN_AUTOMATION, else nothing. Raises
+    ValueError, with what is wrong.
     """
-    if word in ("", "0", "false"):
+    confining = confining_of(word, environment)
+    if confining in (Confining.NOBODY, Confining.SWITCHED_OFF):
         return FREE
+    word = word or "true"
+    confinement = _confined_to(word, environment, directory)
+    return replace(confinement, why=_WHY.get(confining, ""))
+
+
+def confined_to_plan(place: Place) -> Place:
+    """The same place for what a plan file says, which nobody vouched for. Raises ValueError."""
+    confinement = _confined_to("true", place.environment, place.directory)
+    confinement = replace(confinement, why=_WHY[Confining.PLAN])
+    return replace(place, confinement=confinement, confining=Confining.PLAN)
+
+
+def _confined_to(word: str, environment: Mapping[str, str], directory: str) -> Confinement:
     root = _top_of_work_tree(directory) if word in ("1", "true") else os.path.realpath(word)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{word}".')
@@ -132,6 +200,7 @@ def place_in(
         directory=directory,
         unsaved=unsaved or {},
         confinement=confinement,
+        confining=confining_of(environment.get("NF_CONFINE", ""), environment),
         allow_remote=tuple(environment.get("NF_ALLOW_REMOTE", "").split()),
     )
 

@@ -30,14 +30,14 @@ from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.saved.record_codec import write_record
 from nexusform.planning.verification.verification import problem_of
 from nexusform.ports import BackendProblem, FileProblem, Files, StateBackend
-from nexusform.regular_files import Confinement
+from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, json_text
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import Value
 from nexusform.words import first_of, listed
-from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.place import Confining, Place, both_allow, confined_to_plan, load_configuration
 from nexusform.workflow.project import Opened, open_backend, project_with
 from nexusform.workflow.run import PlanOptions, Run, base_request
 from nexusform.workflow.surroundings import commit_of, read_file, write_output
@@ -57,7 +57,8 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
     configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
-        document = plan_file.write(plan, snapshot, run.prior_document() or b"", signer)
+        recorded = with_confinement(plan, project.place)
+        document = plan_file.write(recorded, snapshot, run.prior_document() or b"", signer)
     except (BackendProblem, FileProblem) as problem:
         return [error("the-plan-cannot-be-saved", str(problem))]
     if len(document) > project.place.largest_file():
@@ -137,24 +138,69 @@ def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diag
     return opened(document, path, configuration, place)
 
 
-def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = None) -> Opened:
+def open_saved(
+    place: Place, saved: SavedPlan, backend: StateBackend | None = None, *, vouched: bool = False
+) -> Opened:
     """The project of a saved plan: its configuration and variables, as they were reviewed.
 
-    Its state is in `backend`; without one, in the backend that its configuration names.
+    Its state is in `backend`; without one, in the backend that its configuration names. `vouched` is that
+    of `place_of_plan`.
     """
     configuration, problems = configuration_of(place, saved)
     sources = sources_of(saved)
     if configuration is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     problems += other_variables(place, configuration, saved.plan)
+    try:
+        own_place, place = place, place_of_plan(place, saved.plan, vouched=vouched)
+    except ValueError as problem:
+        return Opened(None, (*problems, error("the-plan-cannot-be-read", str(problem))), sources)
     if backend is None:
-        backend, wrong = open_backend(place, configuration)
+        # Where the directory says the same, it is not the plan that says where credentials go.
+        is_own = place.confining is Confining.PLAN and _stands_here(own_place, saved)
+        backend, wrong = open_backend(own_place if is_own else place, configuration)
         problems += wrong
     if backend is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     variables = planned_variables(saved.plan)
     project = project_with(place, configuration, variables, sources, backend)
     return Opened(project, tuple(problems), sources)
+
+
+def with_confinement(plan: Plan, place: Place) -> Plan:
+    """The plan with a record of how the place confined it."""
+    is_confined = bool(place.confinement.root)
+    allowed = place.allow_remote if is_confined else ()
+    confined = "yes" if is_confined else "no"
+    return replace(plan, basis=replace(plan.basis, confined=confined, allowed=tuple(sorted(allowed))))
+
+
+def place_of_plan(place: Place, plan: Plan, *, vouched: bool = False) -> Place:
+    """Where what a plan file says is evaluated: never freer than the plan was, whatever it says of itself.
+
+    `vouched`: its signature was verified, or it stood in the journal of the state; then it is believed that
+    it was not confined. Raises ValueError when it cannot be confined here.
+    """
+    if place.confining is Confining.SWITCHED_OFF:
+        return place
+    basis = plan.basis
+    if vouched and basis.confined == "no" and place.confining is not Confining.OPERATOR:
+        return replace(place, confinement=FREE, confining=Confining.NOBODY)
+    if not place.confinement.root:
+        place = confined_to_plan(place)
+    if basis.confined != "yes":
+        return place
+    return replace(place, allow_remote=both_allow(place.allow_remote, basis.allowed))
+
+
+def _stands_here(place: Place, saved: SavedPlan) -> bool:
+    """Whether the plan's configuration is that of the directory. No variable says which backend."""
+    standing, _ = load_configuration(place)
+    return standing is not None and _is_snapshot(standing, saved.snapshot)
+
+
+def _is_snapshot(configuration: Configuration, snapshot: Mapping[str, str]) -> bool:
+    return {name: source.text for name, source in configuration.files.items()} == dict(snapshot)
 
 
 def planned_variables(plan: Plan) -> dict[str, Value]:
@@ -169,7 +215,7 @@ def _value(variable: VariableValue) -> Value:
 def configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
     """The directory's configuration when it is still that of the plan, otherwise the snapshot's."""
     standing, _ = load_configuration(place)
-    if standing is not None and {n: f.text for n, f in standing.files.items()} == dict(saved.snapshot):
+    if standing is not None and _is_snapshot(standing, saved.snapshot):
         return standing, []
     known = registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
@@ -238,7 +284,7 @@ def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> CheckedPlan:
     What it was made of may be another since: then, and with `replan`, planning again must give the same.
     """
     plan, state = saved.plan, run.stored.state
-    refusal = _refusal(run, saved)
+    refusal = _refusal(run, saved) or _unseen(run, plan)
     if refusal is not None:
         return CheckedPlan(None, (refusal,))
     remarks = _other_configuration(run, saved)
@@ -276,7 +322,7 @@ def _shown_otherwise(run: Run, plan: Plan) -> list[Diagnostic]:
     again = run.plan_of(plan)
     if again.errored:
         first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
-        fails = f"Planning again fails here: {first.summary}."
+        fails = f"Planning again fails here: {first.summary}.{run.project.place.why_confined}"
         # It did not fail when the plan was made of the same.
         return [_disagreeing(fails) if _is_all_here(run, plan) else _not_compared(fails)]
     shown, made = write_record(plan), write_record(again)
@@ -432,6 +478,40 @@ def _essence(plan: Plan) -> dict[str, list[object]]:
 # --- what it was made of -----------------------------------------------------------------------
 
 
+def _unseen(run: Run, plan: Plan) -> Diagnostic | None:
+    """Why a confined run cannot tell whether what the plan was made of is another now."""
+    place = run.project.place
+    if not place.confinement.root:
+        return None
+    paths = (*plan.basis.files, *plan.basis.data_files)
+    names = [f'"{path}"' for path in paths if not _admits(place.confinement, path)]
+    if plan.basis.states:
+        readable = _states_now(run)
+        names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
+    if not names:
+        return None
+    return error(
+        "saved-plan-reads-what-is-confined",
+        f"It was made of {first_of(names, _MOST_NAMED)}, which a confined run does not read, so that nobody "
+        f"can tell whether it is another now. Nothing was done.{place.why_confined}",
+    )
+
+
+def _admits(confinement: Confinement, path: str) -> bool:
+    try:
+        confinement.admitted(path)
+    except Outside:
+        return False
+    return True
+
+
+def _states_now(run: Run) -> Mapping[str, str]:
+    """The states of other configurations that can be read: lineage and serial by the data block's address."""
+    evaluation = standing_evaluation(base_request(run.project, run.stored))
+    read_all_data(run.project.configuration, evaluation)
+    return evaluation.setting.reads.states
+
+
 def _others_since(run: Run, saved: SavedPlan) -> list[str]:
     """What the plan stands on and is another now: the state of that serial, inventories, other states."""
     plan, others = saved.plan, []
@@ -441,9 +521,7 @@ def _others_since(run: Run, saved: SavedPlan) -> list[str]:
         f'"{path.removeprefix("./")}"' for path in _changed_files(plan.basis.data_files, run.project.files)
     ]
     if plan.basis.states:
-        evaluation = standing_evaluation(base_request(run.project, run.stored))
-        read_all_data(run.project.configuration, evaluation)
-        now = evaluation.setting.reads.states
+        now = _states_now(run)
         # One that cannot be read now says nothing of whether it changed.
         changed = [name for name, state in plan.basis.states.items() if now.get(name, state) != state]
         others += [f"the state that {name} reads" for name in changed]
@@ -474,7 +552,10 @@ def _other_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     if not names:
         return []
     place = run.project.place
-    commit, now = saved.plan.basis.commit, commit_of(place.directory, place.environment, place.confinement)
+    commit, now = (
+        saved.plan.basis.commit,
+        commit_of(place.directory, place.environment, place.confinement_of_directory),
+    )
     commits = f" The plan was made at commit {commit[:12]}, and here is {now[:12]}." if commit and now else ""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return [

@@ -97,7 +97,7 @@ class RealFiles:
     def expand_home(self, path: str) -> str:
         """`~` at the start as the home directory."""
         if path.startswith("~") and self._confinement.root:
-            raise _outside(path, Outside(self._confinement.root))
+            raise _outside(path, Outside(self._confinement.root, self._confinement.why))
         try:
             return str(Path(path).expanduser()) if path.startswith("~") else path
         except RuntimeError:

@@ -136,6 +136,7 @@ class Runner:
             **os.environ,
             "PYTHONPATH": root,
             "NF_IN_AUTOMATION": "1",
+            "NF_CONFINE": "false",
             **variables,
         }
         self.process = subprocess.Popen(

@@ -126,7 +126,7 @@ ENVIRONMENT = {
     "NF_CLI_ARGS": "words that go before those of every command",
     "NF_CLI_ARGS_COMMAND": "the same for one command: `NF_CLI_ARGS_plan`, `NF_CLI_ARGS_state_list`",
     "NF_IN_AUTOMATION": (
-        "leaves hints for people out, keeps no cache of parsed files, and warns of a state that only "
+        "confines a run, leaves hints for people out, keeps no cache, and warns of a state that only "
         "this machine has"
     ),
     "NF_INPUT": "`0` or `false`: nothing is asked",
@@ -141,7 +141,7 @@ ENVIRONMENT = {
     "NF_CLUSTER_CA": "the authority of certificates of a Dask cluster ([many sites](../many-sites.md))",
     "NF_CLUSTER_CERT": "our certificate for it",
     "NF_CLUSTER_KEY": "the key of that certificate",
-    "NF_CONFINE": "as `-confine`: what configuration may name ([security](../security.md))",
+    "NF_CONFINE": "as `-confine`: what configuration may name ([security](../security.md)); `false` lifts it",
     "NF_ALLOW_REMOTE": (
         "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"
     ),

@@ -442,7 +442,7 @@ def hostile(
         "HOME": str(place / "home"),
         "NF_IN_AUTOMATION": "1",
         ENVIRONMENT_SECRET: CANARY,
-        **({"NF_CONFINE": "true"} if confined else {}),
+        "NF_CONFINE": "true" if confined else "false",
     }
     words = [*before, sys.executable, "-m", "tests.trust.hostile", str(place), str(number), "14"]
     subprocess.run(words, env=environment, cwd=TOP, check=True, timeout=600, stdin=subprocess.DEVNULL)

@@ -178,6 +178,7 @@ def test_another_inventory_stops_a_plan_that_would_be_another(
 
 def test_another_state_that_was_read_is_noticed(nf: Shell) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
+    Path(".git").mkdir()  # one work tree holds both
     Path("reader").mkdir()
     os.chdir("reader")
     Path("main.nf.hcl").write_text("""

@@ -33,6 +33,7 @@ from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.saved_plans import (
     configuration_of,
     other_variables,
+    place_of_plan,
     planned_variables,
     prior_of,
     read_plan,
@@ -135,6 +136,10 @@ def _of_plan(path: str, place: Place) -> AskedWorld:
     saved, problems = read_plan(path, place)
     if saved is None:
         return AskedWorld(diagnostics=tuple(problems))
+    try:
+        place = place_of_plan(place, saved.plan)
+    except ValueError as problem:
+        return AskedWorld(diagnostics=(*problems, error("the-plan-cannot-be-read", str(problem))))
     prior, wrong = prior_of(saved, path)
     problems += wrong
     if saved.plan.errored:

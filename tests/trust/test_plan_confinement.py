@@ -1,0 +1,216 @@
+"""What a plan file says is evaluated as confined as it was made, whoever wrote the file."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.planning.saved import plan_file
+from nexusform.workflow.place import both_allow
+from tests.contracts.http_state_server import state_server
+
+CANARY = "canary-3f1b9c"
+SECRET = """resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.lab.id
+  name          = "r1"
+  machine_count = 1
+  lifecycle {{
+    precondition {{
+      condition     = !strcontains(local.read, "canary")
+      error_message = "read: ${{local.read}}"
+    }}
+  }}
+}}
+locals {{
+  read = try(file("{path}"), "nothing")
+}}
+output "read" {{
+  value = local.read
+}}
+"""
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    def ask(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(list(words))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return ask
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A work tree whose configuration shows what it can read outside."""
+    for name in ("NF_CONFINE", "NF_ALLOW_REMOTE", "NF_DATA_DIR", "NF_IN_AUTOMATION"):
+        monkeypatch.delenv(name, raising=False)
+    work = tmp_path / "work"
+    (work / ".git").mkdir(parents=True)
+    (tmp_path / "secret").write_text(CANARY)
+    (work / "main.nf.hcl").write_text(SECRET.format(path=tmp_path / "secret"))
+    monkeypatch.chdir(work)
+    return work
+
+
+QUESTIONS = [
+    ("explain", "nexus_rack.r", "-plan=p"),
+    ("explain", "nexus_rack.r", "-plan=p", "-format=markdown"),
+    ("apply", "-input=false", "p"),
+    ("apply", "-input=false", "-verify=replan", "p"),
+    ("show", "p"),
+    ("show", "-json", "p"),
+    ("advise", "-plan=p"),
+    ("simulate", "capacity", "-plan=p"),
+]
+
+
+@pytest.mark.parametrize("where", ["there", "elsewhere"])
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_what_was_confined_stays_confined(
+    question: tuple[str, ...],
+    where: str,
+    tree: Path,
+    told: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code, said = told("plan", "-confine", "-out=p")
+    assert code == 0
+    if where == "elsewhere":
+        other = tree.parent / "bot"
+        other.mkdir()
+        (tree / "p").rename(other / "p")
+        monkeypatch.chdir(other)
+    _, more = told(*question)
+    assert CANARY not in said + more
+    assert "Traceback" not in more
+
+
+@pytest.mark.parametrize("record", ["no", ""])
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_a_plan_that_says_it_was_free_is_not_believed(
+    question: tuple[str, ...], record: str, tree: Path, told: Callable[..., tuple[int, str]]
+) -> None:
+    from msgspec.structs import replace
+
+    assert told("plan", "-confine", "-out=p")[0] == 0
+    saved, _ = plan_file.read((tree / "p").read_bytes())
+    assert saved is not None
+    assert saved.plan.basis.confined == "yes"
+    forged = replace(saved.plan, basis=replace(saved.plan.basis, confined=record, allowed=()))
+    (tree / "p").write_bytes(plan_file.write(forged, saved.snapshot, saved.prior_state))
+    _, said = told(*question)
+    assert CANARY not in said
+
+
+def test_the_operator_may_say_that_a_plan_is_free(tree: Path, told: Callable[..., tuple[int, str]]) -> None:
+    (tree / "main.nf.hcl").write_text((tree / "main.nf.hcl").read_text().replace("!str", "str"))
+    assert told("plan", "-out=p")[0] == 0
+    code, said = told("apply", "-input=false", "p")
+    assert code == 1
+    assert "-confine=false" in said
+    assert "which a confined run does not read" in " ".join(said.replace("│", "").split())
+    assert not (tree / "state").exists()
+    code, said = told("apply", "-input=false", "-confine=false", "p")
+    assert code == 0
+    assert "was not compared" not in said
+
+
+def key_pair(directory: Path) -> tuple[Path, Path]:
+    private, public = directory / "plan.key", directory / "plan.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    return private, public
+
+
+def test_a_verified_plan_is_evaluated_as_it_was_made(
+    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "main.nf.hcl").write_text((tree / "main.nf.hcl").read_text().replace("!str", "str"))
+    private, public = key_pair(tree.parent)
+    assert told("plan", "-out=p", f"-sign={private}")[0] == 0
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    code, said = told("apply", "-input=false", f"-verify=key:{public}", "p")
+    assert code == 0
+    assert "was not compared" not in said
+
+
+def test_credentials_go_to_no_address_that_a_plan_names(
+    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_HTTP_USERNAME", "ci")
+    monkeypatch.setenv("NF_HTTP_PASSWORD", CANARY)
+    with state_server() as (address, store):
+        block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
+        (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+        assert told("plan", "-out=p")[0] == 0
+        # Here the directory says the same as the plan.
+        assert told("apply", "-input=false", "p")[0] == 0
+        bot = tree.parent / "bot"
+        bot.mkdir()
+        (bot / "p").write_bytes((tree / "p").read_bytes())
+        monkeypatch.chdir(bot)
+        store.requests.clear()
+        for question in (
+            ("apply", "-input=false", "p"),
+            ("explain", "nexus_site.lab", "-plan=p"),
+            ("show", "p"),
+        ):
+            told(*question)
+        code, said = told("apply", "-input=false", "p")
+        assert (code, store.requests) == (1, [])
+        assert "-confine=false" in said
+        assert "-backend-config" in said
+
+
+@pytest.mark.usefixtures("tree")
+def test_automation_confines_unless_it_is_told_otherwise(
+    told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    assert CANARY not in told("plan")[1]
+    monkeypatch.setenv("NF_CONFINE", "false")
+    assert CANARY in told("plan")[1]
+    assert CANARY not in told("plan", "-confine=true")[1]
+    monkeypatch.delenv("NF_CONFINE")
+    assert CANARY in told("plan", "-confine=false")[1]
+
+
+def test_in_automation_a_backend_in_the_configuration_is_refused_with_the_ways_out(
+    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    with state_server() as (address, store):
+        block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
+        (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+        code, said = told("init", "-input=false")
+        assert code == 1
+        for way_out in ("-confine=false", "NF_CONFINE=false", "-backend-config=", "NF_ALLOW_REMOTE"):
+            assert way_out in " ".join(said.replace("│", "").split())
+        assert store.requests == []
+        monkeypatch.setenv("NF_ALLOW_REMOTE", address)
+        assert told("plan")[0] == 0
+        monkeypatch.delenv("NF_ALLOW_REMOTE")
+        monkeypatch.setenv("NF_CONFINE", "false")
+        assert told("init", "-input=false")[0] == 0
+        assert told("plan")[0] == 0
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> None:
+    assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
+    saved, _ = plan_file.read(Path("p").read_bytes())
+    assert saved is not None
+    assert (saved.plan.basis.confined, saved.plan.basis.allowed) == ("yes", ("https://a", "https://b/x"))
+
+
+def test_of_two_lists_the_narrower_of_what_both_allow_counts() -> None:
+    assert both_allow(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
+    assert both_allow(("https://a",), ("https://a/x", "https://a/y")) == ("https://a/x", "https://a/y")
+    assert both_allow((), ("https://a",)) == ()
