@@ -34,6 +34,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "call-to-unknown-function": "Call to unknown function",
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
     "cells-that-cannot-be": "Cells that cannot be",
+    "change-failed-before": "Change failed before",
     "change-not-allowed": "Change not allowed",
     "changes-wait-for-a-staged-run": "Changes wait for a staged run",
     "check-block-assertion-failed": "Check block assertion failed",

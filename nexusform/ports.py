@@ -235,13 +235,14 @@ class ObjectKey(Struct, frozen=True):
 class ReadRequest(Struct, frozen=True):
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
     fault drills. `planned` is what it was to become by a step that may have made it: a provider that finds it
-    there takes from it what it cannot see.
+    there takes from it what it cannot see. `unfinished` is its note of that name.
     """
 
     key: ObjectKey
     attributes: Mapping[str, Any]
     address: str = ""
     planned: Mapping[str, Any] | None = None
+    unfinished: Mapping[str, Any] | None = None
 
     @property
     def known(self) -> Mapping[str, Any]:
@@ -252,6 +253,9 @@ class ReadRequest(Struct, frozen=True):
 # Under which key the note of a rack or machine holds the VMs on it that nothing stands for: rows as the
 # fields of scheduling.world.Occupied, without its cell numbers.
 UNMANAGED: Final = "unmanaged"
+# Under which key the note of an object holds a change of ours that failed, in the provider's own fields and
+# as `words` for people. It is due until the provider reads that it is done, or brings it about.
+UNFINISHED: Final = "unfinished"
 
 
 class ReadAnswer(Struct, frozen=True):
@@ -291,6 +295,7 @@ class ChangeRequest(Struct, frozen=True):
     `begun` is None unless an earlier run began this step: then the operation that it told last, "" when it
     told none. `tell` takes news of the step and returns once they are recorded. `waits_for_people`:
     somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
+    `unfinished` is the object's note of an earlier change that failed: it is brought about as well.
     """
 
     key: ObjectKey
@@ -303,28 +308,38 @@ class ChangeRequest(Struct, frozen=True):
     tell: Callable[[StepNews], None] = _nobody_listens
     waits_for_people: bool = False
     stopping: Callable[[], bool] = lambda: False
+    unfinished: Mapping[str, Any] | None = None
 
 
 class ProviderAnswer(Struct, frozen=True):
     """The attributes after a create or update; `observed` are the paths that the provider saw
-    for itself (a predicted value there may differ from the plan).
+    for itself (a predicted value there may differ from the plan). `unfinished` is what of the change did not
+    come about, as the object's note holds it: it is told as an error, and what came about is saved.
     """
 
     attributes: Mapping[str, Any]
     observed: tuple[Path, ...] = ()
+    unfinished: Mapping[str, Any] | None = None
 
 
 class ProviderProblem(Exception):
     """A step failed at the provider. `exists` tells that a create failed after the object came
-    to be; `attributes` is then what it has.
+    to be; `attributes` is then what it has. `unfinished` is what is noted of an object that stands: the
+    change is due until it is done.
     """
 
     def __init__(
-        self, message: str, *, exists: bool = False, attributes: Mapping[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        exists: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+        unfinished: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.exists = exists
         self.attributes = attributes
+        self.unfinished = unfinished
 
 
 class StepWaits(ProviderProblem):

@@ -250,7 +250,8 @@ class _Run:
             elif provider is None:
                 self._end(step, Outcome.FAILED, f'There is no provider "{provider_of(change)}".')
             else:
-                call = call_for(step, change, provider, self._begun.get(step.id), self._terms)
+                before = self._recorder.instance(change.address)
+                call = call_for(step, change, provider, self._begun.get(step.id), self._terms, before)
                 self._recorder.intend(call)
                 calls.append(call)
         return calls

@@ -18,6 +18,7 @@ from nexusform.applying.standing import (
     remembered,
     with_current,
     with_successor,
+    with_unfinished,
     without_deposed,
 )
 from nexusform.plain_data import Path, part_at, unknown_paths
@@ -140,6 +141,10 @@ def after_answer(
     attributes = known_parts(agreement.attributes) if unknown else agreement.attributes
     complaint = _complaint(call, agreement, answer.attributes, unknown)
     instance = _instance_with(call, attributes, before, tainted=False)
+    if instance.current is not None and call.step.kind is not StepKind.RELEASE:
+        noted = with_unfinished(instance.current, answer.unfinished)
+        instance = replace(instance, current=noted)
+        complaint = complaint or str((answer.unfinished or {}).get("words", ""))
     return Result(instance, complaint, agreement.hits, agreement.misses)
 
 
@@ -156,7 +161,9 @@ def after_problem(call: ProviderCall, problem: ProviderProblem, before: Instance
         return Result(_instance_with(call, known_parts(attributes or {}), before, tainted=True), error)
     changing = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
     if changing and problem.attributes is not None:
-        return Result(_instance_with(call, known_parts(problem.attributes), before, tainted=False), error)
+        before = _instance_with(call, known_parts(problem.attributes), before, tainted=False)
+    if changing and problem.unfinished and before is not None and before.current is not None:
+        before = replace(before, current=with_unfinished(before.current, problem.unfinished))
     return Result(before, error)
 
 

@@ -9,9 +9,10 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.planning.plan import Action, Change, Step, StepKind
-from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, StepNews
+from nexusform.ports import UNFINISHED, ChangeRequest, ObjectKey, Provider, ProviderAnswer, StepNews
 from nexusform.state.objects import InstanceState, ObjectState
 
 NOTHING = InstanceState(None)
@@ -90,6 +91,7 @@ class ProviderCall(Struct, frozen=True):
     deposed: str = ""
     begun: str | None = None
     terms: RunTerms = field(default_factory=RunTerms)
+    unfinished: Mapping[str, Any] | None = None
 
     @property
     def keeps_old(self) -> bool:
@@ -98,9 +100,15 @@ class ProviderCall(Struct, frozen=True):
 
 
 def call_for(
-    step: Step, change: Change, provider: Provider, begun: str | None = None, terms: RunTerms | None = None
+    step: Step,
+    change: Change,
+    provider: Provider,
+    begun: str | None = None,
+    terms: RunTerms | None = None,
+    before: InstanceState | None = None,
 ) -> ProviderCall:
-    """The call of a step."""
+    """The call of a step; `before` is what stands at its address."""
+    current = before.current if before is not None and step.kind is StepKind.UPDATE else None
     return ProviderCall(
         step,
         change,
@@ -109,7 +117,21 @@ def call_for(
         deposed_of(step, change),
         begun,
         terms or RunTerms(),
+        unfinished_of(current),
     )
+
+
+def unfinished_of(current: ObjectState | None) -> Mapping[str, Any] | None:
+    """What an object notes of a change that failed."""
+    noted = (current.private or {}).get(UNFINISHED) if current is not None else None
+    return noted if isinstance(noted, Mapping) else None
+
+
+def with_unfinished(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
+    """An object that notes this change alone as one that failed, None for none."""
+    kept = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED}
+    private = {**kept, UNFINISHED: unfinished} if unfinished else kept
+    return replace(current, private=private or None)
 
 
 def object_of(step: Step, change: Change) -> ObjectKey:
@@ -140,6 +162,7 @@ def carry_out(call: ProviderCall, tell: Callable[[StepNews], None]) -> ProviderA
         tell,
         call.terms.waits_for_people,
         call.terms.stopping,
+        call.unfinished,
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.applying.outcomes import Whereabouts, path_text
+from nexusform.applying.standing import unfinished_of
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
@@ -21,6 +22,7 @@ from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Change, InventoryRead, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import (
+    UNFINISHED,
     ChangeRequest,
     JudgesPlans,
     ObjectKey,
@@ -286,7 +288,8 @@ def _ask(
         object_id = str(known.attributes.get("id", ""))
         telling(str(address), object_id)
         key = ObjectKey(address.type, object_id, known.creation)
-        requests.append(ReadRequest(key, known.attributes, str(address)))
+        request = ReadRequest(key, known.attributes, str(address), unfinished=unfinished_of(known))
+        requests.append(request)
     differing: Refreshed = {}
     whereabouts = Whereabouts(lambda: state)
     for (address, known), answer in zip(objects, provider.read(requests), strict=True):
@@ -360,7 +363,10 @@ def _request_of(change: Change) -> ChangeRequest:
     """A change of a plan as its provider gets it, in one step."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action is Action.UPDATE else None
-    return ChangeRequest(key, str(change.address), prior, change.after, aim=change.after)
+    noted = (change.private or {}).get(UNFINISHED)
+    return ChangeRequest(
+        key, str(change.address), prior, change.after, aim=change.after, unfinished=noted if prior else None
+    )
 
 
 _SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})

@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.configuration.limits import beyond
-from nexusform.diagnostics import Diagnostic, Problem, error, warning
+from nexusform.diagnostics import Diagnostic, Problem, Severity, error, warning
 from nexusform.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
@@ -28,7 +28,7 @@ from nexusform.planning.preparation.order import Order, created_first
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import Kind
+from nexusform.ports import UNFINISHED, Kind
 from nexusform.scheduling.world import Inventory
 
 
@@ -244,6 +244,7 @@ class Blocks:
                 known |= instance.type.derive(values)
         requested = self.selection.replaces(instance.address)
         decide(instance, {**known, **computed}, requested=requested)
+        self.diagnostics += due_again(instance)
         if not instance.broken:
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems
@@ -297,6 +298,14 @@ class Blocks:
         most = getattr(self.request.limits, what)
         if self._amounts[what] > most:
             raise beyond(what, what, most)
+
+
+def due_again(instance: Instance) -> Iterator[Diagnostic]:
+    """What is said of a change that failed and is sent once more."""
+    noted = (instance.prior.private or {}).get(UNFINISHED) if instance.prior is not None else None
+    if noted and instance.action is Action.UPDATE:
+        detail = f"{noted['words']} It is due until it is done: apply sends it once more."
+        yield instance.problem(Problem((), "change-failed-before", detail, Severity.WARNING))
 
 
 def show(instance: Instance, evaluation: Evaluation) -> None:

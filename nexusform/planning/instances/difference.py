@@ -24,6 +24,7 @@ from nexusform.plain_data import Path, part_at, to_plain, unknown_paths
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
+from nexusform.ports import UNFINISHED
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import ListType, MapType, PrimitiveType, SetType, Type
 from nexusform.values import UNKNOWN
@@ -255,7 +256,9 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
         if computed or instance.replace_paths:
             instance.planned = planned_attributes(schema, instance.config, None, computed)
         return
-    instance.action = Action.NO_OP if same(schema, instance.planned, prior) else Action.UPDATE
+    is_due = UNFINISHED in (instance.prior.private or {})  # nothing differs, and yet it is not done
+    is_kept = same(schema, instance.planned, prior) and not is_due
+    instance.action = Action.NO_OP if is_kept else Action.UPDATE
     instance.replace_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
 
 

@@ -57,10 +57,49 @@ def changes_of(request: ChangeRequest, around: Surroundings) -> list[ArmChange]:
     if prior is None:
         return [_creation(kind, target, planned, around)]
     if kind == CLUSTER:
-        return list(_cluster_changes(target, prior, planned, around))
-    if kind == POOL:
-        return list(_pool_changes(target, prior, planned, around.top))
-    return list(_vm_changes(target, prior, planned, around))
+        changes = list(_cluster_changes(target, prior, planned, around))
+    elif kind == POOL:
+        changes = list(_pool_changes(target, prior, planned, around.top))
+    else:
+        changes = list(_vm_changes(target, prior, planned, around))
+    return changes if request.unfinished is None else _with_due(changes, request.unfinished, target, planned)
+
+
+def _with_due(changes: list[ArmChange], noted: Values, target: Target, planned: Values) -> list[ArmChange]:
+    """The changes of a step with the one that failed before: sent with the values that are wanted now.
+    Nothing of what goes, or is made anew.
+    """
+    name = str(noted.get("id", "")).rpartition("/")[2]
+    pools = dict(ordered_pools(planned)) if target.kind == "kubernetes_clusters" else {}
+    is_pool = target.kind == "kubernetes_clusters" and "/agentPools/" in str(noted.get("id"))
+    if is_pool and name not in pools:
+        return changes
+    due = _pool_target(target, name) if is_pool else target
+    if any(change.target == due and change.verb is not Verb.UPDATE for change in changes):
+        return changes
+    properties, values = _changeable(due, pools[name] if is_pool else planned)
+    parts = [part for part in noted.get("parts", ()) if part in properties] or list(properties)[:1]
+    shown = {part: properties[part] for part in parts}
+    under = body_of(values) if noted.get("body") else {}
+    again = ArmChange(Verb.UPDATE, due, merged(under, {"properties": shown}), shown, again=True)
+    for number, change in enumerate(changes):
+        if change.target == due:
+            body = merged(again.body, change.body)
+            more = replace(change, body=body, shown={**shown, **(change.shown or {})}, again=True)
+            return [*changes[:number], more, *changes[number + 1 :]]
+    return [*changes, again]
+
+
+def _changeable(target: Target, values: Values) -> tuple[dict[str, Any], Values]:
+    """What Azure changes of a resource that stands, as the arguments have it."""
+    if target.kind == "kubernetes_clusters":
+        properties = cluster_properties(values)
+        del properties["initialAgentPoolConfigurations"]
+        return properties, values
+    if target.kind == "agent_pools":
+        properties = pool_properties(values)
+        return {name: part for name, part in properties.items() if name in _PATCHED}, values
+    return {}, values
 
 
 def _releases(request: ChangeRequest, around: Surroundings) -> Iterator[ArmChange]:

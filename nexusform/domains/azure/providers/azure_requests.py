@@ -75,7 +75,7 @@ class Verb(StrEnum):
 class ArmChange(Struct, frozen=True):
     """One change. `body` is what is sent, `shown` the part of its properties that shows once it is done.
     `unless_shown`: a deletion that is not due where the resource is like this already. `fewer` is the part of
-    its properties that leaves fewer VMs.
+    its properties that leaves fewer VMs. `again`: it failed before, so that it is sent though all shows.
     """
 
     verb: Verb
@@ -84,6 +84,7 @@ class ArmChange(Struct, frozen=True):
     shown: Mapping[str, Any] | None = None
     unless_shown: Mapping[str, Any] | None = None
     fewer: Mapping[str, Any] | None = None
+    again: bool = False
 
 
 class Pace(Struct, frozen=True):
@@ -102,6 +103,20 @@ class _Standing(StrEnum):
 
 class _Refused(Exception):
     """Azure took a request for a change, and refused it for good."""
+
+
+class Failed(ProviderProblem):
+    """A change that Azure took, and that failed or was canceled: `status`, and what Azure says (`words`)."""
+
+    def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
+        said = reason if isinstance(reason, Mapping) else {}
+        self.code = str(said.get("code") or "")
+        self.status = status
+        self.change = change
+        words = ": ".join(str(said[key]) for key in ("code", "message") if said.get(key))
+        what = {Verb.CREATE: "make", Verb.UPDATE: "change", Verb.DELETE: "delete"}[change.verb]
+        text = f"Azure could not {what} {change.target.title} ({status}): {words or 'it does not say why'}"
+        super().__init__(text if text.endswith(".") else f"{text}.", exists=change.verb is Verb.CREATE)
 
 
 class _Later(Exception):
@@ -154,8 +169,20 @@ class Arm:
                     self._bring_about(change, step, sent=sent)
             except _Refused as refused:
                 raise ProviderProblem(f"Azure refuses {change.target.title}: {refused}") from None
+            except Failed as failed:
+                raise self._noted(failed, step) from None
             except AzureError as problem:
                 raise self._problem(change, problem, sent=sent or change.target in self._sent) from None
+
+    def _noted(self, failed: Failed, step: ChangeRequest) -> ProviderProblem:
+        """A failure with what state is to note of it, so that the change is due again."""
+        change = failed.change
+        if step.prior is None or change.verb is Verb.DELETE:
+            return failed  # what failed while it was made is tainted; what still stands shows that by itself
+        noted = note_of(
+            change.target.path(self._subscription), failed.code or failed.status, str(failed), change, step
+        )
+        return ProviderProblem(noted["words"], exists=failed.exists, unfinished=noted)
 
     def wait(self, seconds: float | None, step: ChangeRequest, why: str) -> None:
         """Wait before looking again. Raises StepWaits when the run is to stop meanwhile."""
@@ -232,7 +259,7 @@ class Arm:
                 return
             tells = bool(etag_before) or not succeeded
             if tells and not is_behind and state_of(seen) in BROKEN:  # Azure took it back as well
-                raise ProviderProblem(_failure(change, state_of(seen), _reason(seen)))
+                raise Failed(change, state_of(seen), _reason(seen))
             if state_of(seen) in RESTING and is_late():
                 if change.verb is Verb.UPDATE:
                     return
@@ -305,8 +332,7 @@ class Arm:
             if status == "Succeeded":
                 return True
             if status in BROKEN:
-                created = change.verb is Verb.CREATE
-                raise ProviderProblem(_failure(change, status, body.get("error")), exists=created)
+                raise Failed(change, status, body.get("error"))
             url = self._next_of(response, url, change, step)
             if status != last_status:
                 step.tell(StepNews(words=f"Azure says: {status}"))
@@ -357,13 +383,14 @@ def _judge(change: ArmChange, seen: Mapping[str, Any] | None, *, sent: bool) -> 
         )
     if state not in RESTING:
         return _Standing.GOES_ON
-    is_as_asked = change.verb is Verb.CREATE or (change.shown is not None and shows(properties, change.shown))
-    if not is_as_asked:
+    # What only the azure block asks for need not show once it was sent: a key is not given back.
+    asked = {"properties": change.shown or {}} if sent else change.body or {}
+    is_as_asked = change.verb is Verb.CREATE or shows(seen, asked)
+    if not is_as_asked or (change.again and not sent):
         return _Standing.TO_SEND
     if state in BROKEN:
         if sent:
-            is_made = change.verb is Verb.CREATE
-            raise ProviderProblem(_failure(change, state, _reason(seen)), exists=is_made)
+            raise Failed(change, state, _reason(seen))
         return _Standing.TO_SEND
     return _Standing.DONE
 
@@ -391,17 +418,36 @@ def _not_shown(change: ArmChange) -> str:
     return f"{change.target.title} was {what}, and Azure does not show it so."
 
 
-def _failure(change: ArmChange, status: str, error: Any) -> str:
-    what = {Verb.CREATE: "make", Verb.UPDATE: "change", Verb.DELETE: "delete"}[change.verb]
-    reason = error if isinstance(error, Mapping) else {}
-    words = ": ".join(str(reason[key]) for key in ("code", "message") if reason.get(key))
-    return f"Azure could not {what} {change.target.title} ({status}): {words or 'it does not say why'}"
+def note_of(arm_id: str, code: str, words: str, change: ArmChange, step: ChangeRequest) -> dict[str, Any]:
+    """What state notes of a change that failed: of which resource (`id`), which of its properties were to be
+    otherwise (`parts`, never values: they may be secrets), whether the azure block's body was (`body`),
+    Azure's code, how often it came in a row, and words for people.
+    """
+    before = step.unfinished or {}
+    is_same = (before.get("id"), before.get("code")) == (arm_id, code)
+    times = int(before.get("times", 1)) + 1 if is_same else 1
+    body = (change.body or {}).get("properties")
+    parts = sorted(change.shown or ()) if change.shown is not None else sorted(body or ())
+    again = f" It failed the same way before: {times} times by now." if is_same else ""
+    return {
+        "id": arm_id,
+        "parts": parts,
+        "body": change.verb is Verb.UPDATE and change.body != {"properties": change.shown},
+        "code": code,
+        "times": times,
+        "words": f"{words}{again}",
+    }
 
 
 def _reason(seen: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Why a resource is as it is, where its operation is not known any more."""
+    return {"message": words_of(seen)}
+
+
+def words_of(seen: Mapping[str, Any] | None) -> str:
+    """What a resource says of how it is doing, "" where it says nothing."""
     properties = (seen or {}).get("properties") or {}
-    return {"message": properties.get("detailedStatusMessage") or properties.get("detailedStatus")}
+    return str(properties.get("detailedStatusMessage") or properties.get("detailedStatus") or "").rstrip(".")
 
 
 def _operation_of(response: Any) -> str:

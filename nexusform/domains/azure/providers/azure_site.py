@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -35,8 +35,12 @@ from nexusform.domains.azure.providers.azure_requests import (
     SHOWN_WITHIN,
     Arm,
     ArmChange,
+    Failed,
     Target,
+    Verb,
+    note_of,
     state_of,
+    words_of,
 )
 from nexusform.domains.azure.providers.azure_subscription import (
     CLUSTERS,
@@ -51,6 +55,7 @@ from nexusform.domains.azure.providers.azure_subscription import (
 )
 from nexusform.domains.azure.providers.observed_site import ObservedSites, Shown, shown_of
 from nexusform.ports import (
+    UNFINISHED,
     ChangeRequest,
     ObjectKey,
     ProviderAnswer,
@@ -59,6 +64,7 @@ from nexusform.ports import (
     ReadRequest,
     StepWaits,
 )
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.words import counted, first_of
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -76,6 +82,7 @@ _ACTIONS: Final = {
 _ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
 # What the bodies of all objects of a site have alike.
 _TOP: Final = ("location", "extendedLocation")
+Values: TypeAlias = Mapping[str, Any]
 
 
 class AzureSites(ObservedSites):
@@ -113,9 +120,26 @@ class AzureSites(ObservedSites):
         answers = super().read(requests)
         under_way = self._under_way()
         return [
-            replace(answer, settled=(request.key.type, request.key.id) not in under_way)
+            replace(
+                answer,
+                settled=(request.key.type, request.key.id) not in under_way,
+                note={**answer.note, UNFINISHED: None} if self._is_done(request, answer) else answer.note,
+            )
             for request, answer in zip(requests, answers, strict=True)
         ]
+
+    def _is_done(self, request: ReadRequest, answer: ReadAnswer) -> bool:
+        """Whether a change that failed is seen done, by whomever: Azure succeeded, and has all nodes."""
+        from nexusform.domains.azure.importers.arm import id_key
+
+        if request.unfinished is None or answer.attributes is None:
+            return False
+        key = id_key(str(request.unfinished.get("id")))
+        bodies = chain.from_iterable(
+            self._subscription.shown.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS)
+        )
+        states = [state_of(body) for body in bodies if id_key(str(body.get("id"))) == key]
+        return states == ["Succeeded"] and not _lacking(answer.attributes)
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """What Azure cannot do of a plan, and what is left to people. Raises ProviderProblem when Azure
@@ -176,7 +200,12 @@ class AzureSites(ObservedSites):
         top = self._directory().tops.get(_site_of(request), {})
         around = Surroundings(group, top, self._arm_id_of)
         arm, changes = self._subscription.arm(), changes_of(request, around)
-        arm.carry_out(changes, request)
+        try:
+            arm.carry_out(changes, request)
+        except Failed as failed:  # what was foretold of its VMs did not come about
+            raise ProviderProblem(
+                str(failed), exists=failed.exists, attributes=_without_places(request.planned)
+            ) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _cluster_target(request, group)
             with asking():
@@ -240,7 +269,7 @@ class AzureSites(ObservedSites):
                 raise StepWaits(f"{problem} `nexusform apply -resume` looks again.") from None
             complete = shown is not None and not shown.differing and _has_machines(shown, request)
             if shown is not None and (complete or (is_late() and not shown.differing)):
-                return shown.answer
+                return self._with_lacking(shown.answer, request, arm, group)
             if is_late():
                 differing = f" ({', '.join(shown.differing)} differ)" if shown else ""
                 raise StepWaits(
@@ -248,6 +277,26 @@ class AzureSites(ObservedSites):
                     "`nexusform apply -resume` looks again."
                 )
             arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
+
+    def _with_lacking(
+        self, answer: ProviderAnswer, request: ChangeRequest, arm: Arm, group: str
+    ) -> ProviderAnswer:
+        """An answer that says which nodes were asked for and never came; these are due."""
+        lacking = _lacking(answer.attributes, None if request.unfinished else request.planned)
+        if not lacking:
+            return answer
+        nodes = answer.attributes["nodes"]
+        pool = str(nodes[lacking[0]]["pool"])
+        cluster = _cluster_target(request, group)
+        target = cluster if pool == CONTROL_PLANE else Target(POOLS, group, (*cluster.names, pool))
+        part = "controlPlaneNodeConfiguration" if target is cluster else "count"
+        reason = words_of(arm.get(target))
+        there = f"{len(nodes) - len(lacking)} of {counted(len(nodes), 'node')} of {request.key.id}"
+        names = first_of(lacking, _MOST_NAMED)
+        words = f"Azure shows {there} and not {names}{f' ({reason})' if reason else ''}."
+        change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
+        noted = note_of(target.path(self._subscription.id), "nodes are missing", words, change, request)
+        return replace(answer, unfinished=noted)
 
     def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
         """What Azure shows now of one object alone: reading everything would take time with every step."""
@@ -372,6 +421,17 @@ def _cluster_target(request: ChangeRequest, group: str) -> Target:
     return Target(CLUSTERS, group, (owner.rpartition("/")[2],))
 
 
+def _without_places(planned: Values | None) -> dict[str, Any]:
+    """An object as it was planned, its VMs on no machine."""
+    values = dict(planned or {})
+    if "nodes" in values:
+        nowhere = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells"))
+        values["nodes"] = {name: {**node, **nowhere} for name, node in values["nodes"].items()}
+    else:
+        values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
+    return values
+
+
 def _site_of(request: ChangeRequest) -> str:
     return request.key.id.partition("/")[0]
 
@@ -386,11 +446,26 @@ def _machine_ids(body: Body) -> set[str]:
     return {id_key(each) for each in ids if each}
 
 
+def _lacking(seen: Values, planned: Values | None = None) -> list[str]:
+    """The nodes that a cluster or pool is to have and the platform has not, of those that were planned on a
+    machine where `planned` is given.
+    """
+    asked = (planned.get("nodes") or {}) if planned is not None else None
+    return [
+        name
+        for name, node in (seen.get("nodes") or {}).items()
+        if not node.get("platform_name")
+        if asked is None or (asked.get(name) or {}).get("machine")
+    ]
+
+
 def _has_machines(shown: Shown, request: ChangeRequest) -> bool:
     """Whether all VMs that were planned on a machine are shown on one."""
     seen, planned = shown.answer.attributes, request.planned or {}
     if request.key.type == VM:
         return bool(seen.get("machine")) or not planned.get("machine")
+    if request.unfinished is not None and _lacking(seen):
+        return False
     nodes = seen.get("nodes") or {}
     asked = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
     return all((nodes.get(name) or {}).get("machine") for name in asked)

@@ -52,7 +52,7 @@ class Faults:
     vanishes: int = 0  # polls after which an operation is not known any more, though it goes on
     outcome: str = "Failed"  # what operations that fail end as
     rollback: bool = False  # what fails is taken back: the resource shows what stood before
-    half: int = 0  # of the nodes that a change that fails asks for, so many came all the same
+    short: int = 0  # nodes that a change asks for and that never come, though it succeeds
     bare: bool = False  # Location alone says where an operation is
     gap: int = 0  # polls answered 404, before the operation is known again
     code: str = "Conflict"  # of the 409
@@ -184,7 +184,8 @@ class Site:
         for pool_id, (count, sku) in counts.items():
             of_pool = [n for n in properties.get("nodes") or [] if n.get("agentPoolId", "") == pool_id]
             kept += of_pool[:count]
-            kept += [self.node(body["name"], pool_id, sku, number) for number in range(len(of_pool), count)]
+            coming = range(len(of_pool), count - self.faults.short)
+            kept += [self.node(body["name"], pool_id, sku, number) for number in coming]
         properties["nodes"] = kept
 
     def node(self, cluster: str, pool_id: str, sku: str, number: int) -> Body:

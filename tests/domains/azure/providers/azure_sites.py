@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, Site, hardware
+import pytest
+
+from nexusform.cli.main import run
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    LOCATION,
+    NEXUS,
+    PROVIDER,
+    ArmServer,
+    Site,
+    hardware,
+)
 
 CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
 CLUSTER = CLUSTER_ID.lower()
@@ -120,3 +132,32 @@ def project(where: Path, configuration: str = "") -> None:
         (where / "more.nf.hcl").write_text(configuration)
     else:
         (where / "main.nf.hcl").write_text(PROVIDER_BLOCK)
+
+
+def write(configuration: str) -> None:
+    project(Path(), configuration)
+
+
+class Told:
+    """Runs commands and keeps what they said, in one line."""
+
+    def __init__(self, server: ArmServer, capsys: pytest.CaptureFixture[str]) -> None:
+        self.server = server
+        self.capsys = capsys
+        self.said = ""
+        self.text = ""
+
+    def __call__(self, *words: str) -> int:
+        code = run(list(words))
+        captured = self.capsys.readouterr()
+        self.text = captured.out + captured.err
+        self.said = " ".join(self.text.replace("│", " ").split())
+        return code
+
+    def changes(self) -> list[tuple[str, str]]:
+        """What Azure took: method and the last two parts of the path."""
+        return [(method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken]
+
+    def nodes(self, name: str = "c") -> list[dict[str, Any]]:
+        properties = self.server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/{name}")
+        return list(properties["nodes"])

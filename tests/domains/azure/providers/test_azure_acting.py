@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +12,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from nexusform.cli.main import run
 from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer, Faults, machine_id
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, project, standing_site
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, Told, write
 
 NODE_ANEW = "nexus_kubernetes_cluster.c:"
 VM = f"{GROUP}/{PROVIDER}/virtualMachines/v"
@@ -31,58 +29,6 @@ def pool(name: str, more: str = "", count: int = 2, mode: str = "User") -> str:
 
 def cluster(*parts: str) -> str:
     return f'resource "nexus_kubernetes_cluster" "c" {{\n{"".join(parts)}}}\n'
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArmServer]:
-    server = ArmServer(tmp_path_factory.mktemp("arm"))
-    yield server
-    server.close()
-
-
-class Told:
-    """Runs commands and keeps what they said, in one line."""
-
-    def __init__(self, server: ArmServer, capsys: pytest.CaptureFixture[str]) -> None:
-        self.server = server
-        self.capsys = capsys
-        self.said = ""
-        self.text = ""
-
-    def __call__(self, *words: str) -> int:
-        code = run(list(words))
-        captured = self.capsys.readouterr()
-        self.text = captured.out + captured.err
-        self.said = " ".join(self.text.replace("│", " ").split())
-        return code
-
-    def changes(self) -> list[tuple[str, str]]:
-        """What Azure took: method and the last two parts of the path."""
-        return [(method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken]
-
-    def nodes(self, name: str = "c") -> list[dict[str, Any]]:
-        properties = self.server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/{name}")
-        return list(properties["nodes"])
-
-
-@pytest.fixture
-def nexusform(
-    server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Told:
-    """A site that was taken over."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("NF_INPUT", "0")
-    server.site = standing_site()
-    project(tmp_path)
-    told = Told(server, capsys)
-    assert told("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, told.said
-    return told
-
-
-def write(configuration: str) -> None:
-    project(Path(), configuration)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""A local Azure Resource Manager with a site, and that site taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.domains.azure.providers.arm_server import ArmServer
+from tests.domains.azure.providers.azure_sites import Told, project, standing_site
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArmServer]:
+    server = ArmServer(tmp_path_factory.mktemp("arm"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def nexusform(
+    server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Told:
+    """A site that was taken over."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NF_INPUT", "0")
+    server.site = standing_site()
+    project(tmp_path)
+    told = Told(server, capsys)
+    assert told("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, told.said
+    return told

@@ -1,0 +1,118 @@
+"""Provider azure on the day on which Azure says no: a change that failed stays due until it is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers import azure_site
+from tests.domains.azure.providers.arm_server import ArmServer, Faults
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, Told, write
+
+UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
+
+
+def patches(told: Told) -> int:
+    return sum(method == "PATCH" for method, _ in told.changes())
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("configuration", [UPGRADED, SCALED], ids=["upgrade", "scale-out"])
+def test_a_change_that_failed_is_due_until_it_is_done(
+    configuration: str, rollback: bool, nexusform: Told, server: ArmServer
+) -> None:
+    write(configuration)
+    server.site.faults = Faults(fails=1, rollback=rollback)
+    assert nexusform("apply", "-auto-approve") == 1
+    assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
+    assert (
+        "(Failed): InsufficientResources: no machine has room. It is due until it is done" in nexusform.said
+    )
+    server.site.faults = Faults(fails=1, rollback=rollback)
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "It failed the same way before: 2 times by now." in nexusform.said
+    assert patches(nexusform) == 2  # once per apply
+    server.site.faults = Faults()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert patches(nexusform) == 3
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_nodes_that_never_come_are_an_error_and_due(
+    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azure says that it is done, and two nodes are missing of the count."""
+    monkeypatch.setattr(azure_site, "SHOWN_WITHIN", 0.02)
+    write(SCALED)
+    server.site.faults = Faults(short=2)
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available)." in nexusform.said
+    assert nexusform("plan", "-detailed-exitcode") == 2
+    assert "It is due until it is done" in nexusform.said
+    assert nexusform("apply", "-auto-approve") == 1
+    assert "It failed the same way before: 2 times by now." in nexusform.said
+    server.site.faults = Faults()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [("PATCH", "agentPools/np1")] * 3
+    assert len(nexusform.nodes()) == 7
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_what_somebody_else_brought_about_is_not_due(nexusform: Told, server: ArmServer) -> None:
+    write(UPGRADED)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    server.site.resources[CLUSTER]["properties"]["provisioningState"] = "Succeeded"
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+    assert nexusform("apply", "-auto-approve") == 0
+    assert patches(nexusform) == 1
+
+
+def test_nothing_is_sent_while_another_operation_runs(nexusform: Told, server: ArmServer) -> None:
+    write(UPGRADED)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    server.site.faults = Faults(conflicts=3)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert patches(nexusform) == 2
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_a_change_that_failed_and_is_wanted_no_more_is_sent_with_what_is_wanted(
+    nexusform: Told, server: ArmServer
+) -> None:
+    write(UPGRADED)
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    write(UPGRADED.replace("v1.30", "v1.29"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert server.site.bodies[-1] == {"properties": {"kubernetesVersion": "v1.29"}}
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_secrets_of_a_body_that_failed_are_not_noted(nexusform: Told, server: ArmServer) -> None:
+    secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
+    Path("key.nf.hcl").write_text(secret)
+    configured = "administratorConfiguration = { adminUsername = var.key }"
+    body = f"  azure {{\n    body = {{ properties = {{ {configured} }} }}\n  }}\n"
+    write(f'resource "nexus_kubernetes_cluster" "c" {{\n{body}}}\n')
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    cluster = next(one for one in state["resources"] if one["type"] == "nexus_kubernetes_cluster")
+    assert "s3cr3t" not in json.dumps(cluster)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    sent = [one["properties"]["administratorConfiguration"] for one in server.site.bodies]
+    assert sent == [{"adminUsername": "s3cr3t"}] * 2
+
+
+def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, server: ArmServer) -> None:
+    write(NEW)
+    server.site.faults = Faults(fails=2)
+    assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
+    assert nexusform("plan") == 0
+    assert "nexus_kubernetes_cluster.d 3 VMs placed (tainted)" in nexusform.said, nexusform.said
+    assert "re-created" not in nexusform.said
