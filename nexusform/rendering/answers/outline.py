@@ -21,7 +21,7 @@ from nexusform.rendering.notation.colours import (
     wrap,
 )
 from nexusform.rendering.notation.places import cells_text, place_document
-from nexusform.rendering.pull_request.markdown_parts import prose
+from nexusform.rendering.pull_request.markdown_parts import obeyed_by_nobody, prose
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import spans
 
@@ -207,7 +207,7 @@ def outline_markdown(outline: Outline) -> str:
     if outline.facts:
         blocks.append("\n".join(f"- {prose(fact)}" for fact in outline.facts))
     blocks += ["\n\n".join(_markdown_section(section)) for section in outline.sections]
-    return "\n\n".join(blocks) + "\n"
+    return obeyed_by_nobody("\n\n".join(blocks) + "\n")
 
 
 def _markdown_section(section: Section) -> Iterable[str]:

@@ -49,15 +49,49 @@ _SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
 # A code host sends mail to whom a comment mentions; an e-mail address mentions nobody.
 _MENTION: Final = re.compile(r"(?<![\w`])@(?=\w)")
+# An issue or a merge request that is referred to says so to all who follow it.
+_REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE)
+_NOTHING: Final = "<span></span>"
 
 
 def escaped(text: str) -> str:
     """Text without what Markdown, HTML or a code host would read as theirs.
 
-    An empty element parts an @ from the name after it: an escape alone is undone before names are looked for.
+    An empty element parts an @ from the name after it, and `#` from a number: an escape alone is undone
+    before names are looked for.
     """
     html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
-    return _MENTION.sub("@<span></span>", _SIGNS.sub(r"\\\1", html))
+    unmentioned = _MENTION.sub(f"@{_NOTHING}", _SIGNS.sub(r"\\\1", html))
+    return _REFERENCE.sub(rf"\1{_NOTHING}", unmentioned)
+
+
+# How lines of a comment begin that a code host, or a bot which reads there, executes.
+_COMMAND: Final = re.compile(
+    r"(\s*)(?=/[a-z]|@|(?:bors|homu|atlantis|jenkins|recheck|retest|rerun|rebase)\b|ok to test\b|r[?+]\s*@?|"
+    r"nexusform explain\b)",
+    re.IGNORECASE,
+)
+_FENCE: Final = re.compile(r"\s*(`{3,})")
+_MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the terminal
+
+
+def obeyed_by_nobody(markdown: str) -> str:
+    """A document of which no line begins like a command to a code host or its bots, inside of code or not.
+
+    An empty element stands before such a line, and in a block of code a margin that can be seen.
+    """
+    lines: list[str] = []
+    fence = ""
+    for line in markdown.split("\n"):
+        run = _FENCE.match(line)
+        if run is not None and not fence:
+            fence = run[1]
+        elif run is not None and len(run[1]) >= len(fence) and line.strip() == run[1]:
+            fence = ""
+        command = _COMMAND.match(line)
+        before = _MARGIN if fence else _NOTHING
+        lines.append(f"{command[1]}{before}{line[command.end() :]}" if command is not None else line)
+    return "\n".join(lines)
 
 
 def fenced(body: str, language: str = "") -> str:
@@ -136,7 +170,7 @@ class ReportPart(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The part as it stands in the report."""
-        return self.draw("\n".join(self.lines))
+        return obeyed_by_nobody(self.draw("\n".join(self.lines)))
 
 
 def fit(parts: Sequence[ReportPart], most: int) -> str:

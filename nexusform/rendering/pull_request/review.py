@@ -18,7 +18,7 @@ from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.pull_request.markdown_parts import escaped, fenced
+from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody
 from nexusform.rendering.report.entries import ADVICE
 from nexusform.source import SourceFile
 
@@ -133,6 +133,8 @@ def _suggestion(
     removed = edit.before.count("\n") - edit.after.count("\n")
     lines = text.split("\n")[first_line - 1 : last_line - removed]
     suggestion = fenced("\n".join(line.rstrip("\r") for line in lines), "suggestion")
+    if obeyed_by_nobody(suggestion) != suggestion:
+        return None  # what a button commits must be the text itself
     body = f"{_explained(diagnostic)}\n\nTried just now: {escaped(way)}\n{suggestion}"
     return _comment(path, first_line, last_line, body)
 
@@ -146,7 +148,12 @@ def _explained(diagnostic: Diagnostic) -> str:
 
 def _comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
     """A comment on these lines of a file, as the API takes it."""
-    comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": body}
+    comment: dict[str, Any] = {
+        "path": path,
+        "line": last_line,
+        "side": "RIGHT",
+        "body": obeyed_by_nobody(body),
+    }
     if first_line < last_line:
         comment |= {"start_line": first_line, "start_side": "RIGHT"}
     return comment

@@ -1,0 +1,160 @@
+"""What a comment at a code host must not do: no line of it is a command, and no word calls anybody."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody, prose
+
+TESTS = Path(__file__).parent.parent
+COMMAND = re.compile(r"^\s*(/[a-z]|bors |@)", re.MULTILINE)
+REFERENCE = re.compile(r"(?<![\w/])(?:[#!]\d|gh-\d)|(?<![\w`])@\w", re.IGNORECASE)
+
+HOSTILE = [
+    "/approve",
+    "/merge",
+    "  /merge",
+    "\t/label ~x",
+    "/close",
+    "/assign @root",
+    "/lgtm cancel",
+    "/rebase\n/merge",
+    "a\n/approve\nb",
+    "a\n\n/approve",
+    "a\r/approve",
+    "a\r\n/approve",
+    "a\u2028/approve",
+    "a\x0b/approve",
+    "bors r+",
+    "x\nbors try",
+    "@octocat",
+    "x\n@dependabot merge",
+    "@org/team",
+    "#1",
+    "owner/repo#12",
+    "GH-7",
+    "gh-7",
+    "!3",
+    "a !3 b",
+    "```\n/approve\n```",
+    "~~~\n/approve\n~~~",
+    "````\n/approve",
+    "</details>\n\n/approve",
+    "<br>\n/approve",
+    "<!--\n/approve\n-->",
+    "> x\n/approve",
+    "- x\n/approve",
+    "1. x\n@all",
+    "| x |\n/approve",
+    "\\\n/approve",
+    "\u200b\n/approve",
+    "\u202e/approve\n/merge",
+    "[x](y)\n/approve",
+    "atlantis apply",
+    "x\natlantis apply -p prod",
+    "nexusform explain a",
+    "recheck",
+    "ok to test",
+    "r+",
+]
+
+
+def text_of(markdown: str) -> str:
+    """What stands outside of code."""
+    outside = re.sub(r"(?ms)^ *(`{3,})[^\n]*\n.*?^ *\1$", "", markdown)
+    return re.sub(r"(`+)[^\n]*?\1", "", outside)
+
+
+def check(markdown: str) -> None:
+    assert COMMAND.search(markdown) is None, COMMAND.search(markdown)
+    assert REFERENCE.search(text_of(markdown)) is None, REFERENCE.search(text_of(markdown))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_piece_is_a_command(text: str) -> None:
+    for piece in (
+        escaped(text),
+        prose(text),
+        fenced(text),
+        fenced(text, "diff"),
+        f"a\n{fenced(text)}\n{prose(text)}",
+    ):
+        check(obeyed_by_nobody(piece))
+
+
+def test_what_is_no_command_stays_as_it_is() -> None:
+    text = "### x\n\n| a | b |\n| /b | @c |\n```text\n~ a/b\n+ /x\n```\n`/approve` is code"
+    assert obeyed_by_nobody(text) == text
+
+
+def test_a_command_can_still_be_read() -> None:
+    assert obeyed_by_nobody("/merge") == "<span></span>/merge"
+    assert obeyed_by_nobody("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
+
+
+@pytest.mark.parametrize("golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem)
+def test_no_golden_holds_one(golden: Path) -> None:
+    check(golden.read_text())
+
+
+CONFIGURATION = """locals {{
+  text = {text}
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.lab.id
+  name          = "r1"
+  machine_count = 1
+  lifecycle {{
+    precondition {{
+      condition     = {holds} || length(split("", local.text)) == 0
+      error_message = local.text
+    }}
+  }}
+}}
+check "c" {{
+  assert {{
+    condition     = length(split("", local.text)) == 0
+    error_message = local.text
+  }}
+}}
+output "o" {{
+  value = local.text
+}}
+"""
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    monkeypatch.chdir(tmp_path)
+
+    def ask(*words: str) -> str:
+        capsys.readouterr()
+        run(list(words))
+        return capsys.readouterr().out
+
+    return ask
+
+
+@pytest.mark.parametrize("holds", ["true", "false"])
+@pytest.mark.parametrize("number", range(0, len(HOSTILE), 5))
+def test_no_comment_is_a_command(number: int, holds: str, nf: Callable[..., str]) -> None:
+    text = "\n".join(HOSTILE[number : number + 5])
+    written = json.dumps(text).replace("${", "$${").replace("%{", "%%{")
+    written = re.sub(r"\\u000b", "\\\\u000B", written)
+    Path("main.nf.hcl").write_text(CONFIGURATION.format(text=written, holds=holds))
+    nf("plan", "-out=p", "-report=markdown:plan.md")
+    check(Path("plan.md").read_text())
+    if holds == "true":
+        check(nf("show", "-report=markdown:-", "p"))
+        check(nf("explain", "-plan=p", "-format=markdown", "nexus_rack.r"))
+        check(nf("advise", "-plan=p", "-format=markdown"))
+        check(nf("simulate", "capacity", "-plan=p", "-format=markdown"))
