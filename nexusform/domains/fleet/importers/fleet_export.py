@@ -8,7 +8,7 @@ Argo CD put on what they apply.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -31,23 +31,37 @@ _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
 _NUMBER: Final = f"{_PREFIX}number-of-clusters"
 _PREVIOUS: Final = f"{_PREFIX}previous-binding-state"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
-_INDEX: Final = re.compile(r"-(\d+)(?:-snapshot|-\d+)?$")
+# What is left of a snapshot's name once its placement's is cut off: its number, and which part it is.
+_POLICY_REST: Final = re.compile(r"-(\d{1,9})")
+_RESOURCE_REST: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
+_ANY_REST: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
+_OVERRIDE_LISTS: Final = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
 
 BINDINGS: Final = ("ClusterResourceBinding", "ResourceBinding")
 _POLICIES: Final = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
 _RESOURCES: Final = ("ClusterResourceSnapshot", "ResourceSnapshot")
-_OTHERS: Final = ("Work", "InternalMemberCluster", "ClusterResourcePlacementStatus", "AppliedWork")
-# What the hub makes itself.
-MADE_BY_THE_HUB: Final = frozenset({*BINDINGS, *_POLICIES, *_RESOURCES, *_OTHERS})
+# What the hub makes for a placement.
+MADE_BY_THE_HUB: Final = frozenset({*BINDINGS, *_POLICIES, *_RESOURCES})
 PLACEMENTS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
-# What only a server writes into an object's metadata.
-_SERVERS: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+# How far a cluster is with what its binding brings. Source: KubeFleet pkg/controllers/rollout.
+READY, WAITING, FAILED = "ready", "waiting", "failed"
+_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
+_NOT_YET: Final = (
+    "OverriddenPending",
+    "WorkNotSynchronizedYet",
+    "ApplyPending",
+    "ApplyInProgress",
+    "ResourceNotAvailableYet",
+    "NotAllWorkAreAvailable",
+)
 
 
 class ShownBinding(Struct, frozen=True):
-    """A placement's hold on a cluster; numbers are those of snapshots, None where nothing tells."""
+    """A placement's hold on a cluster; numbers are those of snapshots, None where nothing tells. `deleting`:
+    it is being removed. `standing`: what is on the cluster is available, may become so, or failed for good.
+    `overrides` are the names of the override snapshots that it brings.
+    """
 
     cluster: str
     state: str
@@ -56,11 +70,21 @@ class ShownBinding(Struct, frozen=True):
     topology_spread_score: int | None
     policy_snapshot: int | None
     resource_snapshot: int | None
+    deleting: bool = False
+    standing: str = READY
+    overrides: tuple[str, ...] = ()
+
+
+class ShownSnapshot(Struct, frozen=True):
+    """What a placement had selected at one time, under the number of its resource snapshot."""
+
+    index: int
+    objects: tuple[Manifest, ...]
 
 
 class ShownPlacement(Struct, frozen=True):
     """A placement as the hub has it: its object, its bindings by cluster, the number, policy (None: none was
-    written) and N of its latest policy snapshot, and the objects of its latest resource snapshot.
+    written) and N of its latest policy snapshot, and its resource snapshots, the latest one last.
     `policy_index` None: no policy snapshot was captured. `captured`: how many bindings were, whether or not
     they can be read.
     """
@@ -70,7 +94,7 @@ class ShownPlacement(Struct, frozen=True):
     policy_index: int | None = None
     policy: Mapping[str, Any] | None = None
     number_of_clusters: int | None = None
-    objects: tuple[Manifest, ...] = ()
+    snapshots: tuple[ShownSnapshot, ...] = ()
     captured: int = 0
 
     @property
@@ -81,15 +105,16 @@ class ShownPlacement(Struct, frozen=True):
 
 
 def read_placements(manifests: Iterable[Manifest]) -> dict[str, ShownPlacement]:
-    """The placements by key, with what the hub made for each."""
+    """The placements by key, with what the hub made for each; those that are being deleted are over."""
     objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
+    placements = [m for m in objects if m.kind in PLACEMENTS and not is_going(m.body)]
+    names = {(manifest.namespace, manifest.name) for manifest in placements}
     made: dict[str, list[Manifest]] = {}
     for manifest in objects:
         if manifest.kind in MADE_BY_THE_HUB:
-            parent = _parent(manifest)
+            parent = _parent(manifest, names)
             key = f"{manifest.namespace}/{parent}" if manifest.namespace else parent
             made.setdefault(key, []).append(manifest)
-    placements = [manifest for manifest in objects if manifest.kind in PLACEMENTS]
     shown = (_placement(manifest, made) for manifest in placements)
     return {placement.key: placement for placement in shown}
 
@@ -97,37 +122,49 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ShownPlacement]:
 def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownPlacement:
     """A placement with what the hub made for it: bindings, and its latest policy and resource snapshots."""
     of_it = made.get(ShownPlacement(manifest).key, [])
-    bindings = [_binding(one) for one in of_it if one.kind in BINDINGS]
+    bindings = [_binding(one, manifest.name) for one in of_it if one.kind in BINDINGS]
+    # Where an evicted one still goes while its successor stands, the successor counts.
+    by_cluster: dict[str, ShownBinding] = {}
+    for binding in bindings:
+        if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
+            by_cluster[binding.cluster] = binding
     placement = ShownPlacement(
         manifest,
-        {one.cluster: one for one in bindings if one is not None},
-        objects=tuple(_latest_objects([one for one in of_it if one.kind in _RESOURCES])),
+        by_cluster,
+        snapshots=_snapshots([one for one in of_it if one.kind in _RESOURCES], manifest.name),
         captured=len(bindings),
     )
-    policy = _latest([one for one in of_it if one.kind in _POLICIES], _POLICY_INDEX)
+    policies = {one.name: _index(one, _POLICY_INDEX, _POLICY_REST, manifest.name) for one in of_it}
+    policy = _latest([one for one in of_it if one.kind in _POLICIES], policies)
     if policy is None:
         return placement
     return replace(
         placement,
-        policy_index=_index(policy, _POLICY_INDEX),
+        policy_index=policies[policy.name],
         policy=_mapping(policy.body, "spec", "policy"),
-        number_of_clusters=_whole(_annotations(policy).get(_NUMBER)),
+        number_of_clusters=whole(_annotations(policy).get(_NUMBER)),
     )
 
 
-def _latest_objects(snapshots: Sequence[Manifest]) -> Iterator[Manifest]:
-    """The objects of the latest resource snapshot, which may be several manifests of one number."""
-    newest = _latest(snapshots, _RESOURCE_INDEX)
-    if newest is None:
-        return
-    index = _index(newest, _RESOURCE_INDEX)
-    for snapshot in snapshots:
-        if _index(snapshot, _RESOURCE_INDEX) == index:
-            yield from _selected(snapshot)
+def _snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ShownSnapshot, ...]:
+    """The resource snapshots of a placement by number, the latest last; one may be several manifests."""
+    numbers = {one.name: _index(one, _RESOURCE_INDEX, _RESOURCE_REST, owner) for one in manifests}
+    objects: dict[int, list[Manifest]] = {}
+    # The master of a snapshot in parts has the longest name: `-snapshot` before `-0`.
+    for manifest in sorted(manifests, key=lambda one: (not one.name.endswith("-snapshot"), one.name)):
+        number = numbers[manifest.name]
+        if number is not None:
+            objects.setdefault(number, []).extend(_selected(manifest))
+    latest = _latest(manifests, numbers)
+    newest = numbers[latest.name] if latest is not None else None
+    ordered = sorted(objects, key=lambda number: (number == newest, number))
+    return tuple(ShownSnapshot(number, tuple(objects[number])) for number in ordered)
 
 
-def _binding(manifest: Manifest) -> ShownBinding | None:
-    """A binding that says for which cluster it is and in which state; None otherwise."""
+def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
+    """A binding that says for which cluster it is and in which state; None otherwise. `owner` is the name of
+    its placement.
+    """
     spec = _mapping(manifest.body, "spec") or {}
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
@@ -138,11 +175,51 @@ def _binding(manifest: Manifest) -> ShownBinding | None:
         cluster=cluster,
         state=str(state),
         previous_state=previous if state == "Unscheduled" and previous in _STATES else None,
-        affinity_score=_whole(score.get("affinityScore")),
-        topology_spread_score=_whole(score.get("priorityScore", score.get("topologySpreadScore"))),
-        policy_snapshot=_index_in(spec.get("schedulingPolicySnapshotName")),
-        resource_snapshot=_index_in(spec.get("resourceSnapshotName")),
+        affinity_score=whole(score.get("affinityScore")),
+        topology_spread_score=whole(score.get("priorityScore", score.get("topologySpreadScore"))),
+        policy_snapshot=_number(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_REST),
+        resource_snapshot=_number(spec.get("resourceSnapshotName"), owner, _RESOURCE_REST),
+        deleting=is_going(manifest.body),
+        standing=_standing(manifest),
+        overrides=tuple(_override_names(spec)),
     )
+
+
+def _override_names(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The override snapshots of a binding: `<name>`, or `<namespace>/<name>`."""
+    for key in _OVERRIDE_LISTS:
+        listed = spec.get(key)
+        for each in listed if isinstance(listed, list) else ():
+            if isinstance(each, Mapping):
+                yield f"{each.get('namespace')}/{each.get('name')}"
+            else:
+                yield str(each)
+
+
+def _standing(binding: Manifest) -> str:
+    """How far the cluster of a binding is. Conditions of an earlier generation say nothing of this one."""
+    generation = (_mapping(binding.body, "metadata") or {}).get("generation")
+    conditions: dict[str, Mapping[str, Any]] = {}
+    for condition in conditions_of(binding.body):
+        if condition.get("observedGeneration", generation) == generation:
+            conditions[str(condition.get("type"))] = condition
+    for step in _STEPS:
+        condition = conditions.get(step, {})
+        if condition.get("status") == "False" and condition.get("reason") not in _NOT_YET:
+            return FAILED
+    done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
+    return READY if any(done) else WAITING
+
+
+def conditions_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The conditions in an object's status."""
+    listed = (_mapping(body, "status") or {}).get("conditions")
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+
+
+def is_going(body: Mapping[str, Any]) -> bool:
+    """Whether an object is being deleted."""
+    return bool((_mapping(body, "metadata") or {}).get("deletionTimestamp"))
 
 
 def binding_problems(manifests: Iterable[Manifest]) -> Iterator[Problem]:
@@ -191,29 +268,40 @@ def _selected(snapshot: Manifest) -> Iterator[Manifest]:
             yield manifest
 
 
-def _parent(manifest: Manifest) -> str:
-    """The placement that the hub made an object for."""
+def _parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
+    """The placement that the hub made an object for: its label says it, else its name begins with it."""
     labelled = manifest.labels.get(_PARENT)
-    return labelled or _INDEX.sub("", manifest.name)
+    if labelled:
+        return labelled
+    name = _ANY_REST.sub("", manifest.name)
+    owners = [
+        owner
+        for namespace, owner in placements
+        if namespace == manifest.namespace and manifest.name.startswith(f"{owner}-")
+    ]
+    return max(owners, key=len, default=name)
 
 
-def _latest(snapshots: Sequence[Manifest], label: str) -> Manifest | None:
+def _latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:
     marked = [one for one in snapshots if one.labels.get(_LATEST) == "true"]
-    return max(marked or snapshots, key=lambda one: (_index(one, label) or 0, one.name), default=None)
+    return max(marked or snapshots, key=lambda one: (numbers[one.name] or 0, one.name), default=None)
 
 
-def _index(snapshot: Manifest, label: str) -> int | None:
-    labelled = _whole(snapshot.labels.get(label))
-    return _index_in(snapshot.name) if labelled is None else labelled
+def _index(snapshot: Manifest, label: str, rest: re.Pattern[str], owner: str) -> int | None:
+    labelled = whole(snapshot.labels.get(label))
+    return _number(snapshot.name, owner, rest) if labelled is None else labelled
 
 
-def _index_in(name: Any) -> int | None:
-    """The number in the name of a snapshot: `web-2`, `web-2-snapshot`, `web-2-0`."""
-    match = _INDEX.search(name) if isinstance(name, str) else None
+def _number(name: Any, owner: str, rest: re.Pattern[str]) -> int | None:
+    """The number in the name of a snapshot, after its owner's: `web-2`, `web-2-snapshot`, `web-2-0`."""
+    if not isinstance(name, str) or not name.startswith(owner):
+        return None
+    match = rest.fullmatch(name, len(owner))
     return int(match[1]) if match is not None else None
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
+    """A whole number that may be written as text; None for anything else."""
     text = str(value)
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
 
@@ -227,32 +315,6 @@ def _mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else None
-
-
-# --- as a person would have written it ------------------------------------------------------------
-
-
-def as_written(body: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without what the server says of it: two exports of one object are the same text."""
-    metadata = dict(_mapping(body, "metadata") or {})
-    for name in _SERVERS:
-        metadata.pop(name, None)
-    annotations = {k: v for k, v in (_mapping(metadata, "annotations") or {}).items() if k != _APPLIED}
-    metadata.pop("annotations", None)
-    if annotations:
-        metadata["annotations"] = annotations
-    metadata.pop("finalizers", None)
-    metadata.pop("ownerReferences", None)
-    rest = {name: value for name, value in body.items() if name not in {"metadata", "status"}}
-    ordered: dict[str, Any] = _in_order({**rest, "metadata": metadata})
-    return ordered
-
-
-def _in_order(value: Any) -> Any:
-    """With the keys of every mapping by name: JSON and YAML of one object are the same text."""
-    if isinstance(value, Mapping):
-        return {name: _in_order(value[name]) for name in sorted(value, key=str)}
-    return [_in_order(part) for part in value] if isinstance(value, list) else value
 
 
 # --- who manages what ----------------------------------------------------------------------------

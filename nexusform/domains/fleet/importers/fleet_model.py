@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 
 from nexusform.domains.fleet.scheduling.bindings import Health, PlacementType, Policy, ResourceUsage
 from nexusform.domains.fleet.scheduling.cluster_requests import ClusterRequest
@@ -33,6 +33,7 @@ WITH_SELECTED = "NamespaceWithResourceSelectors"
 class FleetMember(Struct, frozen=True):
     """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes, and
     `properties` (its costs among them) are added; without, `properties` and `resources` are given.
+    `apply_fails`: what placements bring is not applied there.
     """
 
     name: str
@@ -43,6 +44,7 @@ class FleetMember(Struct, frozen=True):
     cluster_id: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     resources: ResourceUsage = field(default_factory=ResourceUsage)
+    apply_fails: bool = False
 
 
 class ObjectSelector(Struct, frozen=True):
@@ -200,6 +202,34 @@ class FleetRun(Struct, frozen=True):
     def key_of(self, name: str) -> str:
         """The key of an object of the run's namespace."""
         return f"{self.namespace}/{name}" if self.namespace else name
+
+
+class BegunRun(Struct, frozen=True):
+    """What a run fixed when it began, as state notes it and a hub shows it; what older versions did not note
+    is None. `overrides` are by position those that each cluster of `picked` gets. `done` are the clusters
+    that it has finished, `ended`: it goes no further.
+
+    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    """
+
+    policy_snapshot: int | None = None
+    cluster_count: int | None = None
+    resource_snapshot: int | None = None
+    strategy: tuple[Stage, ...] | None = None
+    stages: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    apply: ApplyStrategy | None = None
+    overrides: tuple[FleetOverride, ...] | None = None
+    picked: dict[str, tuple[int, ...]] | None = None
+    done: tuple[str, ...] = ()
+    ended: bool = False
+
+    def note(self) -> dict[str, Any]:
+        """As plain data, without what nothing tells."""
+        fields: dict[str, Any] = json.decode(json.encode(self))
+        # What is empty says something of what a run took along, and nothing of how far it is.
+        silent = {"done": [], "ended": False}
+        said = (item for item in fields.items() if item[1] is not None)
+        return {name: value for name, value in said if name not in silent or value != silent[name]}
 
 
 class FleetApproval(Struct, frozen=True):

@@ -19,6 +19,7 @@ from msgspec.structs import asdict
 
 from nexusform.documents.yaml_text import read_yaml
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.hub_objects import as_written
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
@@ -117,6 +118,18 @@ def fingerprint(manifests: Iterable[Manifest]) -> str:
 def body_hash(manifest: Manifest) -> str:
     """What an object is kept under."""
     return sha256(_text(manifest.body)).hexdigest()[:_DIGITS]
+
+
+def compared_hash(manifest: Manifest) -> str:
+    """A hash of what people wrote of an object: what a server adds to it makes no difference."""
+    body = as_written(manifest.body)
+    if (manifest.group, manifest.kind) == ("", "Namespace"):
+        body.pop("spec", None)
+        labels = body["metadata"].get("labels") or {}
+        labels.pop("kubernetes.io/metadata.name", None)
+    metadata = body.get("metadata") or {}
+    body["metadata"] = {name: value for name, value in metadata.items() if value not in ({}, None)}
+    return sha256(_text(body)).hexdigest()
 
 
 def _text(value: Any) -> bytes:
@@ -273,6 +286,7 @@ def _binding(cluster: str, values: Mapping[str, Any]) -> Binding:
         topology_spread_score=_whole(values.get("topology_spread_score")),
         previous_state=BindingState(previous) if previous else None,
         resource_snapshot=_whole(values.get("resource_snapshot")),
+        deleting=values.get("deleting") is True,  # only a hub shows that
     )
 
 

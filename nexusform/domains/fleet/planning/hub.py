@@ -4,12 +4,12 @@ remembers them and as they stand now; and what of it a placement brings to clust
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from nexusform.address import Address
@@ -28,6 +28,7 @@ from nexusform.domains.fleet.planning.contents import (
     Contents,
     ResourceSnapshot,
     body_hash,
+    compared_hash,
     fingerprint,
     has_resources,
     is_noted,
@@ -41,14 +42,17 @@ from nexusform.domains.fleet.planning.overrides import (
     Renders,
     applicable,
     identity,
+    picked,
     refusals,
 )
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.selecting import idle_selectors, selected, selector_problem
 from nexusform.domains.fleet.planning.world import (
     UNSEEN,
+    Clusters,
     FleetMemberState,
     Pods,
+    ShownHub,
     member_of,
     remember,
     remembered,
@@ -57,7 +61,12 @@ from nexusform.domains.fleet.scheduling.bindings import BindingState, Member
 from nexusform.domains.fleet.scheduling.staged import transition_problem
 from nexusform.domains.fleet.scheduling.validation import sentence
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved, unwrapped
+from nexusform.domains.pods.importers.kubernetes_manifests import (
+    Manifest,
+    is_reserved,
+    manifest_of,
+    unwrapped,
+)
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
@@ -77,7 +86,8 @@ class Hub(Struct, dict=True):
     this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
     those of objects that state holds. `waiting` are runs that this plan does not change; those in `woken`
     go on because of `approvals` that it makes. `direct` are the objects of single clusters, by the cluster's
-    id; `brought` are the objects on the hub with who brings them.
+    id; `brought` are the objects on the hub with who brings them. `shown` is what a real hub shows: what is
+    over there is over.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -94,6 +104,7 @@ class Hub(Struct, dict=True):
     former: list[Instance] = field(default_factory=list)
     direct: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
     brought: list[tuple[Instance, tuple[Manifest, ...]]] = field(default_factory=list)
+    shown: ShownHub = ShownHub()
 
     @cached_property
     def by_hash(self) -> Mapping[str, Manifest]:
@@ -129,7 +140,8 @@ class Hub(Struct, dict=True):
             case FleetBudget():
                 self.budgets[fleet_object.placement] = (instance, fleet_object)
             case FleetEviction() if instance.action in _ONCE:
-                self.evictions.append((instance, fleet_object))
+                if fleet_object.name not in self.shown.evictions:
+                    self.evictions.append((instance, fleet_object))
             case FleetStrategy():
                 self.strategies[fleet_object.key] = fleet_object
             case FleetRun():
@@ -178,7 +190,8 @@ class Hub(Struct, dict=True):
                 going_on.append((instance, run))
         self.runs = []
         for instance, run in going_on:
-            granted = self.approvals.get(run.key_of(run.name), set())
+            key = run.key_of(run.name)
+            granted = self.approvals.get(key, set()) | self.shown.approvals.get(key, frozenset())
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _take_run(self, instance: Instance, run: FleetRun) -> None:
@@ -192,13 +205,16 @@ class Hub(Struct, dict=True):
                 text = f"{refusal[:1].upper()}{refusal[1:]}. Make another run, or replace it with -replace."
                 self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
                 return
-        runs = self.runs if instance.action in _DOING else self.waiting
-        runs.append((instance, run))
+        shown = None if instance.replaced else self.shown.runs.get(run.key_of(run.name))
+        if shown is not None and shown.ended:
+            return
+        goes_on = instance.action in _DOING or shown is not None
+        (self.runs if goes_on else self.waiting).append((instance, run))
 
 
-def read_hub(instances: Iterable[Instance]) -> Hub:
-    """The hub of a plan."""
-    hub = Hub()
+def read_hub(instances: Iterable[Instance], shown: ShownHub) -> Hub:
+    """The hub of a plan; `shown` is what real ones show."""
+    hub = Hub(shown=shown)
     for instance in instances:
         if instance.type.fleet is not None and instance.before is not None:
             hub.former.append(instance)
@@ -268,12 +284,14 @@ def read_members(
     instances: Iterable[Instance],
     clusters: Mapping[str, NodeCluster],
     pods: Pods,
-    shown: Collection[str] = (),
+    shown: Mapping[str, FleetMember],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
     """The members of the plan by name: those that stay or come, and those that go. `clusters` are those
-    that members may stand for, by id; `shown` are the members that a hub shows.
+    that members may stand for, by id; `shown` are the members that a hub shows. They are there, written or
+    not.
     """
     members: dict[str, FleetMemberState] = {}
+    gone: set[str] = set()
     problems: list[Diagnostic] = []
     for instance in instances:
         if instance.type.kind is not Kind.MEMBER or instance.type.fleet is None:
@@ -281,6 +299,7 @@ def read_members(
         leaving = _leaving(instance)
         if leaving is not None and leaving.before is not None:
             members.setdefault(leaving.before.name, leaving)
+            gone.add(leaving.before.name)
         if instance.going or instance.broken or instance.planned is None:
             continue
         written = instance.type.fleet(instance.planned)
@@ -292,8 +311,12 @@ def read_members(
             instance.broken = True
         requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
         now = member_of(written, cluster, requests)
-        before = _before(instance, now, shown)
+        before = _before(instance, now, shown if cluster is None else {})
         members[written.name] = FleetMemberState(instance.address, written, cluster, before, now)
+    for name, shown_member in shown.items():
+        if name not in members and name not in gone:
+            now = member_of(shown_member, None, (0, 0))
+            members[name] = FleetMemberState(None, shown_member, None, now, now)
     return members, problems
 
 
@@ -306,12 +329,12 @@ def _leaving(instance: Instance) -> FleetMemberState | None:
     return FleetMemberState(instance.address, None, None, before, None)
 
 
-def _before(instance: Instance, now: Member, shown: Collection[str]) -> Member | None:
-    """The member as placements saw it last, None when none has seen it. One that state holds without a note,
-    or that only a hub shows, is taken as it is: nothing tells what changed.
+def _before(instance: Instance, now: Member, shown: Mapping[str, FleetMember]) -> Member | None:
+    """The member as placements saw it last, None when none has seen it: as the hub shows it, else as state
+    noted it. One that state holds without a note is taken as it is: nothing tells what changed.
     """
-    if instance.prior is None and now.name in shown:
-        return now
+    if now.name in shown and not instance.replaced:
+        return member_of(shown[now.name], None, (0, 0))
     if instance.prior is None or instance.replaced or instance.prior.private == UNSEEN:
         return None
     note = instance.prior.private
@@ -325,7 +348,7 @@ def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address
     placements = [instance for instance in instances.values() if instance.type.kind is Kind.PLACEMENT]
     left_out = any(instance.block is None and not instance.going for instance in placements)
     for member in members:
-        instance = instances.get(member.address)
+        instance = instances.get(member.address) if member.address is not None else None
         if member.now is None or instance is None:
             continue
         if not left_out:
@@ -349,11 +372,11 @@ def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, No
 # --- what a placement brings -------------------------------------------------------------------
 
 
-def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, Mapping[str, str]]) -> None:
+def prepare_resources(placement: PlacementPlan, hub: Hub, clusters: Clusters) -> None:
     """Select the objects, take a resource snapshot of them where they changed, and find the clusters whose
-    overrides changed. `labels` are those of the members, by name.
+    overrides changed. `clusters` are the members.
     """
-    placement.labels = labels
+    placement.labels, placement.clusters = clusters.labels, clusters
     placement.selected = selected(placement.written, hub.manifests)
     placement.idle = idle_selectors(placement.written, placement.selected)
     placement.refused = selector_problem(placement.written, hub.manifests)
@@ -367,6 +390,7 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     before, latest = placement.contents.latest, placement.snapshots[-1]
     placement.resources_changed = before is not None and before.hash != latest.hash
     placement.outdated = frozenset(_outdated(placement, latest.index))
+    placement.override_changed = bool(placement.outdated) and _own_overrides_changed(placement, hub)
 
 
 def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
@@ -374,12 +398,46 @@ def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
     before = placement.before
     if before is None or placement.created:
         return None
+    if placement.shown:
+        return _shown_to_be_left(placement)
     objects, overrides = hub.before
     if fingerprint(selected(before, objects)) != fingerprint(placement.selected):
         return Trigger.RESOURCES_CHANGED
     if applicable(overrides, before.key) != placement.overrides:
         return Trigger.OVERRIDES_CHANGED
     return None
+
+
+def _shown_to_be_left(placement: PlacementPlan) -> Trigger | None:
+    """What staged runs have not brought yet of a placement that a hub shows; before the first, nothing."""
+    latest = placement.contents.latest
+    if latest is None:
+        return None
+    if latest.hash != fingerprint(placement.selected):
+        return Trigger.RESOURCES_CHANGED
+    return Trigger.OVERRIDES_CHANGED if any(_outdated(placement, latest.index)) else None
+
+
+def _own_overrides_changed(placement: PlacementPlan, hub: Hub) -> bool:
+    """Whether overrides that name the placement are others than those that its clusters have got. Others are
+    not looked at before something else begins a rollout.
+
+    Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides that name a placement.
+    """
+    key = placement.written.key
+    own = [override for override in placement.overrides if override.placement == key]
+    if not placement.shown:
+        return own != [each for each in applicable(hub.before[1], key) if each.placement == key]
+    known: Mapping[str, FleetOverride] = placement.shown.get("override_snapshots") or {}
+    for cluster, binding in (placement.shown.get("bindings") or {}).items():
+        snapshot = placement.snapshot_of(binding.get("resource_snapshot"))
+        if snapshot is None or cluster not in placement.labels:
+            continue
+        shown = [known[name] for name in binding.get("overrides") or () if name in known]
+        now = picked(own, snapshot.objects, placement.labels[cluster])
+        if [each for each in shown if each.placement == key] != list(now):
+            return True
+    return False
 
 
 def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
@@ -422,9 +480,13 @@ def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
 
 
 def _shown(placement: PlacementPlan, hub: Hub, note: Mapping[str, Any]) -> Contents:
-    """What a hub shows to stand: its newest snapshot, with the objects that state noted last where it did,
+    """What a hub shows to stand: its resource snapshots, and on each cluster what its binding brings of them.
+    Where no snapshot was captured, the newest that a binding names, with the objects that state noted last,
     else with those that are there now.
     """
+    snapshots = tuple(_shown_snapshots(placement))
+    if snapshots:
+        return Contents(snapshots, dict(_shown_content(placement, snapshots)))
     indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
     if not indices:
         return Contents()
@@ -433,6 +495,40 @@ def _shown(placement: PlacementPlan, hub: Hub, note: Mapping[str, Any]) -> Conte
     digest = noted.hash if noted is not None else fingerprint(objects)
     on_cluster = _once_overridden(placement, hub, objects, None)
     return Contents((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
+
+
+def _shown_snapshots(placement: PlacementPlan) -> Iterator[ResourceSnapshot]:
+    """The snapshots that a hub shows. One that holds what is selected now is that, in whatever order."""
+    now = {compared_hash(manifest) for manifest in placement.selected}
+    digest_now = fingerprint(placement.selected)
+    for shown in placement.shown.get("resource_snapshots") or ():
+        read_objects = (manifest_of(json.decode(text)) for text in shown["objects"])
+        objects = tuple(manifest for manifest in read_objects if manifest is not None)
+        if {compared_hash(manifest) for manifest in objects} == now:
+            yield ResourceSnapshot(int(shown["index"]), digest_now, placement.selected)
+        else:
+            yield ResourceSnapshot(int(shown["index"]), fingerprint(objects), objects)
+
+
+def _shown_content(
+    placement: PlacementPlan, snapshots: tuple[ResourceSnapshot, ...]
+) -> Iterator[tuple[str, Rendered]]:
+    """What is on each cluster: the objects of its binding's snapshot under the overrides that it names."""
+    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    known: Mapping[str, FleetOverride] = placement.shown.get("override_snapshots") or {}
+    shown_bindings = placement.shown.get("bindings") or {}
+    renders: dict[tuple[int, tuple[str, ...]], Renders] = {}
+    for binding in placement.prior:
+        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        if snapshot is None or not has_resources(binding):
+            continue
+        names = tuple(shown_bindings[binding.cluster].get("overrides") or ())
+        key = snapshot.index, names
+        if key not in renders:
+            # In the order of the names that the binding lists: cluster overrides come first.
+            overrides = tuple(known[name] for name in names if name in known)
+            renders[key] = Renders(snapshot.objects, overrides, placement.labels)
+        yield binding.cluster, renders[key].get(binding.cluster) or Rendered(snapshot.objects)
 
 
 def _once_overridden(

@@ -233,6 +233,7 @@ def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
     contents = placement.contents_after()
+    failing = placement.failing
     by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
@@ -242,12 +243,13 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             continue
         content = contents.get(binding.cluster)
         failed = bool(content and content.failure)
+        cluster_fails = binding.cluster in failing
         trackable = content is None or availability_tracked(content.manifests)
         by_cluster[binding.cluster] = replace(
             progress,
             overrides=failed or bool(content and content.digest),
             overridden=FALSE if failed else progress.overridden,
-            applied=FALSE if content and content.refused else progress.applied,
+            applied=FALSE if cluster_fails or (content and content.refused) else progress.applied,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
         )
@@ -269,11 +271,26 @@ def placement_warnings(
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
         yield from _left_to_runs(placement)
+        yield from _overrides_waiting(placement)
         yield from ownership_warnings(placement)
         yield from _shared(placement, members)
         for kind, text in placement_risks(placement, members):
             yield _warned(placement, kind, text)
         yield from _drifted(placement, members, rounds)
+
+
+def _overrides_waiting(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """A warning for overrides that clusters do not get by themselves."""
+    waiting = placement.overrides_wait
+    if waiting:
+        text = (
+            f"Overrides make something else of what {placement.written.key} brings to {listed(waiting, 4)}, "
+            "and nothing brings that there by itself: it reaches the clusters with the next change, which is "
+            "new content, another binding or an eviction. An override that names its placement is rolled out "
+            "at once."
+        )
+        brief = f"overrides reach {listed(waiting, 4)} only with the next change of content or bindings"
+        yield _warned(placement, "override-waits-for-the-next-change", text, brief=brief)
 
 
 def _warned(

@@ -35,7 +35,7 @@ from nexusform.domains.fleet.planning.placement import PlacementPlan, begin
 from nexusform.domains.fleet.planning.rounds import after_runs, run_rounds
 from nexusform.domains.fleet.planning.rows import binding_rows, removed_rows, rolling_timeline
 from nexusform.domains.fleet.planning.runs import carry_out_runs
-from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, ShownHub, shown_hub
+from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, ShownHub, clusters_of, shown_hub
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.changes import (
     check_budget,
@@ -55,6 +55,7 @@ from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import PLACEMENT_PHASE
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
+from nexusform.words import form, listed
 
 
 def plan_placements(
@@ -63,7 +64,7 @@ def plan_placements(
     """Plan all placements. `clusters` are those that members may stand for, by id."""
     shown = shown_hub(blocks.request, evaluation)
     members, diagnostics = read_members(blocks.instances.values(), clusters, pods, shown.members)
-    hub = read_hub(blocks.instances.values())
+    hub = read_hub(blocks.instances.values(), shown)
     diagnostics += hub.diagnostics
     instances: list[Instance] = []
     for block in blocks.order.of(PLACEMENT_PHASE):
@@ -76,10 +77,10 @@ def plan_placements(
         if placement is not None:
             placements.append(placement)
         diagnostics += problems
-    diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
-    labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
+    standing = clusters_of(members)
     for placement in placements:
-        prepare_resources(placement, hub, labels)
+        prepare_resources(placement, hub, standing)
+    diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += carry_out_runs(placements, hub, rounds.roster)
     rounds = after_runs(placements, members, pods, rounds)
@@ -236,12 +237,13 @@ def _target(placement: PlacementPlan) -> Target:
     bindings = placement.held
     for _, eviction in placement.evictions:
         bindings = after(eviction, bindings)
+    down = placement.failed | placement.not_ready
     up = frozenset(
         binding.cluster
         for binding in bindings
-        if binding.state is BindingState.BOUND and not binding.deleting
+        if binding.state is BindingState.BOUND and not binding.deleting and binding.cluster not in down
     )
-    return Target(placement.written.kind, bindings, placement.written.number, up)
+    return Target(placement.written.kind, bindings, placement.written.number, up, placement.failed)
 
 
 def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
@@ -266,24 +268,58 @@ def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
 
 def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Roll out what changed, within the strategy; a warning where it cannot go on."""
-    written, outcome = placement.written, placement.roll_out()
+    outcome = placement.roll_out()
     placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
     placement.rolled |= outcome.reached
     timeline = rolling_timeline(placement)
     if timeline is not None:
         placement.rollouts.append(timeline)
-    if outcome.stalled:
-        text = (
-            f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "
-            f"{written.rolling.max_unavailable} and max_surge = {written.rolling.max_surge} nothing more may "
-            "be taken down or added. Raise one of them."
-        )
-        config = placement.instance.config
-        path = ("strategy",) if config and not config.get("manifest") else ()
+    left = [cluster for cluster in outcome.stalled if cluster in placement.left]
+    if left:
+        yield from _staying_behind(placement, left)
+    held_up = [cluster for cluster in outcome.stalled if cluster not in placement.left]
+    if held_up:
+        yield _held_up(placement, held_up)
+
+
+def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[Diagnostic]:
+    """A warning for bindings on members that leave with this plan and that no rollout removes."""
+    before = {binding.cluster: binding.state for binding in placement.prior}
+    staying = [cluster for cluster in left if before.get(cluster) is not BindingState.UNSCHEDULED]
+    if not staying:
+        return
+    key, rolling = placement.written.key, placement.written.rolling
+    which, stay = form(len(staying), "binding", "bindings"), form(len(staying), "stays", "stay")
+    text = (
+        f"{listed(staying, 4)} left the fleet, and the {which} of {key} there {stay} Unscheduled: removing "
+        "counts like taking a ready cluster down, and with max_unavailable = "
+        f"{rolling.max_unavailable} none of the others may be missed. Nothing runs there any more. It goes "
+        "when another cluster makes room, or with a higher max_unavailable."
+    )
+    brief = f"{key}: nothing removes the binding on {listed(staying, 4)}, which left the fleet"
+    problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=brief)
+    yield placement.instance.problem(problem)
+
+
+def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
+    """A warning for a rollout that cannot go on: what stops it, and what to do."""
+    key, rolling, before = placement.written.key, placement.written.rolling, ", ".join(clusters)
+    failing = sorted(placement.failing & {binding.cluster for binding in placement.held})
+    down = f"{listed(failing, 4)} {form(len(failing), 'fails', 'fail')}" if failing else ""
+    why = f" {down}, which counts as taken down;" if failing else ""
+    advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."
+    text = (
+        f"The rollout of {key} stops before {before}:{why} with max_unavailable = {rolling.max_unavailable} "
+        f"and max_surge = {rolling.max_surge} nothing more may be taken down or added. {advice}"
+    )
+    config = placement.instance.config
+    path = ("strategy",) if config and not config.get("manifest") else ()
+    brief = f"{key}: the rollout stops before {before}, as {down}"
+    if not failing:
         brief = (
-            f"{written.key}: the rollout stops before {', '.join(outcome.stalled)}; raise max_unavailable "
-            f"({written.rolling.max_unavailable}) or max_surge ({written.rolling.max_surge})"
+            f"{key}: the rollout stops before {before}; raise max_unavailable ({rolling.max_unavailable}) or "
+            f"max_surge ({rolling.max_surge})"
         )
-        yield placement.instance.problem(
-            Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
-        )
+    return placement.instance.problem(
+        Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
+    )

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
+from nexusform.domains.fleet.importers.fleet_export import FAILED, WAITING
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
 from nexusform.domains.fleet.planning.contents import (
     Contents,
@@ -22,6 +23,7 @@ from nexusform.domains.fleet.planning.contents import (
     with_snapshot,
 )
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered, Renders, identity, opened
+from nexusform.domains.fleet.planning.world import Clusters
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
     Binding,
@@ -83,7 +85,9 @@ class PlacementPlan(Struct):
     cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
     brings to each cluster (the number of the snapshot, with the overrides of when it began). `decided` is
     what the last chain of cycles that picked any cluster started from. `shown` is what a real hub shows of
-    it, attributes that go before those of state.
+    it, attributes that go before those of state. `outdated` are clusters for which overrides make something
+    else of the objects than they have; `override_changed`: one that names the placement is another, which
+    begins a rollout. `clusters` are the members.
     """
 
     instance: Instance
@@ -92,6 +96,7 @@ class PlacementPlan(Struct):
     prior: tuple[Binding, ...]
     snapshot: PolicySnapshot
     policy_changed: bool
+    number_changed: bool
     number_increased: bool
     held: tuple[Binding, ...]
     fulfilled: bool
@@ -107,6 +112,8 @@ class PlacementPlan(Struct):
     renders: dict[int, Renders] = field(default_factory=dict)
     fixed: dict[str, tuple[int, Renders]] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
+    override_changed: bool = False
+    clusters: Clusters = Clusters()
     rolled: set[str] = field(default_factory=set)
     lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
     doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
@@ -142,7 +149,16 @@ class PlacementPlan(Struct):
     @property
     def first_time(self) -> bool:
         """Whether the scheduler looks at it for the first time."""
-        return self.created or (read_snapshot(self.prior_attributes) is None and not self.prior)
+        return self.created or (not self.prior and (self.pending or not self._was_scheduled))
+
+    @property
+    def pending(self) -> bool:
+        """Whether a hub shows that its scheduler has still to look at the placement."""
+        return self.shown.get("pending") is True
+
+    @property
+    def _was_scheduled(self) -> bool:
+        return read_snapshot(self.prior_attributes) is not None
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
@@ -173,8 +189,10 @@ class PlacementPlan(Struct):
 
     @property
     def evicted(self) -> frozenset[str]:
-        """The clusters that an eviction of this plan let go."""
-        return frozenset(eviction.cluster for _, eviction in self.evictions if eviction.executed)
+        """The clusters that an eviction of this plan let go, or whose binding a hub is removing."""
+        executed = (eviction.cluster for _, eviction in self.evictions if eviction.executed)
+        deleting = (binding.cluster for binding in self.prior if binding.deleting)
+        return frozenset((*executed, *deleting))
 
     @property
     def other_trigger(self) -> Trigger:
@@ -183,7 +201,7 @@ class PlacementPlan(Struct):
             return Trigger.RESOURCES_CHANGED
         if self.vanished:
             return Trigger.EVICTED
-        if self.outdated:
+        if self.override_changed:
             return Trigger.OVERRIDES_CHANGED
         return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
 
@@ -192,10 +210,12 @@ class PlacementPlan(Struct):
         """Whether the plan's own edits run its scheduling cycles."""
         return (
             self.first_time
+            or self.pending
             or self.policy_changed
+            or self.number_changed
             or self.spec_changed
             or self.resources_changed
-            or bool(self.outdated)
+            or self.override_changed
             or bool(self.evicted)
             or self.vanished
         )
@@ -319,12 +339,79 @@ class PlacementPlan(Struct):
             return Rollout((), self.held)
         if self.projection is None or self.projection[0] is not self.held:
             written, latest = self.written, self.snapshots[-1]
-            trackable = availability_tracked(latest.objects)
-            readiness = Readiness(outdated=self.outdated, trackable=trackable)
             target = target_of(written.policy, self.snapshot.number_of_clusters, self.held)
-            outcome = roll_out(self.held, written.rolling, target, latest.index, readiness)
+            outcome = roll_out(self.held, written.rolling, target, latest.index, self._readiness(latest))
             self.projection = (self.held, outcome)
         return self.projection[1]
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The clusters of it that are no members any more, or are leaving: what was there went with them."""
+        held = {binding.cluster for binding in self.held}
+        return frozenset(held - self.clusters.labels.keys() | held & self.clusters.leaving)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """The clusters on which what it brought before this plan failed for good."""
+        shown = self.shown.get("bindings") or {}
+        of_hub = {cluster for cluster, each in shown.items() if each.get("standing") == FAILED}
+        overriding = {c for c, content in self.contents.on_cluster.items() if content.failure}
+        return frozenset(of_hub | overriding | self.clusters.failing)
+
+    @property
+    def not_ready(self) -> frozenset[str]:
+        """The clusters on which what it brought is not available, now or ever."""
+        shown = self.shown.get("bindings") or {}
+        return self.left | {cluster for cluster, each in shown.items() if each.get("standing") == WAITING}
+
+    @property
+    def failing(self) -> frozenset[str]:
+        """The clusters on which what it brings now fails: overrides do, or nothing is applied there."""
+        latest = self.snapshots[-1].index if self.snapshots else None
+        held = {binding.cluster for binding in self.held}
+        overriding = set()
+        for cluster in held if self.overrides else ():
+            rendered = self.rendered(latest, cluster)
+            if rendered is not None and rendered.failure:
+                overriding.add(cluster)
+        # Where overriding failed before, nothing tells that applying fails.
+        before = {c for c in self.failed if not self._overriding_failed(c)}
+        return frozenset(overriding | (before & held) | (self.clusters.failing & held))
+
+    def _overriding_failed(self, cluster: str) -> bool:
+        content = self.contents.on_cluster.get(cluster)
+        return content is not None and bool(content.failure)
+
+    def _readiness(self, latest: ResourceSnapshot) -> Readiness:
+        """What is known of its clusters when a rolling update begins. What waits becomes available."""
+        outdated = self.outdated if self._begins(latest.index) else frozenset()
+        return Readiness(
+            unready=self.left,
+            never_ready=self.failing,
+            failed=self.failed,
+            outdated=outdated,
+            trackable=availability_tracked(latest.objects),
+        )
+
+    def _begins(self, latest: int) -> bool:
+        """Whether anything begins a rollout: new content, a binding that comes or goes, the strategy, or an
+        override that names the placement. A rollout then brings all overrides.
+        """
+        if self.override_changed or self.reapplied or self.evicted:
+            return True
+        if self.before is not None and self.before.strategy != self.written.strategy:
+            return True
+        return any(
+            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest
+            for binding in self.held
+        )
+
+    @property
+    def overrides_wait(self) -> tuple[str, ...]:
+        """The clusters that overrides reach only with the next change."""
+        if self.external or not self.outdated or self._begins(self.snapshots[-1].index):
+            return ()
+        return tuple(sorted(self.outdated - self.rolled))
 
     def contents_after(self) -> dict[str, Rendered]:
         """What stands on each cluster after the plan."""
@@ -379,6 +466,7 @@ def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] 
         prior=bindings,
         snapshot=snapshot,
         policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
+        number_changed=last_snapshot is not None and last_snapshot.number_of_clusters != written.number,
         number_increased=_asks_for_more(last_snapshot, written.number),
         held=bindings,
         fulfilled=is_fulfilled(attributes),

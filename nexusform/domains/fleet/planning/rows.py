@@ -225,6 +225,14 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     if placement.left_to_runs is not None and has_resources(binding):
         change = CHANGES[placement.left_to_runs]
         return "", f"{change}; kept: External, so a staged run has to bring it"
+    if (
+        binding.state is BindingState.UNSCHEDULED
+        and not placement.external
+        and binding.cluster in placement.left
+    ):
+        return "", "its member left; the binding goes when another cluster makes room"
+    if binding.cluster in placement.overrides_wait:
+        return "", "kept: overrides reach it with the next change of content or bindings"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)

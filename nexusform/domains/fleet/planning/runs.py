@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
-from msgspec import Struct, convert, json
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
-from nexusform.domains.fleet.importers.fleet_model import ApplyStrategy, FleetOverride, FleetRun
+from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetOverride, FleetRun
 from nexusform.domains.fleet.planning.contents import ResourceSnapshot
 from nexusform.domains.fleet.planning.hub import Hub
 from nexusform.domains.fleet.planning.overrides import Renders, picked
@@ -25,7 +25,6 @@ from nexusform.domains.fleet.scheduling.staged import (
     RunPlan,
     RunProblem,
     RunState,
-    Stage,
     StepKind,
     execute,
     initialize,
@@ -49,34 +48,12 @@ class _Refused(Struct, frozen=True):
     text: str
 
 
-class _Fixed(Struct, frozen=True):
-    """What a run fixed when it began, as state notes it. `overrides` are by position those that each cluster
-    of `picked` gets. What older versions did not note is None.
-
-    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
-    """
-
-    policy_snapshot: int | None = None
-    cluster_count: int | None = None
-    resource_snapshot: int | None = None
-    strategy: tuple[Stage, ...] | None = None
-    stages: tuple[tuple[str, tuple[str, ...]], ...] | None = None
-    apply: ApplyStrategy | None = None
-    overrides: tuple[FleetOverride, ...] | None = None
-    picked: dict[str, tuple[int, ...]] | None = None
-
-    def note(self) -> dict[str, Any]:
-        """As plain data."""
-        fields: dict[str, Any] = json.decode(json.encode(self))
-        return {name: value for name, value in fields.items() if value is not None}
-
-
 class _Terms(Struct, frozen=True):
     """What a run goes by: what it fixed, and the stages that follow from it."""
 
     plan: RunPlan
     resource_snapshot: int
-    fixed: _Fixed
+    fixed: BegunRun
 
 
 def _run(
@@ -91,8 +68,10 @@ def _run(
         obstacle = "no such placement" if placement is None else "its strategy is not External"
         yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
         return
-    noted = (None if instance.replaced or instance.prior is None else instance.prior.private) or {}
-    terms = _terms(run, placement, hub, roster, convert(noted, _Fixed))
+    begun = _begun(instance, run, hub)
+    if begun.ended:
+        return
+    terms = _terms(run, placement, hub, roster, begun)
     if isinstance(terms, _Refused):
         yield warned(terms.kind, terms.text)
         return
@@ -110,14 +89,19 @@ def _run(
         terms.resource_snapshot,
         approved=run.approvals,
         failing=frozenset(failures),
+        finished=frozenset(begun.done),
     )
+    updated = [step.clusters for step in outcome.steps if step.kind is not StepKind.APPROVAL]
+    done = sorted({*begun.done, *chain.from_iterable(updated)} - {*outcome.stuck})
+    ended = not outcome.waits_for and not outcome.stuck
+    instance.private = replace(terms.fixed, done=tuple(done), ended=ended).note()
     steps = steps_of(terms.plan, run.name, frozenset(failures))
     timeline = run_timeline(placement, run.name, terms.resource_snapshot, steps, outcome)
     placement.rollouts.append(timeline)
     placement.held = outcome.bindings
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
-            placement.rolled |= set(step.clusters)
+            placement.rolled |= set(step.clusters) - {*begun.done}
     if outcome.stuck:
         yield warned(
             "staged-run-is-stuck",
@@ -130,6 +114,19 @@ def _run(
             f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals, or write '
             "an approval request of that name, to go on.",
         )
+
+
+def _begun(instance: Instance, run: FleetRun, hub: Hub) -> BegunRun:
+    """What a run fixed when it began: as a hub shows it, else as state noted it."""
+    if instance.replaced:
+        return BegunRun()
+    shown = hub.shown.runs.get(run.key_of(run.name))
+    noted = instance.prior.private if instance.prior is not None else None
+    of_state = convert(noted or {}, BegunRun)
+    if shown is None:
+        return of_state
+    # A hub names the overrides of each cluster by snapshots; state noted what they are.
+    return replace(shown, overrides=of_state.overrides, picked=of_state.picked)
 
 
 def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iterator[Diagnostic]:
@@ -174,7 +171,7 @@ def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str
 
 
 def _terms(
-    run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: _Fixed
+    run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: BegunRun
 ) -> _Terms | _Refused:
     """What a run fixes when it begins; `begun` is what it fixed before, where it began in an earlier plan."""
     strategy = hub.strategies.get(run.key_of(run.strategy))
@@ -205,7 +202,7 @@ def _terms(
     overrides, per_cluster = begun.overrides, begun.picked
     if overrides is None or per_cluster is None:
         overrides, per_cluster = _overrides_of(placement, plan, snapshot)
-    fixed = _Fixed(
+    fixed = BegunRun(
         policy_snapshot=plan.policy_snapshot,
         cluster_count=plan.cluster_count,
         resource_snapshot=index,
@@ -214,11 +211,12 @@ def _terms(
         apply=placement.written.apply,
         overrides=overrides,
         picked=per_cluster,
+        done=begun.done,
     )
     return _Terms(plan, index, fixed)
 
 
-def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: _Fixed) -> str:
+def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: BegunRun) -> str:
     """Why a run that began earlier goes no further, "" when it does."""
     # What an older version did not note is taken as it is now.
     snapshot = plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot
@@ -278,7 +276,7 @@ def _cluster_count(placement: PlacementPlan) -> int | None:
     return None
 
 
-def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: _Fixed) -> int:
+def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: BegunRun) -> int:
     """The number of the snapshot that a run brings: the one it names, or the one it took when it began."""
     if run.resource_index is not None:
         return run.resource_index

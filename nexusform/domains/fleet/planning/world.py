@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, json
 
 from nexusform.address import Address
 from nexusform.configuration.configuration import ResourceBlock
-from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetMember, FleetObject, FleetOverride
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.planning.nodes import NodeCluster
@@ -20,7 +20,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import Kind
+from nexusform.ports import Kind, ResourceType
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import (
     Form,
@@ -163,21 +163,46 @@ def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
 
 class FleetMemberState(Struct):
     """One member during a plan. `before` is what state remembers (None: it is new, or unknown);
-    `now` as it stands in this plan (None: it goes).
+    `now` as it stands in this plan (None: it goes). `address` None: only a hub shows it.
     """
 
-    address: Address
+    address: Address | None
     written: FleetMember | None
     cluster: NodeCluster | None = None
     before: Member | None = None
     now: Member | None = None
 
 
+class Clusters(Struct, frozen=True):
+    """What placements ask of the members, by name: their labels, those that are leaving, and those on which
+    nothing is applied.
+    """
+
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
+
+
+def clusters_of(members: Mapping[str, FleetMemberState]) -> Clusters:
+    """The members as placements see them."""
+    present = {name: member for name, member in members.items() if member.now is not None}
+    return Clusters(
+        {name: member.now.labels for name, member in present.items() if member.now is not None},
+        frozenset(name for name, member in present.items() if member.now is not None and member.now.leaving),
+        frozenset(name for name, member in present.items() if member.written and member.written.apply_fails),
+    )
+
+
 class ShownHub(Struct, frozen=True):
-    """What hubs show: the attributes of placements by their type and id, and the names of the members."""
+    """What hubs show: the attributes of placements by their type and id, the members by name, the names of
+    evictions that are over, and staged runs by their key: what they began with, and their approvals.
+    """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    members: frozenset[str] = frozenset()
+    members: Mapping[str, FleetMember] = field(default_factory=dict)
+    evictions: frozenset[str] = frozenset()
+    runs: Mapping[str, BegunRun] = field(default_factory=dict)
+    approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -189,15 +214,51 @@ class ShownHub(Struct, frozen=True):
 def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     """Read what the data blocks of the configuration name."""
     placements: dict[tuple[str, str], Mapping[str, Any]] = {}
-    members: set[str] = set()
+    members: dict[str, FleetMember] = {}
+    evictions: set[str] = set()
+    runs: dict[str, BegunRun] = {}
+    approvals: dict[str, frozenset[str]] = {}
+    types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
         for key, shown_placement in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **shown_placement}
             resource_type = placement.pop("type")
+            placement["override_snapshots"] = _overrides(shown_placement, types)
             placements[resource_type, key] = placement
-        members.update(attributes.get("member_clusters") or ())
-    return ShownHub(placements, frozenset(members))
+        for name, shown_member in (attributes.get("member_clusters") or {}).items():
+            member = _read(types, "fleet_member_cluster", _member_attributes(name, shown_member))
+            if isinstance(member, FleetMember):
+                members[name] = member
+        evictions.update(attributes.get("evictions") or ())
+        for key, run in (attributes.get("runs") or {}).items():
+            runs[key] = convert(json.decode(run["begun"]), BegunRun)
+            approvals[key] = frozenset(run["approvals"])
+    return ShownHub(placements, members, frozenset(evictions), runs, approvals)
+
+
+def _read(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
+    """An object of the fleet from its attributes."""
+    resource_type = types.get(name)
+    return resource_type.fleet(attributes) if resource_type is not None and resource_type.fleet else None
+
+
+def _member_attributes(name: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """A member that a hub shows as the attributes of its resource type."""
+    return {"name": name, **shown, "taint": shown.get("taints")}
+
+
+def _overrides(shown: Mapping[str, Any], types: Mapping[str, ResourceType]) -> dict[str, FleetOverride]:
+    """The overrides that clusters of a placement have got, by the name of their snapshot."""
+    overrides = {}
+    for name, manifest in (shown.get("override_snapshots") or {}).items():
+        namespace = name.rpartition("/")[0]
+        resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
+        metadata = json.decode(manifest)["metadata"]
+        override = _read(types, resource_type, {**metadata, "manifest": manifest})
+        if isinstance(override, FleetOverride):
+            overrides[name] = override
+    return overrides
 
 
 def read_by(

@@ -32,8 +32,8 @@ class RollingUpdate(Struct, frozen=True):
 class Readiness(Struct, frozen=True):
     """What is known of the clusters' resources, beyond their bindings.
 
-    `unready`: what is there now is not available. `never_ready`: what a wave places there does not become
-    available. `failed`: it failed for good, so that it is updated outside the budget. `outdated`: bound
+    `unready`: what is there now is not available. `never_ready`: what a wave places there fails for good.
+    `failed`: it failed for good, so that it is updated outside the budget. `outdated`: bound
     there with other overrides than today's. `trackable`: availability can be seen (false for Jobs and
     unknown kinds).
     """
@@ -118,7 +118,7 @@ def roll_out(
             return Rollout(tuple(waves), tuple(held.values()), tuple(sorted(stalled)))
         _carry_out(wave, held, resource_snapshot)
         stale -= touched
-        failed -= touched
+        failed = (failed - touched) | (touched & ready_state.never_ready)
         down = (down - touched) | (touched & ready_state.never_ready)
         waves.append(wave)
 

@@ -252,8 +252,10 @@ def execute(
     *,
     approved: frozenset[str] | None = None,
     failing: frozenset[str] = frozenset(),
+    finished: frozenset[str] = frozenset(),
 ) -> RunOutcome:
-    """Carry out a run as far as it gets. `approved` None: every approval is given; else those named.
+    """Carry out a run as far as it gets. `approved` None: every approval is given; else those named. What it
+    has `finished` before it does not do again, whatever became of these clusters since.
 
     A cluster in `failing` gets the resources and never has them ready: its stage goes on as far as there is
     room beside it, and does not end.
@@ -276,7 +278,7 @@ def execute(
         elif step.kind is StepKind.UPDATE:
             for name in step.clusters:
                 binding = held.get(name)
-                if binding is not None:
+                if binding is not None and name not in finished:
                     held[name] = replace(
                         binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot
                     )

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_export import (
-    MADE_BY_THE_HUB,
     ShownBinding,
     ShownPlacement,
-    as_written,
+    ShownSnapshot,
     binding_problems,
+    conditions_of,
     manager_of,
     missing_snapshots,
     read_placements,
+    whole,
 )
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_model import (
+    ApplyStrategy,
+    BegunRun,
+    FleetPlacement,
+    FleetStrategy,
+)
+from nexusform.domains.fleet.importers.hub_objects import as_written, is_written
+from nexusform.domains.fleet.importers.hub_records import ShownEviction, ShownRun, read_evictions, read_runs
 from nexusform.domains.fleet.scheduling.snapshots import policy_hash
+from nexusform.domains.fleet.scheduling.staged import Stage
 from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_cluster_staged_update_strategy import (
+    FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
+)
 from nexusform.domains.fleet.types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_schemas import BINDING
+from nexusform.domains.fleet.types.fleet_staged_update_strategy import FLEET_STAGED_UPDATE_STRATEGY
 from nexusform.domains.fleet.types.kubernetes_manifests import (
     ATTRIBUTES,
     MEMBER,
@@ -43,23 +57,52 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.words import counted, first_of, form
 
-COMMAND: Final = (
-    "kubectl get clusterresourceplacements,resourceplacements,clusterresourcebindings,resourcebindings,"
-    "clusterschedulingpolicysnapshots,schedulingpolicysnapshots,clusterresourcesnapshots,resourcesnapshots,"
-    "memberclusters -A -o json"
+_ASKED_FOR: Final = (
+    *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),
+    *("clusterschedulingpolicysnapshots", "schedulingpolicysnapshots"),
+    *("clusterresourcesnapshots", "resourcesnapshots", "clusterresourceoverrides", "resourceoverrides"),
+    *("clusterresourceoverridesnapshots", "resourceoverridesnapshots"),
+    *("clusterresourceplacementdisruptionbudgets", "clusterresourceplacementevictions"),
+    *("clusterstagedupdatestrategies", "stagedupdatestrategies"),
+    *("clusterstagedupdateruns", "stagedupdateruns", "clusterapprovalrequests", "approvalrequests"),
+    "memberclusters",
 )
+COMMAND: Final = f"kubectl get {','.join(_ASKED_FOR)} -A -o json"
 _TYPES: Final = {
     "ClusterResourcePlacement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
 _MOST_NAMED: Final = 4
 _CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
+# What a plan knows of bindings that a hub shows, beyond what state holds of them.
+_SHOWN_BINDING: Final = ObjectType.of(
+    {**dict(BINDING.attributes), "deleting": BOOL, "standing": STRING, "overrides": ListType(STRING)}
+)
+_SNAPSHOT: Final = ObjectType.of({"index": NUMBER, "objects": ListType(STRING)})
+_EVICTION: Final = ObjectType.of(
+    {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
+)
+_RUN: Final = ObjectType.of(
+    {
+        "placement": STRING,
+        "ended": BOOL,
+        "succeeded": BOOL,
+        "reason": STRING,
+        "done": ListType(STRING),
+        "approvals": ListType(STRING),
+        "begun": STRING,
+    }
+)
 _PLACEMENT: Final = ObjectType.of(
     {
         "type": STRING,
         "manifest": STRING,
-        "bindings": MapType(BINDING),
+        "bindings": MapType(_SHOWN_BINDING),
         "policy_snapshot": ObjectType.of({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
+        "resource_snapshots": ListType(_SNAPSHOT),
+        "override_snapshots": MapType(STRING),
+        "evictions": ListType(_EVICTION),
+        "pending": BOOL,
         "conditions": ListType(_CONDITION),
         "placement_statuses": ListType(
             ObjectType.of(
@@ -94,6 +137,13 @@ _SCHEMA: Final = BlockSchema(
             MapType(_PLACEMENT),
             "Every placement as the hub has it, by its id. A plan goes on from these, not from state.",
         ),
+        "evictions": computed(
+            MapType(_EVICTION), "The evictions that are over, by name: records, which evict nobody again."
+        ),
+        "runs": computed(
+            MapType(_RUN),
+            "The staged runs that have begun, by their id: what is over, and how far the others are.",
+        ),
         "managed_by": computed(
             MapType(STRING), 'What Flux or Argo CD applies: who, by "<kind> <namespace>/<name>".'
         ),
@@ -122,20 +172,34 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
     placements = read_placements(shown)
     reading.manifests = _as_written(shown, placements)
+    evictions = {each.name: each for each in read_evictions(shown)}
     values = sorted_by_kind(reading, argument, attributes)
     managers = _managers(reading.manifests)
     problems = [*reading.problems, *_remarks(shown, placements, managers, argument)]
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataAnswer({}, problems)
-    standing = {key: _placement(one) for key, one in sorted(placements.items())}
-    known = {"id": identify(attributes), "placements": standing, "managed_by": managers}
+    overrides = _override_snapshots(shown)
+    standing = {
+        key: _placement(one, evictions.values(), overrides) for key, one in sorted(placements.items())
+    }
+    known = {
+        "id": identify(attributes),
+        "placements": standing,
+        "evictions": {name: _eviction(each) for name, each in sorted(evictions.items())},
+        "runs": {run.key: _run(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
+        "managed_by": managers,
+    }
     return DataAnswer({**known, **values}, problems)
 
 
 def _as_written(shown: list[Manifest], placements: Mapping[str, ShownPlacement]) -> list[Manifest]:
-    """The objects without what servers say of them; of those that the hub makes, what snapshots hold."""
-    kept = [one for one in shown if not (is_fleet_group(one.group) and one.kind in MADE_BY_THE_HUB)]
-    kept += [one for placement in placements.values() for one in placement.objects]
+    """The objects that somebody wrote, without what servers say of them; also those that only the latest
+    resource snapshots hold.
+    """
+    services = {(one.namespace, one.name) for one in shown if (one.group, one.kind) == ("", "Service")}
+    kept = [one for one in shown if is_written(one, services)]
+    for placement in placements.values():
+        kept += placement.snapshots[-1].objects if placement.snapshots else ()
     return [one if _is_member(one) else replace(one, body=as_written(one.body)) for one in kept]
 
 
@@ -143,13 +207,16 @@ def _is_member(manifest: Manifest) -> bool:
     return is_fleet_group(manifest.group) and manifest.kind == MEMBER
 
 
-def _placement(shown: ShownPlacement) -> dict[str, Any]:
-    """A placement as the data source shows it."""
+def _placement(
+    shown: ShownPlacement, evictions: Iterable[ShownEviction], overrides: Mapping[str, str]
+) -> dict[str, Any]:
+    """A placement as the data source shows it. `overrides` are all override snapshots, by name."""
     body = as_written(shown.manifest.body)
     kind = _TYPES[shown.manifest.kind]
     index = shown.policy_index
     if index is None:
         index = max((one.policy_snapshot or 0 for one in shown.bindings.values()), default=0)
+    used = set(chain.from_iterable(one.overrides for one in shown.bindings.values()))
     return {
         "type": kind.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
@@ -159,6 +226,10 @@ def _placement(shown: ShownPlacement) -> dict[str, Any]:
             "hash": policy_hash(_policy(shown, body)),
             "number_of_clusters": shown.number_of_clusters,
         },
+        "resource_snapshots": [_snapshot(one) for one in shown.snapshots],
+        "override_snapshots": {name: overrides[name] for name in sorted(used) if name in overrides},
+        "evictions": [_eviction(one) for one in evictions if one.placement == shown.key],
+        "pending": _is_pending(shown),
         "conditions": _scheduled_first(shown.manifest),
         "placement_statuses": _statuses(shown.manifest),
     }
@@ -189,13 +260,127 @@ def _binding(shown: ShownBinding) -> dict[str, Any]:
         "policy_snapshot": shown.policy_snapshot or 0,
         "resource_snapshot": shown.resource_snapshot,
         "provenance": "observed",
+        "deleting": shown.deleting,
+        "standing": shown.standing,
+        "overrides": list(shown.overrides),
     }
 
 
+def _snapshot(shown: ShownSnapshot) -> dict[str, Any]:
+    bodies = [as_written(one.body) for one in shown.objects]
+    return {"index": shown.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
+
+
+def _eviction(shown: ShownEviction) -> dict[str, Any]:
+    return {
+        "name": shown.name,
+        "cluster_name": shown.cluster,
+        "valid": shown.valid,
+        "executed": shown.executed,
+        "reason": shown.reason,
+    }
+
+
+def _run(shown: ShownRun) -> dict[str, Any]:
+    """A staged run as the data source shows it; `begun` is what it began with, as plans read it."""
+    return {
+        "placement": shown.placement,
+        "ended": shown.ended,
+        "succeeded": shown.succeeded,
+        "reason": shown.reason,
+        "done": list(shown.done),
+        "approvals": list(shown.approved),
+        "begun": json.dumps(_begun(shown), ensure_ascii=False),
+    }
+
+
+def _begun(shown: ShownRun) -> dict[str, Any]:
+    """What a run fixed when it began, as a plan notes it."""
+    begun = BegunRun(
+        policy_snapshot=shown.policy_snapshot,
+        cluster_count=shown.cluster_count,
+        resource_snapshot=shown.resource_snapshot,
+        strategy=_strategy(shown),
+        stages=shown.stages or None,
+        apply=_apply_strategy(shown.apply),
+        done=shown.done,
+        ended=shown.ended,
+    )
+    return begun.note()
+
+
+def _strategy(shown: ShownRun) -> tuple[Stage, ...] | None:
+    """The stages of a run's strategy as they were when it began."""
+    if shown.strategy is None:
+        return None
+    kind = FLEET_STAGED_UPDATE_STRATEGY if shown.namespace else FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
+    named = {"name": "strategy", **({"namespace": shown.namespace} if shown.namespace else {})}
+    body = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "StagedUpdateStrategy" if shown.namespace else "ClusterStagedUpdateStrategy",
+        "metadata": named,
+        "spec": shown.strategy,
+    }
+    assert kind.fleet is not None
+    read_strategy = kind.fleet({**named, "manifest": json.dumps(body)})
+    return read_strategy.stages if isinstance(read_strategy, FleetStrategy) else None
+
+
+def _apply_strategy(shown: Mapping[str, Any] | None) -> ApplyStrategy | None:
+    if shown is None:
+        return None
+    force = (shown.get("serverSideApplyConfig") or {}).get("force")
+    default = ApplyStrategy()
+    return ApplyStrategy(
+        type=str(shown.get("type") or default.type),
+        comparison_option=str(shown.get("comparisonOption") or default.comparison_option),
+        when_to_apply=str(shown.get("whenToApply") or default.when_to_apply),
+        when_to_take_over=str(shown.get("whenToTakeOver") or default.when_to_take_over),
+        allow_co_ownership=shown.get("allowCoOwnership") is True,
+        force=force is True,
+    )
+
+
+_OVERRIDE_SNAPSHOTS: Final = {
+    "ClusterResourceOverrideSnapshot": "ClusterResourceOverride",
+    "ResourceOverrideSnapshot": "ResourceOverride",
+}
+
+
+def _override_snapshots(shown: Iterable[Manifest]) -> dict[str, str]:
+    """Override snapshots as manifests of the overrides that they hold, by name, with their namespace."""
+    by_name: dict[str, str] = {}
+    for one in shown:
+        kind = _OVERRIDE_SNAPSHOTS.get(one.kind) if is_fleet_group(one.group) else None
+        spec = one.body.get("spec")
+        if kind is None or not isinstance(spec, Mapping):
+            continue
+        names = {"name": one.labels.get(_TRACKED) or one.name, "namespace": one.namespace}
+        metadata = {name: value for name, value in names.items() if value}
+        body = {"apiVersion": one.body.get("apiVersion"), "kind": kind, "metadata": metadata}
+        name = f"{one.namespace}/{one.name}" if one.namespace else one.name
+        by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)
+    return by_name
+
+
+_TRACKED: Final = "kubernetes-fleet.io/parent-resource-override"
+
+
+def _is_pending(shown: ShownPlacement) -> bool:
+    """Whether the scheduler has not looked at the placement as it is written."""
+    metadata = shown.manifest.body.get("metadata") or {}
+    generation = metadata.get("generation")
+    for condition in conditions_of(shown.manifest.body):
+        if str(condition.get("type")).endswith("Scheduled"):
+            is_known = condition.get("status") in ("True", "False")
+            return not is_known or condition.get("observedGeneration", generation) != generation
+    return shown.policy_index is not None or not shown.captured
+
+
 def _scheduled_first(manifest: Manifest) -> list[dict[str, Any]]:
-    """The condition of the scheduler, which is what says whether the placement is fulfilled."""
+    """The conditions; first that of the scheduler, which says whether the placement is fulfilled."""
     conditions = _conditions((manifest.body.get("status") or {}).get("conditions"))
-    return [one for one in conditions if one["type"].endswith("Scheduled")][:1]
+    return sorted(conditions, key=lambda one: not one["type"].endswith("Scheduled"))
 
 
 def _statuses(manifest: Manifest) -> list[dict[str, Any]]:
@@ -205,7 +390,7 @@ def _statuses(manifest: Manifest) -> list[dict[str, Any]]:
     return [
         {
             "cluster_name": str(each.get("clusterName") or ""),
-            "observed_resource_index": None,
+            "observed_resource_index": whole(each.get("observedResourceIndex")),
             "conditions": _conditions(each.get("conditions")),
         }
         for each in listed

@@ -15,7 +15,7 @@ from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, argument, many,
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.shared_arguments import id_attribute, joined_id, name_attribute
 from nexusform.schema import BlockSchema
-from nexusform.value_types import STRING, MapType, SetType
+from nexusform.value_types import BOOL, STRING, MapType, SetType
 
 MEMBER_LABEL: Final = "kubernetes-fleet.io/member-name"
 CPU_COST: Final = "kubernetes.azure.com/per-cpu-core-cost"
@@ -42,6 +42,10 @@ _SCHEMA: Final = BlockSchema(
         ),
         "health": text(
             "How the hub sees the member.", default="Healthy", choices=tuple(str(h) for h in Health)
+        ),
+        "apply_fails": argument(
+            BOOL,
+            "Whether what placements bring fails to be applied there: rollouts and evictions count with it.",
         ),
         "namespaces": argument(SetType(STRING), "Namespaces that are there, where they are collected."),
         "location": text("Azure region; gives the label fleet.azure.com/location."),
@@ -107,6 +111,7 @@ def fleet(attributes: Mapping[str, Any]) -> FleetMember:
         attributes.get("kubernetes_cluster_id") or "",
         properties,
         usage,
+        attributes.get("apply_fails") is True,
     )
 
 

@@ -22,7 +22,13 @@ from nexusform.domains.fleet.planning.phase import evict_once, roll_out_all
 from nexusform.domains.fleet.planning.placement import PlacementPlan, begin
 from nexusform.domains.fleet.planning.rounds import run_rounds
 from nexusform.domains.fleet.planning.rows import binding_rows
-from nexusform.domains.fleet.planning.world import FleetMemberState, member_of, remembered
+from nexusform.domains.fleet.planning.world import (
+    FleetMemberState,
+    ShownHub,
+    clusters_of,
+    member_of,
+    remembered,
+)
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
     Binding,
@@ -307,14 +313,14 @@ def _played(world: FleetWorld, seats: Mapping[str, Seat], drained: Sequence[str]
     clusters = dict(world.seats.clusters)
     clusters |= {seat.cluster.id: seat.cluster for seat in seats.values() if seat.cluster is not None}
     pods = _pods(world, clusters, seats)
-    hub = read_hub(world.instances.values())
+    hub = read_hub(world.instances.values(), ShownHub())
     members = _members(world.seats.members, seats, pods)
     placements = list(_begun(world.instances.values()))
     hub.evictions += _evictions(placements, drained)
-    diagnostics = list(evict_once({placement.written.key: placement for placement in placements}, hub))
-    labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
+    standing = clusters_of(members)
     for placement in placements:
-        prepare_resources(placement, hub, labels)
+        prepare_resources(placement, hub, standing)
+    diagnostics = list(evict_once({placement.written.key: placement for placement in placements}, hub))
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += roll_out_all(placements)
     rows = tuple(chain.from_iterable(binding_rows(placement, members) for placement in placements))

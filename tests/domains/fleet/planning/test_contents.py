@@ -29,6 +29,7 @@ STALLING = """strategy {
 OVERRIDE = """
 resource "fleet_resource_override" "o" {
   namespace = "web"
+  placement { name = "p" }
   resource_selector {
     group   = "apps"
     version = "v1"

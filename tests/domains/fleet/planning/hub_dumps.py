@@ -1,0 +1,123 @@
+"""Recordings of a running hub as dumps to plan from. They lie where NEXUSFORM_HUB_CASES says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+FOLDER: Final = os.environ.get("NEXUSFORM_HUB_CASES", "")
+needs_recordings = pytest.mark.skipif(
+    not FOLDER, reason="NEXUSFORM_HUB_CASES names no folder with recordings of a hub"
+)
+ATTRIBUTES: Final = {
+    "cluster_resource_placements": "fleet_cluster_resource_placement",
+    "resource_placements": "fleet_resource_placement",
+    "cluster_resource_overrides": "fleet_cluster_resource_override",
+    "resource_overrides": "fleet_resource_override",
+    "placement_disruption_budgets": "fleet_placement_disruption_budget",
+    "placement_evictions": "fleet_placement_eviction",
+    "cluster_staged_update_strategies": "fleet_cluster_staged_update_strategy",
+    "staged_update_strategies": "fleet_staged_update_strategy",
+    "cluster_staged_update_runs": "fleet_cluster_staged_update_run",
+    "staged_update_runs": "fleet_staged_update_run",
+    "cluster_approval_requests": "fleet_cluster_approval_request",
+    "approval_requests": "fleet_approval_request",
+}
+_FIRST: Final = """
+data "fleet_hub_export" "hub" {
+  files = ["hub.json"]
+}
+resource "fleet_hub_manifest" "all" {
+  for_each  = data.fleet_hub_export.hub.hub_objects
+  yaml_body = each.value
+}
+resource "fleet_member_cluster" "all" {
+  for_each   = data.fleet_hub_export.hub.member_clusters
+  name       = each.key
+  labels     = each.value.labels
+  health     = each.value.health
+  properties = each.value.properties
+  namespaces = each.value.namespaces
+  resources {
+    total       = each.value.resources.total
+    allocatable = each.value.resources.allocatable
+    available   = each.value.resources.available
+  }
+  dynamic "taint" {
+    for_each = each.value.taints
+    content {
+      key    = taint.value.key
+      value  = taint.value.value
+      effect = taint.value.effect
+    }
+  }
+}
+"""
+
+
+def configuration() -> str:
+    """Everything that a dump shows, as resources: the documentation's example, over every map."""
+    hub, body = "data.fleet_hub_export.hub", "manifest = each.value"
+    blocks = (
+        f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n'
+        for name, of in ATTRIBUTES.items()
+    )
+    return _FIRST + "".join(blocks)
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """A recording."""
+    document: dict[str, Any] = json.loads((Path(FOLDER) / f"{name}.json").read_text())
+    return document
+
+
+def write_dump(objects: Iterable[Mapping[str, Any]], directory: Path) -> None:
+    """A directory with a dump and the configuration that takes everything from it."""
+    (directory / "main.nf.hcl").write_text(configuration())
+    items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+    (directory / "hub.json").write_text(json.dumps(items))
+
+
+Key = tuple[str, str, str]
+
+
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Which object this is."""
+    metadata = body["metadata"]
+    return str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
+
+
+def played(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Iterator[dict[Key, Any]]:
+    """The objects of a hub after each event, the writes of users among them."""
+    objects = dict(start)
+    for event in events:
+        if "event" in event:
+            key = key_of(event["object"])
+            if event["event"] == "DELETED":
+                objects.pop(key, None)
+            else:
+                objects[key] = event["object"]
+        elif "request" in event:
+            _write(event, objects)
+        yield dict(objects)
+
+
+def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
+    """What a user's request leaves: the watch tells of some kinds only."""
+    answer, method = event.get("answer"), event["request"]["method"]
+    if event["status"] >= 300 or not isinstance(answer, Mapping) or "metadata" not in answer:
+        return
+    if answer.get("kind") == "Status" or not answer["metadata"].get("name"):
+        return
+    key = key_of(answer)
+    if method == "DELETE":
+        objects.pop(key, None)
+    elif method != "GET" and not event["request"]["path"].endswith("/status"):
+        objects.setdefault(key, answer)
+        if key[0] in ("ConfigMap", "Namespace", "Deployment", "Service") or "Override" in key[0]:
+            objects[key] = answer
