@@ -110,7 +110,8 @@ def conclude(
     types = request.registries.resource_types
     other_rows = _other_rows(request, world, changes)
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
-    left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None)
+    shown = world.fleet.shown if world.fleet is not None else {}
+    left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
     every += [] if has_errors(every) else imbalance(left.mistakes)
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
@@ -135,7 +136,7 @@ def conclude(
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=world.fleet.rollouts if world.fleet is not None else (),
         passed_over=world.fleet.passed_over if world.fleet is not None else (),
-        shown=world.fleet.shown if world.fleet is not None else {},
+        shown=shown,
     )
     return PlanResult(
         plan=_signed(plan, request, every),

@@ -52,9 +52,11 @@ def accounts(
     rows: Iterable[PlacementChange],
     types: Types,
     sites: Mapping[str, SitePlan] | None = None,
+    shown: Mapping[Address, Attributes] | None = None,
 ) -> Accounts:
     """What becomes of every object. `sites` are those on which VMs stand afterwards, where they are known:
-    no VM stays on a machine that is not there.
+    no VM stays on a machine that is not there. `shown` are attributes that data sources show: the bindings
+    there stood, whatever state holds.
     """
     rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
     for row in rows:
@@ -68,7 +70,11 @@ def accounts(
         for kind in _kinds(kind_of_type):
             own_rows = rows_of.pop((change.address, kind), [])
             of_kind = sums.setdefault(kind, _Sums())
-            mistakes += of_kind.take(change, kind, kind_of_type, own_rows)
+            side = change.before
+            if kind == BINDING and shown is not None:
+                side = shown.get(change.address, side)
+            before = names_of(kind, kind_of_type, side)
+            mistakes += of_kind.take(change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
                 mistakes += _ghosts(change, kind_of_type, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} and no object of it." for address, kind in rows_of]
@@ -131,10 +137,14 @@ class _Sums(Struct):
         )
 
     def take(
-        self, change: Change, kind: str, resource_type: ResourceType, rows: list[PlacementChange]
+        self,
+        change: Change,
+        kind: str,
+        resource_type: ResourceType,
+        rows: list[PlacementChange],
+        before: Names,
     ) -> Iterator[str]:
-        """Count what one object holds; gives what does not add up."""
-        before = names_of(kind, resource_type, change.before)
+        """Count what one object holds, which held `before`; gives what does not add up."""
         if change.action is Action.NO_OP and not rows:
             self.before += before.total()
             self.stays += before.total()

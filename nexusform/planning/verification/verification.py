@@ -66,7 +66,7 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
 
 
 def _totals(plan: Plan, types: Mapping[str, ResourceType]) -> tuple[PlacementTotal, ...]:
-    return accounts(plan.changes, plan.placements, types).totals
+    return accounts(plan.changes, plan.placements, types, shown=plan.shown).totals
 
 
 def _output_problems(plan: Plan, state: State) -> Iterator[str]:
