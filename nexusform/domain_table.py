@@ -24,8 +24,8 @@ class Domain(Struct, frozen=True, kw_only=True):
 
     `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
     and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
-    types/nexus_inventory.py calls NEXUS_INVENTORY. `providers`: names, as configuration has them, to
-    their `ProviderKind`.
+    types/nexus_inventory.py calls NEXUS_INVENTORY. `providers` and `backends`: names, as
+    configuration has them, to their `ProviderKind` or `BackendKind`.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
     providers: Mapping[str, str] = field(default_factory=dict)
+    backends: Mapping[str, str] = field(default_factory=dict)
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -136,6 +137,12 @@ _ALL: Final = (
         name="remote_state",
         what="State where a team reaches it: remote backends and encryption",
         rim=("backends", "encryption", "workflow"),
+        backends={
+            "azurerm": "backends.kinds:AZURERM",
+            "http": "backends.kinds:HTTP",
+            "s3": "backends.kinds:S3",
+            "postgres": "backends.kinds:POSTGRES",
+        },
     ),
 )
 
@@ -156,7 +163,7 @@ def types_of_domains(kind: str) -> dict[str, str]:
 
 
 def targets_of_domains(kind: str) -> dict[str, str]:
-    """The targets of all `providers`."""
+    """The targets of all `providers` or `backends`."""
     return {
         name: domain.target(target)
         for domain in domains().values()

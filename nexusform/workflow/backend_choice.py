@@ -10,7 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.configuration import Settings
 from nexusform.configuration.constants import NO_NAMES, constant

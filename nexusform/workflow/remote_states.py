@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
 from nexusform.domains.remote_state.workflow.encryption import opened_for_reading

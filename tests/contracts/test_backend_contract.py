@@ -18,8 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends import refusals
+from nexusform.backends.backend_kind import Directories
 from nexusform.backends.memory import MemoryBackend
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
 from nexusform.schema import BlockSchema
 from tests.contracts import servers
@@ -423,7 +424,8 @@ def test_a_name_that_could_lead_elsewhere_is_refused(backend: StateBackend, name
 
 WORKER = """
 import os, socket, sys, time
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS
+from nexusform.backends.backend_kind import Directories
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]

@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.domains.remote_state.workflow.encryption import encrypted
