@@ -117,7 +117,7 @@ _ALL: Final = (
     Domain(
         name="whatif",
         what="Questions: what would happen if",
-        uses=("fleet", "pods", "remote_state"),
+        uses=("fleet", "pods"),
         rim=("workflow", "cli"),
     ),
     Domain(
@@ -130,13 +130,12 @@ _ALL: Final = (
     Domain(
         name="sites",
         what="Many sites as data: one folded plan, waves, workers",
-        uses=("remote_state",),
         rim=("workflow", "engines", "cli"),
     ),
     Domain(
         name="remote_state",
-        what="State where a team reaches it: remote backends and encryption",
-        rim=("backends", "encryption", "workflow"),
+        what="State where a team reaches it",
+        rim=("backends",),
         backends={
             "azurerm": "backends.kinds:AZURERM",
             "http": "backends.kinds:HTTP",

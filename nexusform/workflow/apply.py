@@ -18,7 +18,7 @@ from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.remote_state.encryption.backend import EncryptedBackend
+from nexusform.encryption.backend import EncryptedBackend
 from nexusform.planning.plan import CheckResult, Plan, StepKind
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled

@@ -16,7 +16,6 @@ from nexusform.configuration.configuration import Configuration, Module, Setting
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.configuration.overlooked import listed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.remote_state.workflow.encryption import encrypted
 from nexusform.ports import BackendProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import create
@@ -32,6 +31,7 @@ from nexusform.workflow.backend_choice import (
     remember_choice,
     remembered_choice,
 )
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.stored import read_stored

@@ -9,13 +9,13 @@ from msgspec import Struct
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.domains.remote_state.workflow.encryption import encrypted
 from nexusform.planning.request import DataValues
 from nexusform.ports import BackendProblem, Files, Registries, StateBackend
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.surroundings import RealFiles

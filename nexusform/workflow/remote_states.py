@@ -12,13 +12,13 @@ from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
-from nexusform.domains.remote_state.workflow.encryption import opened_for_reading
 from nexusform.exact_numbers import number_text
 from nexusform.ports import BackendProblem, StateBackend, StateQuery
 from nexusform.schema import Attribute
 from nexusform.state.objects import State
 from nexusform.value_types import BOOL
 from nexusform.workflow.backend_choice import refusal_of_settings
+from nexusform.workflow.encryption import opened_for_reading
 from nexusform.workflow.place import Place
 from nexusform.workflow.stored import read_stored
 

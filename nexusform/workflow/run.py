@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.backends.registry import is_local
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.remote_state.encryption.backend import EncryptedBackend
+from nexusform.encryption.backend import EncryptedBackend
 from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room

@@ -16,10 +16,9 @@ import nexusform
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.domains.remote_state.encryption.envelope import is_sealed
-from nexusform.domains.remote_state.encryption.keys import EncryptionProblem
-from nexusform.domains.remote_state.encryption.signatures import check_signature, sign
-from nexusform.domains.remote_state.workflow.encryption import opened, sealed_plan
+from nexusform.encryption.envelope import is_sealed
+from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.signatures import check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.guard_rails import broken_limits
 from nexusform.planning.modules.outputs import read_all_data
@@ -37,6 +36,7 @@ from nexusform.state import codec, json_text
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import Value
 from nexusform.words import first_of, listed
+from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Confining, Place, both_allow, confined_to_plan, load_configuration
 from nexusform.workflow.project import Opened, open_backend, project_with
 from nexusform.workflow.run import PlanOptions, Run, base_request

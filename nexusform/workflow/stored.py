@@ -12,7 +12,6 @@ from nexusform.address import Address
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.remote_state.workflow.encryption import refusal_to_guess
 from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBackend
 from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
@@ -20,6 +19,7 @@ from nexusform.state.conformity import misfits
 from nexusform.state.draft import Remaining, replayed
 from nexusform.state.journal import OpenIntent, Planned, Progress
 from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.workflow.encryption import refusal_to_guess
 
 
 class Stored(Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""State that a team reaches: remote backends and encryption."""
+"""State that a team reaches: remote backends."""

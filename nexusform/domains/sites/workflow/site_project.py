@@ -14,7 +14,6 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.variable_values import Assignment, from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.domains.remote_state.workflow.encryption import encrypted
 from nexusform.domains.sites.types.definition import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.work import Fleet
 from nexusform.ports import BackendProblem, StateBackend
@@ -23,6 +22,7 @@ from nexusform.source import SourceFile
 from nexusform.state import json_text
 from nexusform.values import SENSITIVE
 from nexusform.workflow.backend_choice import BackendChoice, open_choice, refusal_of_settings
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, project_with
 

@@ -15,7 +15,6 @@ from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.remote_state.workflow.encryption import encrypted
 from nexusform.domains.whatif.questions.capacity_report import (
     SiteLine,
     Taken,
@@ -27,6 +26,7 @@ from nexusform.ports import BackendProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import NO_LIMITS, Place, load_configuration
 from nexusform.workflow.state_history import Version, earlier_versions
 from nexusform.workflow.stored import read_stored

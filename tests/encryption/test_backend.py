@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.domains.remote_state.encryption.backend import EncryptedBackend
-from nexusform.domains.remote_state.encryption.envelope import STATE, Sealer
+from nexusform.encryption.backend import EncryptedBackend
+from nexusform.encryption.envelope import STATE, Sealer
 
 
 class Reversing(Sealer):

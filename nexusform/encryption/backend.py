@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nexusform.domains.remote_state.encryption.envelope import JOURNAL, STATE, Sealer
-from nexusform.domains.remote_state.encryption.keys import EncryptionProblem
+from nexusform.encryption.envelope import JOURNAL, STATE, Sealer
+from nexusform.encryption.keys import EncryptionProblem
 from nexusform.ports import (
     AppendsMany,
     BackendProblem,

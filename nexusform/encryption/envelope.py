@@ -18,12 +18,7 @@ from typing import Any, Final
 
 from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
-from nexusform.domains.remote_state.encryption.keys import (
-    EncryptionProblem,
-    Key,
-    key_from,
-    needing_cryptography,
-)
+from nexusform.encryption.keys import EncryptionProblem, Key, key_from, needing_cryptography
 
 _HEAD: Final = b'{"encryption":'
 STATE: Final = "state"

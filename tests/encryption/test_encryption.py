@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.domains.remote_state.encryption import keys
+from nexusform.encryption import keys
 
 STATE = Path("state/nexusform.nfstate")
 SECRET = "a passphrase of some length"

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.domains.remote_state.encryption.keys import EncryptionProblem, needing_cryptography
+from nexusform.encryption.keys import EncryptionProblem, needing_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

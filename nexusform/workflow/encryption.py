@@ -5,9 +5,9 @@ from __future__ import annotations
 from nexusform.configuration.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.domains.remote_state.encryption.backend import EncryptedBackend
-from nexusform.domains.remote_state.encryption.envelope import PLAN, Sealer, is_sealed, sealed_as
-from nexusform.domains.remote_state.encryption.keys import EncryptionProblem
+from nexusform.encryption.backend import EncryptedBackend
+from nexusform.encryption.envelope import PLAN, Sealer, is_sealed, sealed_as
+from nexusform.encryption.keys import EncryptionProblem
 from nexusform.language.parser import parse_file
 from nexusform.ports import StateBackend
 from nexusform.source import SourceFile

@@ -1,1 +1,0 @@
-"""Wiring of remote state."""
