@@ -193,6 +193,7 @@ EXTRAS = (
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
     Extra("pygls", "editor", ("lsp",)),
     Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1")),
+    Extra("highspy", "optimize", ("simulate", "repack", "-sku=NC_P46_224_v1")),
 )
 
 

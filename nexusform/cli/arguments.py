@@ -93,11 +93,11 @@ def text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str =
     return cast("str", _Declared(parameter, default))
 
 
-def texts(meaning: str, *, metavar: str = "VALUE") -> tuple[str, ...]:
+def texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
     """A flag with a text that may be repeated."""
 
     def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name), type=str, metavar=metavar, multiple=True, help=meaning)
+        return Flag(_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
 
     return cast("tuple[str, ...]", _Declared(parameter, ()))
 

@@ -101,7 +101,8 @@ class SiteView(Struct, frozen=True, dict=True):
     """One site. The scheduler is never changed: questions take copies.
 
     `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
-    does not manage; `skus` all VM SKUs that may be asked for.
+    does not manage; `skus` all VM SKUs that may be asked for; `offered_by` names by machine the resource that
+    makes it.
     """
 
     id: str
@@ -112,6 +113,7 @@ class SiteView(Struct, frozen=True, dict=True):
     outsiders: tuple[tuple[str, str], ...]
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
+    offered_by: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def homeless(self) -> tuple[str, ...]:
@@ -262,6 +264,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         outsiders=tuple((outsider.placement.machine, outsider.name) for outsider in outsiders),
         scheduler=site.scheduler,
         skus=ground.skus,
+        offered_by=site.offered_by,
     )
 
 

@@ -37,6 +37,9 @@ COMMANDS: Final[dict[str, Entry]] = {
         "nexusform.domains.whatif.cli.simulate:failure",
         "What the loss of a machine, rack, cluster or site does",
     ),
+    "repack": Entry(
+        "nexusform.domains.whatif.cli.repack:repack", "Which few VMs to re-create elsewhere to make room"
+    ),
     "fleet": Entry(
         "nexusform.domains.whatif.cli.simulate:fleet",
         "Which placements go where when members leave, join or change",
@@ -46,13 +49,14 @@ COMMANDS: Final[dict[str, Entry]] = {
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Ask what would happen if.")
 
 
-def _named(result: Named | Diagnostic) -> Named:
+def named(result: Named | Diagnostic) -> Named:
+    """What was looked for; an error that says so where it is not there."""
     if isinstance(result, Diagnostic):
         raise Refused(result)
     return result
 
 
-def _ask(
+def ask(
     place: Place,
     flags: AnswerFlags,
     view: ViewFlags,
@@ -78,7 +82,7 @@ def _sites(view: WorldView, site: str) -> tuple[SiteView, ...]:
     """The site asked for, or all."""
     from nexusform.domains.whatif.questions.lookup import find_site
 
-    return (_named(find_site(view, site)),) if site else tuple(view.sites.values())
+    return (named(find_site(view, site)),) if site else tuple(view.sites.values())
 
 
 class CapacityArguments(Struct, frozen=True, kw_only=True):
@@ -108,9 +112,9 @@ def capacity(arguments: CapacityArguments) -> int:
         from nexusform.domains.whatif.rendering.capacity_outline import capacity_document, capacity_outline
 
         sites = _sites(view, arguments.site)
-        zones = _named(find_zones(sites, arguments.zones))
-        skus = _named(find_skus(sites[0].skus, arguments.sku))
-        mix = _named(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
+        zones = named(find_zones(sites, arguments.zones))
+        skus = named(find_skus(sites[0].skus, arguments.sku))
+        mix = named(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
         capacities = [find_capacity(site, skus, zones, mix) for site in sites]
         outline = capacity_outline(capacities, world.origin)
 
@@ -122,7 +126,7 @@ def capacity(arguments: CapacityArguments) -> int:
         return Answer("capacity", world.origin, outline, capacity_document(capacities), page=page)
 
     place = place_of(arguments.state, arguments.variables)
-    return _ask(place, arguments.answer, arguments.view, question, pods=False)
+    return ask(place, arguments.answer, arguments.view, question, pods=False)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -175,7 +179,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         document = runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", world.origin, outline, document, page=page)
 
-    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+    return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -204,7 +208,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
             kubernetes_upgrade_outline,
         )
 
-        site, cluster = _named(find_kubernetes_cluster(view, arguments.cluster))
+        site, cluster = named(find_kubernetes_cluster(view, arguments.cluster))
         upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
         outline = kubernetes_upgrade_outline(upgrade, world.origin)
 
@@ -219,7 +223,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         document = kubernetes_upgrade_document(upgrade)
         return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
 
-    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+    return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
@@ -258,7 +262,7 @@ def failure(arguments: FailureArguments) -> int:
 
         return Answer("failure", world.origin, outline, failure_document(loss), page=page)
 
-    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+    return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
@@ -272,14 +276,14 @@ def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureAr
     )
 
     if arguments.site:
-        return lose_site(_named(lookup.find_site(view, arguments.site)), pods)
+        return lose_site(named(lookup.find_site(view, arguments.site)), pods)
     if arguments.cluster:
-        return lose_cluster(*_named(lookup.find_cluster(view, arguments.cluster)), pods)
+        return lose_cluster(*named(lookup.find_cluster(view, arguments.cluster)), pods)
     if arguments.rack:
-        site, rack = _named(lookup.find_rack(view, arguments.rack))
+        site, rack = named(lookup.find_rack(view, arguments.rack))
         names = [machine.name for machine in site.machines_of_rack[rack]]
         return lose_machines(site, FailureScope.RACK, f"{site.id}/{rack}", names, pods)
-    site, machine = _named(lookup.find_machine(view, arguments.machine))
+    site, machine = named(lookup.find_machine(view, arguments.machine))
     return lose_machines(site, FailureScope.MACHINE, f"{site.id}/{machine}", [machine], pods)
 
 

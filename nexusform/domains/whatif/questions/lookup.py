@@ -29,6 +29,31 @@ def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
     return site if site is not None else _unknown("site", text, world.sites)
 
 
+def one_site(world: WorldView, text: str) -> SiteView | Diagnostic:
+    """A site by its id, or the only one where none is named."""
+    if text or len(world.sites) == 1:
+        return find_site(world, text) if text else next(iter(world.sites.values()))
+    detail = f"There are {len(world.sites)} sites; name one by -site=ID: {listed(world.sites, _SHOWN)}."
+    return error("ambiguous-name", detail, headline="Ambiguous site")
+
+
+def find_spared(site: SiteView, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
+    """Addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
+    known: dict[str, None] = {}
+    for pool in site.pools:
+        known[str(pool.address)] = None
+        for vm in pool.vms:
+            known |= {f"{pool.address}:{name}": None for name in vm.names}
+    for text in texts:
+        if text not in known:
+            addresses = [name for name in known if ":" not in name]
+            near = did_you_mean(text, known)
+            named = f'Nothing with VMs on {site.id} has the address "{_short(text)}".'
+            detail = f"{named}{near} Known: {listed(addresses, _SHOWN)}."
+            return error("unknown-resource", detail)
+    return frozenset(texts)
+
+
 def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     """An active rack by id (`<site>/<rack>`), or by a name that only one site has: its site and name."""
     by_id: dict[str, tuple[SiteView, str]] = {}

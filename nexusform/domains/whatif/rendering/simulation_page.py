@@ -14,6 +14,7 @@ from msgspec import Struct
 from nexusform.domains.whatif.questions.availability import PoolLeft
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
+from nexusform.domains.whatif.questions.repack import Repack
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
 from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.answers.outline import Outline
@@ -113,6 +114,26 @@ def kubernetes_upgrade_play(site: SiteView, upgrade: KubernetesUpgrade) -> Play:
         steps.append(PlayStep(_batch_title(pool, batch), moves=moves))
     last_title = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
     return Play(site_map, (*steps, PlayStep(last_title)), moved="is replaced by a new VM elsewhere")
+
+
+def repack_play(site: SiteView, repack: Repack) -> Play:
+    """A repacking, window by window: who is re-created where."""
+    places: dict[_VmKey, Placement | None] = {}
+    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
+    for window in repack.windows:
+        for step in window.steps:
+            places[clusters[step.source.pool].id, step.source.vm.name] = step.to
+    site_map = _site_map(site, places)
+    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
+    steps = [PlayStep("Before the repacking")]
+    for at, window in enumerate(repack.windows, 1):
+        moves = tuple(
+            numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps
+        )
+        title = f"Window {at} of {len(repack.windows)}: {counted(len(moves), 'VM')} re-created"
+        steps.append(PlayStep(title, moves=moves))
+    last = PlayStep("After the repacking") if repack.windows else PlayStep("Nothing is re-created")
+    return Play(site_map, (*steps, last), moved="is re-created elsewhere")
 
 
 def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:

@@ -1,0 +1,111 @@
+"""Why no room can be made: each constraint is lifted by itself, and it is tried again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.domains.whatif.questions.repack_ground import (
+    NOTHING_LIFTED,
+    Constraint,
+    RepackGround,
+    RepackRequest,
+    lay_repack_ground,
+)
+from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.words import counted
+from nexusform.worlds.world_view import SiteView
+
+if TYPE_CHECKING:
+    from nexusform.domains.whatif.questions.repack import Blocking, Search
+
+_HOLDS: Final[Mapping[Constraint, str]] = {
+    Constraint.NOT: "without -not",
+    Constraint.SINGLE_REPLICA: "if VMs that are alone in their pool may be re-created",
+    Constraint.QUORUM: "if control planes may lose their quorum meanwhile",
+    Constraint.BUDGET: "if PodDisruptionBudgets let these nodes be drained",
+    Constraint.PINNED: "if pinned VMs may be re-created",
+    Constraint.HARD_HINT: "if VMs with hard hints may be re-created",
+}
+
+
+def find_blocking(
+    site: SiteView,
+    request: RepackRequest,
+    pods: Mapping[str, ClusterPods],
+    ground: RepackGround,
+    search: Search,
+) -> tuple[Blocking, ...]:
+    """Every constraint that holds something, and how many re-creations would do without it."""
+    from nexusform.domains.whatif.questions.repack import Blocking
+
+    found: list[Blocking] = []
+    for constraint, words, asked in _constraints(site, request, ground):
+        attempt = search(site, asked, pods, frozenset({constraint}))
+        made = attempt.recreations if attempt.windows else None
+        limit = asked.moves
+        fits = made is not None and (limit is None or made <= limit)
+        found.append(Blocking(constraint, words, made if fits else None))
+    return tuple(found)
+
+
+def _constraints(
+    site: SiteView, request: RepackRequest, ground: RepackGround
+) -> list[tuple[Constraint, str, RepackRequest]]:
+    """What may be loosened: the constraint, in words, and what is asked then."""
+    held = Counter(ground.held.values())
+    tries: list[tuple[Constraint, str, RepackRequest]] = []
+    if request.moves is not None:
+        tries.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
+    if request.zones is not None:
+        tries.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
+    for constraint, words in _HOLDS.items():
+        if held[constraint]:
+            vms = counted(held[constraint], "VM")
+            tries.append((constraint, f"{words} ({vms})", request))
+    tries.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than one has now", request))
+    closed = sum(bool(machine.refusal) for machine in site.machines.values())
+    if closed:
+        tries.append((Constraint.CORDONED, f"with {counted(closed, 'machine')} in service again", request))
+    planned = [rack.name for rack in site.racks if rack.planned]
+    if planned:
+        tries.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
+    return tries
+
+
+def find_most(site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods]) -> int:
+    """The largest demand of this SKU for which the program has a solution within -moves: by halves."""
+    ground = lay_repack_ground(site, request, pods, NOTHING_LIFTED)
+    low, high = 0, request.want
+    while low + 1 < high:
+        want = (low + high) // 2
+        if _has_solution(ground, replace(request, want=want)):
+            low = want
+        else:
+            high = want
+    return low
+
+
+def _has_solution(ground: RepackGround, request: RepackRequest) -> bool:
+    solution = RepackProgram(ground, request).solve(Limits(request.seconds))
+    if isinstance(solution, NoSolution):
+        return False
+    return request.moves is None or solution.recreations <= request.moves
+
+
+def with_drawn_cells(site: SiteView) -> SiteView:
+    """The site as if VMs whose cells nobody told stood as in the draw that is shown."""
+    scheduler = RackScheduler(
+        site.scheduler.machines,
+        site.scheduler.spread,
+        site.scheduler.seed,
+        split_seed=site.scheduler.split_seed,
+    )
+    for vm in site.scheduler.drawn_vms():
+        scheduler.occupy(vm.vm, vm.sku, vm.placement)
+    return replace(site, scheduler=scheduler)

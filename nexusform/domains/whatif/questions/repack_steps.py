@@ -1,0 +1,300 @@
+"""The order of a repacking: which VMs are re-created together, what is cordoned meanwhile, and where the rule
+of racks then puts each, whatever the tie-breaks.
+
+A window is one plan with `-replace`: all its VMs leave, then they are placed in order of pool and number,
+their own machine being tried last. That is what is played here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.whatif.questions.availability import quorum_of
+from nexusform.domains.whatif.questions.repack_ground import (
+    RepackGround,
+    RepackRequest,
+    Source,
+    demand_of,
+    drain_is_held_up,
+)
+from nexusform.domains.whatif.questions.repack_moves import Intention
+from nexusform.planning.vms.vm_object import batch_size
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
+
+TIE_BREAKS: Final = 100
+CORDONED: Final = "cordoned"
+
+
+class RepackStep(Struct, frozen=True):
+    """One VM that is re-created: it lands there in `lands` of `of` tie-breaks."""
+
+    source: Source
+    to: Placement
+    lands: int = 0
+    of: int = 0
+
+
+class RepackWindow(Struct, frozen=True):
+    """VMs that are re-created together while these machines take no VM."""
+
+    steps: tuple[RepackStep, ...]
+    cordons: tuple[str, ...]
+
+
+class Walk(Struct, frozen=True):
+    """The windows in order, and the site after them."""
+
+    windows: tuple[RepackWindow, ...]
+    after: RackScheduler
+
+
+def find_walk(ground: RepackGround, request: RepackRequest, intention: Intention) -> Walk | None:
+    """An order in which everybody lands and the demand has its room; None where none was found.
+
+    First everybody lands where the rule has it among the machines that are not kept for the demand: that
+    takes the fewest cordons. Where that does not leave the room, everybody is led to the place that was
+    counted on.
+    """
+    for steered in (False, True):
+        walk = _Walker(ground, request, intention, steered=steered).walk()
+        if walk is not None and has_room(walk.after, request):
+            return walk
+    return None
+
+
+def has_room(scheduler: RackScheduler, request: RepackRequest) -> bool:
+    """Whether the rule takes all VMs of the demand, in every legal split."""
+    return scheduler.count_free(request.demand).least >= request.want
+
+
+class _Window:
+    """A window on its way: the site in it, its VMs, where they land and who is cordoned."""
+
+    def __init__(self, scheduler: RackScheduler, handles: Mapping[int, int]) -> None:
+        self.scheduler = scheduler
+        self.handles = dict(handles)
+        self.landed: dict[int, tuple[Source, int, Placement]] = {}
+        self.cordons: set[str] = set()
+
+    @property
+    def targets(self) -> set[str]:
+        """The machines where somebody lands."""
+        return {place.machine for _, _, place in self.landed.values()}
+
+
+class _Walker:
+    """Fills window after window."""
+
+    def __init__(
+        self, ground: RepackGround, request: RepackRequest, intention: Intention, *, steered: bool
+    ) -> None:
+        self._ground = ground
+        self._request = request
+        self._intention = intention
+        self._steered = steered
+        self._scheduler = ground.scheduler.copy()
+        self._handles = {source.handle: source.handle for source in intention.sources}
+        self._standing = Counter(ground.standing)
+        for source in intention.sources:
+            self._standing[source.pool, source.vm.placement.rack] -= 1
+
+    def walk(self) -> Walk | None:
+        """All windows; None where nobody that is left can go."""
+        waiting = list(self._intention.sources)
+        windows: list[RepackWindow] = []
+        while waiting:
+            chosen = self._fill(waiting)
+            window = self._settle(chosen)
+            if window is None:
+                return None
+            windows.append(self._close(window))
+            gone = {step.source.handle for step in windows[-1].steps}
+            waiting = [source for source in waiting if source.handle not in gone]
+        return Walk(tuple(windows), self._scheduler)
+
+    def _fill(self, waiting: Sequence[Source]) -> list[Source]:
+        """As many VMs as may go together and find their places one after the other."""
+        window = _Window(self._scheduler.copy(), self._handles)
+        chosen: list[Source] = []
+        for source in waiting:
+            if self._may_join(chosen, source) and self._land(window, source):
+                chosen.append(source)
+        # Two that stand in each other's way leave at once.
+        if not chosen:
+            return self._all_that_may(waiting)
+        return chosen
+
+    def _all_that_may(self, waiting: Sequence[Source]) -> list[Source]:
+        chosen: list[Source] = []
+        for source in waiting:
+            if self._may_join(chosen, source):
+                chosen.append(source)
+        return chosen
+
+    def _settle(self, chosen: Sequence[Source]) -> _Window | None:
+        """The window as its plan takes it: all leave first. A part of it where that changes too much."""
+        size = len(chosen)
+        while size:
+            window = self._together(sorted(chosen[:size], key=lambda source: source.handle))
+            if window is not None:
+                return window
+            size //= 2
+        return None
+
+    def _together(self, sources: Sequence[Source]) -> _Window | None:
+        window = _Window(self._scheduler.copy(), self._handles)
+        for source in sources:
+            window.scheduler.release(window.handles.pop(source.handle))
+        for source in sources:
+            if not self._land(window, source):
+                return None
+        return window
+
+    def _close(self, window: _Window) -> RepackWindow:
+        """What the window leaves is the site of the next one."""
+        self._scheduler = window.scheduler
+        steps = []
+        for source, handle, place in window.landed.values():
+            self._handles[source.handle] = handle
+            self._standing[source.pool, place.rack] += 1
+            steps.append(RepackStep(source, place))
+        return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
+
+    # --- who goes together ---------------------------------------------------------------------
+
+    def _may_join(self, chosen: Sequence[Source], source: Source) -> bool:
+        """Whether one more VM may be away at the same time."""
+        if self._request.window is not None and len(chosen) >= self._request.window:
+            return False
+        pool = self._ground.pools[source.pool]
+        count = len(pool.vms)
+        away = 1 + sum(other.pool == source.pool for other in chosen)
+        if pool.control_plane:
+            if away > max(count - quorum_of(count), 1):
+                return False
+        elif away > max(batch_size(pool.demand.max_unavailable, count), 1):
+            return False
+        return not self._breaks_budget(chosen, source)
+
+    def _breaks_budget(self, chosen: Sequence[Source], source: Source) -> bool:
+        """Whether the nodes that are away together leave a PodDisruptionBudget too little."""
+        cluster = self._ground.clusters[source.pool]
+        pods = self._ground.pods.get(cluster.id)
+        if pods is None:
+            return False
+        nodes = {source.vm.name}
+        nodes |= {other.vm.name for other in chosen if self._ground.clusters[other.pool].id == cluster.id}
+        return len(nodes) > 1 and drain_is_held_up(pods, nodes)
+
+    # --- where a VM lands ----------------------------------------------------------------------
+
+    def _land(self, window: _Window, source: Source) -> bool:
+        """Have a VM land where it should, by cordoning whatever the rule would rather take."""
+        if source.handle in window.handles:
+            window.scheduler.release(window.handles.pop(source.handle))
+        demand = demand_of(self._ground.pools[source.pool], source.vm)
+        cordons = set(window.cordons)
+        while True:
+            # Its own machine is tried last, and only where nothing else is left: that helps nobody.
+            asked = away_from(demand, {*cordons, source.vm.placement.machine})
+            best = window.scheduler.best_machines(asked).in_some
+            target = self._choose(window, source, best)
+            unwanted = best - {target}
+            if not best or unwanted & window.targets:
+                return self._stays(window, source)
+            cordons |= unwanted
+            if target:
+                break
+        answer = window.scheduler.attempt(away_from(demand, cordons))
+        if answer is None or answer[1].machine != target:
+            return self._stays(window, source) if answer is None else False
+        window.cordons = cordons
+        window.landed[source.handle] = (source, *answer)
+        return True
+
+    def _stays(self, window: _Window, source: Source) -> bool:
+        """The VM cannot go in this window: back to where it stood."""
+        pool = self._ground.pools[source.pool]
+        name = demand_of(pool, source.vm).vm
+        window.handles[source.handle] = window.scheduler.occupy(name, pool.sku, source.vm.placement)
+        return False
+
+    def _choose(self, window: _Window, source: Source, best: Collection[str]) -> str:
+        """Which of the best machines it should be, "" for none of them."""
+        if self._steered:
+            target = self._intention.targets.get(source.handle, "")
+            return target if target in best else ""
+        allowed = [
+            machine for machine in sorted(best, key=str.encode) if self._is_allowed(window, source, machine)
+        ]
+        if not allowed:
+            return ""
+        return allowed[0]
+
+    def _is_allowed(self, window: _Window, source: Source, machine: str) -> bool:
+        """Whether a VM may land there without taking the demand's room, or crowding a rack."""
+        if machine in self._intention.demanded or machine == source.vm.placement.machine:
+            return False
+        rack = self._ground.site.machines[machine].rack
+        there = self._standing[source.pool, rack]
+        there += sum(
+            other.pool == source.pool and place.rack == rack for other, _, place in window.landed.values()
+        )
+        limit = max(self._ground.limits[source.pool], self._ground.standing.get((source.pool, rack), 0))
+        return there + 1 <= limit
+
+
+def away_from(demand: Demand, machines: Iterable[str]) -> Demand:
+    """The demand while these machines take no VM."""
+    names = frozenset(machines)
+    if not names:
+        return demand
+    cordon = Hint(
+        affinity=False, hard=True, scope=HintScope.MACHINE, machines=names, racks=frozenset(), target=CORDONED
+    )
+    return replace(demand, terms=replace(demand.terms, hints=(*demand.terms.hints, cordon)))
+
+
+# --- the proof ---------------------------------------------------------------------------------
+
+
+def prove(ground: RepackGround, walk: Walk) -> tuple[RepackWindow, ...]:
+    """Play every window through the rule with its machines cordoned, under 100 tie-breaks."""
+    standing = {vm.handle: vm for vm in ground.scheduler.vms()}
+    proved: list[RepackWindow] = []
+    for window in walk.windows:
+        machines = [
+            replace(machine, refusal=CORDONED) if machine.name in window.cordons else machine
+            for machine in ground.scheduler.machines
+        ]
+        base = RackScheduler(
+            machines, ground.scheduler.spread, ground.scheduler.seed, split_seed=ground.scheduler.split_seed
+        )
+        leaving = {step.source.handle for step in window.steps}
+        for handle, vm in standing.items():
+            if handle not in leaving:
+                base.occupy(vm.vm, vm.sku, vm.placement)
+        proved.append(replace(window, steps=tuple(_lands(ground, base, window))))
+        for step in window.steps:
+            handle = step.source.handle
+            standing[handle] = replace(standing[handle], placement=step.to)
+    return tuple(proved)
+
+
+def _lands(ground: RepackGround, base: RackScheduler, window: RepackWindow) -> Iterable[RepackStep]:
+    """How often each VM of a window lands where it should."""
+    hits: Counter[int] = Counter()
+    for run in range(TIE_BREAKS):
+        scheduler = base.copy(run, run)
+        for step in window.steps:
+            answer = scheduler.attempt(demand_of(ground.pools[step.source.pool], step.source.vm))
+            if answer is not None and answer[1].machine == step.to.machine:
+                hits[step.source.handle] += 1
+    for step in window.steps:
+        yield replace(step, lands=hits[step.source.handle], of=TIE_BREAKS)

@@ -1,0 +1,119 @@
+"""Sites with a history, made from a number: clusters come and go until machines are as full as asked for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from nexusform.address import parse_address
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Machine, Placement, StandingVm, Terms, VmName, VmSku
+from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
+
+SKUS = CATALOGUES[NEWEST].vm_skus
+SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
+LARGE = "NC_G48_224_v1"
+
+
+def machines(racks: int, in_rack: int) -> list[Machine]:
+    return [
+        Machine(f"r{r:03d}-bm{m:02d}", f"r{r:03d}", str(r), m, "bom-1.7.3", 2, 48, 224, 3500)
+        for r in range(1, racks + 1)
+        for m in range(1, in_rack + 1)
+    ]
+
+
+def site_with_history(
+    seed: int,
+    racks: int = 2,
+    in_rack: int = 3,
+    *,
+    filled: float = 0.75,
+    skus: tuple[str, ...] = SMALL,
+    pool_sizes: tuple[int, ...] = (2, 3, 4),
+    zoned: float = 0.0,
+    known: bool = True,
+) -> SiteView:
+    """Pools come, and every third leaves again, until so much of the memory is taken."""
+    draw = random.Random(seed)
+    scheduler = RackScheduler(machines(racks, in_rack))
+    whole = sum(machine.cells * machine.memory_gib_per_cell for machine in scheduler.machines)
+    pools: dict[int, tuple[VmSku, Terms, list[int]]] = {}
+    number = taken = 0
+    refused = 0
+    while taken < filled * whole and refused < 20:
+        sku = SKUS[draw.choice(skus)]
+        zones = None
+        if draw.random() < zoned:
+            zones = frozenset(str(zone) for zone in draw.sample(range(1, racks + 1), max(1, racks // 2)))
+        terms = Terms(zones=zones)
+        handles = _place(scheduler, number, sku, terms, draw.choice(pool_sizes))
+        if not handles:
+            refused += 1
+            continue
+        pools[number] = sku, terms, handles
+        taken += sum(sku.memory_gib for _ in handles)
+        number += 1
+        if number % 3 == 0 and taken < filled * whole:
+            gone = draw.choice(sorted(pools))
+            sku, _, handles = pools.pop(gone)
+            for handle in handles:
+                scheduler.release(handle)
+            taken -= sum(sku.memory_gib for _ in handles)
+    return view(scheduler, pools, known=known)
+
+
+def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: Terms, count: int) -> list[int]:
+    from nexusform.scheduling.racks.vms import Demand
+
+    handles = []
+    for vm in range(count):
+        answer = scheduler.attempt(Demand(VmName(f"c{number}", f"c{number}", "p", vm), sku, terms))
+        if answer is None:
+            break
+        handles.append(answer[0])
+    return handles
+
+
+def view(
+    scheduler: RackScheduler, pools: Mapping[int, tuple[VmSku, Terms, list[int]]], *, known: bool = True
+) -> SiteView:
+    """The site as questions see it, every pool a cluster of its own."""
+    standing = {vm.handle: vm for vm in scheduler.vms()}
+    fresh = RackScheduler(scheduler.machines)
+    clusters = tuple(
+        _cluster(fresh, number, sku, terms, [standing[handle] for handle in handles], known=known)
+        for number, (sku, terms, handles) in sorted(pools.items())
+    )
+    return SiteView(
+        id="s",
+        name="s",
+        machines={machine.name: machine for machine in fresh.machines},
+        racks=(),
+        clusters=clusters,
+        outsiders=(),
+        scheduler=fresh,
+        skus=SKUS,
+    )
+
+
+def _cluster(
+    scheduler: RackScheduler, number: int, sku: VmSku, terms: Terms, vms: list[StandingVm], *, known: bool
+) -> Cluster:
+    name = f"c{number}"
+    names = tuple(f"{name}-p-{vm}" for vm in range(len(vms)))
+    demand = PoolDemand("p", tuple(range(len(vms))), names, sku, terms)
+    owner = VmDemand("s", name, name, (demand,))
+    placed: list[PlacedVm] = []
+    handles: dict[str, int] = {}
+    for at, vm in enumerate(vms):
+        place = vm.placement
+        if not known:
+            place = Placement(place.machine, place.rack, place.availability_zone, ())
+        handles[names[at]] = scheduler.occupy(VmName(name, name, "p", at), sku, place)
+        placed.append(PlacedVm("p", at, names[at], sku.name, place))
+    address = parse_address(f"nexus_kubernetes_cluster.{name}")
+    pool = Pool(address, owner, demand, tuple(placed), handles)
+    return Cluster(name, name, "s", OwnerKind.NKS, (pool,))
