@@ -18,7 +18,7 @@ from nexusform.domains.sites.ports import Done, EngineProblem, lost
 from nexusform.domains.sites.types.work import Answer, Kind, Task, answer_of, encode
 
 _MODULE: Final = "nexusform.domains.sites.engines.warm_worker"
-_ATTEMPTS: Final = 2
+_ATTEMPTS: Final = 3
 _IDLE: Final = 0.2  # seconds between looks at whether more may be begun
 
 
@@ -177,4 +177,4 @@ def _how(process: subprocess.Popen[bytes]) -> str:
         if code is not None and code < 0
         else f"ended with {code}"
     )
-    return f"The worker process that did this {why}, and so did the one that tried again."
+    return f"The worker process that did this {why}, and so did those that tried again."

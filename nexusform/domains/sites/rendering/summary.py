@@ -15,7 +15,7 @@ from nexusform.rendering.answers.outline import Outline, Row, Section, Table, ou
 from nexusform.words import counted, first_of, form, listed, natural
 
 _MOST_NAMES: Final = 8
-_WHOLE_GROUPS: Final = 3  # groups whose rows are shown in full
+_WHOLE_GROUPS: Final = 1  # groups whose rows are shown in full
 _MOST_DIFFERING: Final = 12  # rows of a table of a terminal
 _MOST_ROWS: Final = 4
 MOST_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters

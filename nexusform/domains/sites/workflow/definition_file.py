@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.loader import hidden_characters
-from nexusform.configuration.prepared_body import PreparedBody
+from nexusform.configuration.prepared_body import PreparedBody, missing_argument
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.domains.sites.types.definition import FILE_NAME, ONLY_WAVE, FleetDefinition, SiteEntry, Wave
 from nexusform.domains.sites.workflow import schemas
@@ -37,6 +37,7 @@ from nexusform.workflow.surroundings import RealFiles, read_file
 _LARGEST: Final = 16 << 20  # bytes
 _MOST_SITES: Final = 20_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REPEATING: Final = ("for_each", "name")
 _FACE: Final = BodySchema(
     blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()},
 )
@@ -258,24 +259,39 @@ def _sites_of(block: Block, reading: _Reading) -> Iterator[SiteEntry]:
     """The sites of one `site` or `sites` block."""
     if block.type == "site":
         prepared = _site_block(block, schemas.SITE, reading.problems)
-        name = block.labels[0]
-        site = _site(name.value, prepared, reading.names, reading)
+        site = _site(block.labels[0].value, prepared, reading.names, reading)
         if site is not None:
             yield site
         return
-    prepared = _site_block(block, schemas.SITES, reading.problems)
     assert isinstance(block.body, Body), "the file is of native syntax"
-    written = next((each for each in block.body.attributes if each.name == "for_each"), None)
-    for key, value in _each(written.expression, reading) if written is not None else ():
-        each = object_value({"key": string(key), "value": value})
-        names = reading.names.knowing(each=each)
-        own, _, wrong = prepared.body.evaluate(names)
-        if has_errors(wrong):
-            reading.problems += wrong
+    written = {each.name: each.expression for each in block.body.attributes}
+    # What repeats and what names are evaluated apart: the rest once for each site.
+    rest = tuple(each for each in block.body.attributes if each.name not in _REPEATING)
+    prepared = _site_block(
+        replace(block, body=replace(block.body, attributes=rest)), schemas.SITE, reading.problems
+    )
+    if "for_each" not in written:
+        reading.problems.append(missing_argument("for_each", block.header_span))
+        return
+    for key, value in _each(written["for_each"], reading):
+        names = reading.names.knowing(each=object_value({"key": string(key), "value": value}))
+        name = _name_of(key, written.get("name"), names, reading)
+        site = _site(name, prepared, names, reading) if name is not None else None
+        if site is None:
             return  # it is the same with the others
-        site = _site(own["name"] if own["name"] is not None else key, prepared, names, reading)
-        if site is not None:
-            yield site
+        yield site
+
+
+def _name_of(key: str, expression: Expression | None, names: Names, reading: _Reading) -> str | None:
+    """The name of one of many sites; None when it is wrong."""
+    if expression is None:
+        return key
+    value, problems = evaluate(expression, names)
+    if not has_errors(problems) and (not isinstance(value.raw, str) or all_marks(value)):
+        detail = "The name of a site must be a text that is known and not sensitive."
+        problems.append(error("invalid-site-name", detail, expression.span))
+    reading.problems += problems
+    return None if has_errors(problems) else str(value.raw)
 
 
 def _each(expression: Expression, reading: _Reading) -> Sequence[tuple[str, Value]]:

@@ -25,14 +25,6 @@ _OF_A_SITE: Final = {
 }
 DEFAULTS: Final = BlockSchema(_OF_A_SITE, description="What holds for every site that says nothing else.")
 SITE: Final = BlockSchema(_OF_A_SITE, description="One site.")
-SITES: Final = BlockSchema(
-    {
-        "for_each": Attribute(DYNAMIC, "A map, an object or a set of texts: a site for each.", required=True),
-        "name": Attribute(STRING, "The site's name; each.key when absent.", optional=True),
-        **_OF_A_SITE,
-    },
-    description="Sites that are made of data.",
-)
 _LIMITS: Final = {
     "max_unavailable": _count("How many sites may be being applied, or have failed, at a time.", least=1),
     "max_parallel": _count("How many sites may be being applied at a time.", least=1),

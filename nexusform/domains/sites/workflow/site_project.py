@@ -30,7 +30,7 @@ DATA_DIRECTORY: Final = ".nexusform"
 
 
 def place_of_fleet(fleet: Fleet, environment: Mapping[str, str]) -> Place:
-    """The directory of nexusform.sites.hcl, which the process has entered."""
+    """The directory that the process has entered: that of nexusform.sites.hcl, or a root module's."""
     return Place(
         environment=environment,
         confinement=Confinement(fleet.confine, fleet.hidden),
@@ -40,12 +40,12 @@ def place_of_fleet(fleet: Fleet, environment: Mapping[str, str]) -> Place:
 
 
 def place_of_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> Place:
-    """Where a site's root module is. What this machine remembers of the site has a directory of its own:
-    sites may share a root module.
+    """A site's root module, which the process has entered, as it does for `nexusform plan`. What this
+    machine remembers of the site has a directory of its own: sites may share a root module.
     """
     place = place_of_fleet(fleet, environment)
-    own = os.path.abspath(Path(place.data_directory, "sites", site.name))  # noqa: PTH100 - links stay
-    return replace(place, directory=site.source, environment={**environment, "NF_DATA_DIR": own})
+    own = str(Path(fleet.root, place.data_directory, "sites", site.name))
+    return replace(place, environment={**environment, "NF_DATA_DIR": own})
 
 
 def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> Opened:
@@ -67,7 +67,7 @@ def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> 
     )
     problems += [_at_the_inputs(problem, site) for problem in wrong]
     problems += _own_backend(configuration)
-    backend, wrong = open_state(place, site, configuration)
+    backend, wrong = open_state(fleet, place, site, configuration)
     problems += wrong
     if backend is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
@@ -97,7 +97,7 @@ def known_configuration(place: Place) -> tuple[Configuration | None, list[Diagno
     """The configuration of a place: sites that share a root module share one reading of it, as long as none
     of its files and directories has changed.
     """
-    key = (os.path.realpath(place.directory), place.confinement)
+    key = (str(Path.cwd()), place.confinement)
     known = _KNOWN.get(key)
     if known is not None and known.signature == _signature(known.configuration):
         return known.configuration, list(known.problems)
@@ -189,7 +189,7 @@ def _own_backend(configuration: Configuration) -> list[Diagnostic]:
 
 
 def open_state(
-    place: Place, site: SiteEntry, configuration: Configuration | None
+    fleet: Fleet, place: Place, site: SiteEntry, configuration: Configuration | None
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a site's state, of the workspace in use. Its paths start at the fleet's directory."""
     refusal = refusal_of_settings(site.backend, site.settings, place)
@@ -197,7 +197,7 @@ def open_state(
         return None, [error("remote-address-is-not-allowed", refusal, site.span)]
     settings = configuration.settings if configuration else None
     choice = BackendChoice(site.backend, site.settings, {})
-    backend, problems = open_choice(choice, settings, replace(place, directory="."))
+    backend, problems = open_choice(choice, settings, replace(place, directory=fleet.root))
     if backend is None:
         return None, problems
     backend, wrong = encrypted(backend, settings, place)

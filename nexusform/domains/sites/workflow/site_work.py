@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent
-from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.domains.sites.rendering.site_rows import placement_figures, redundancy_lost, site_rows
-from nexusform.domains.sites.types.definition import FleetDefinition, SiteEntry
+from nexusform.domains.sites.types.definition import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_digest import plan_digest
@@ -70,6 +70,7 @@ class Worker:
     def __init__(self) -> None:
         self._one_at_a_time = RLock()
         self._definitions: dict[tuple[str, str], FleetDefinition] = {}
+        self._entries: dict[str, SiteEntry] = {}
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._heard: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MOST_CALLS))
@@ -82,10 +83,14 @@ class Worker:
             definition, problems = self._definition(task.fleet)
             if definition is None:
                 return _refused(task.site, problems)
-            site = next((each for each in definition.sites if each.name == task.site), None)
+            site = self._entries.get(task.site)
             if site is None or definition.digest != task.fleet.definition:
                 return Answer(task.site, Status.REFUSED, _CHANGED)
-            return self._work(task, site)
+            try:
+                os.chdir(site.source)  # as for `nexusform plan`: paths of a root module start there
+            except OSError as problem:
+                return _refused(site.name, [_no_source(site, problem)])
+            return _placed(self._work(task, site), site.source)
 
     def _definition(self, fleet: Fleet) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """The sites, read once by each worker."""
@@ -96,6 +101,7 @@ class Worker:
             if read is None:
                 return None, problems
             self._definitions = {key: read}
+            self._entries = {site.name: site for site in read.sites}
         return self._definitions[key], ()
 
     def _work(self, task: Task, site: SiteEntry) -> Answer:
@@ -234,16 +240,35 @@ def _refused(name: str, problems: Iterable[Diagnostic], status: Status = Status.
     return Answer(name, status, _reason(first), troubles=_troubles(listed))
 
 
+def _no_source(site: SiteEntry, problem: OSError) -> Diagnostic:
+    detail = f'The source "{site.source}" of the site cannot be entered: {problem.strerror}.'
+    return error("unreadable-configuration-directory", detail, site.span)
+
+
+def _placed(answer: Answer, source: str) -> Answer:
+    """The answer with the names of the root module's files as they are from the fleet's directory."""
+    troubles = tuple(replace(each, file=_from_fleet(each.file, source)) for each in answer.troubles)
+    where = next((each for each in troubles if each.severity == Severity.ERROR and each.file), None)
+    bare = where is not None and answer.reason.startswith(f"{where.summary}")
+    reason = f"{where.file}:{where.line}: {answer.reason}" if where is not None and bare else answer.reason
+    return replace(answer, troubles=troubles, reason=reason)
+
+
+def _from_fleet(name: str, source: str) -> str:
+    if name in ("", FILE_NAME) or Path(name).is_absolute():
+        return name
+    return os.path.normpath(Path(source, name))
+
+
 def _reason(problem: Diagnostic | None) -> str:
     """An error in a sentence or two."""
     if problem is None:
         return "It cannot be planned."
-    where = f"{problem.subject.filename}:{problem.subject.start.line}: " if problem.subject else ""
     detail = problem.detail.split("\n\n", 1)[0].strip()
     if problem.id == LOCKED:
         holder = _WHO.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail
-    return f"{where}{problem.summary}" + (f": {detail}" if detail else ".")
+    return problem.summary + (f": {detail}" if detail else ".")
 
 
 def _troubles(problems: Iterable[Diagnostic]) -> tuple[Trouble, ...]:
@@ -381,7 +406,7 @@ def _status(task: Task, site: SiteEntry) -> Answer:
     """What the state of a site says, read without its lock."""
     place = place_of_site(task.fleet, site, os.environ)
     configuration, _ = known_configuration(place)
-    backend, problems = open_state(place, site, configuration)
+    backend, problems = open_state(task.fleet, place, site, configuration)
     if backend is None:
         return _refused(site.name, problems)
     stored, wrong = read_stored(backend, closely=False)

@@ -1,0 +1,145 @@
+"""What is wrong with nexusform.sites.hcl is said at its line, all at once, before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.domains.sites.types.definition import FleetDefinition
+from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.regular_files import FREE
+
+Fleet = Callable[..., None]
+NOW = "2026-01-01T00:00:00Z"
+
+
+def read(text: str) -> tuple[FleetDefinition | None, list[Diagnostic]]:
+    Path("nexusform.sites.hcl").write_text(text)
+    definition, problems, _ = read_definition(".", FREE, NOW)
+    return definition, problems
+
+
+def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
+    """The id and the line of each."""
+    return [(each.id, each.subject.start.line if each.subject else 0) for each in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('site "a" { source = "./site" }\nsite "a" { source = "./site" }', [("site-given-twice", 2)]),
+        (
+            'site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}',
+            [("unknown-wave", 1)],
+        ),
+        ('site "a" {}', [("missing-required-argument", 1)]),
+        ('site "a" {\n source = "../elsewhere"\n}', [("source-outside-of-the-tree", 2)]),
+        ('site "a" {\n source = "git::https://x/y"\n}', [("source-is-not-local", 2)]),
+        ('site "a b" { source = "./s" }', [("invalid-site-name", 1)]),
+        ('site "a" {\n source = "./s"\n input = {}\n}', [("unsupported-argument", 3)]),
+        ('site "a" {\n source = "./s"\n inputs = [1]\n}', [("unsuitable-value-type", 3)]),
+        ('site "a" {\n source = "./s"\n inputs = { t = timestamp() }\n}', [("value-is-not-known", 3)]),
+        ('sites {\n source = "./s"\n for_each = ["a"]\n}', [("invalid-for-each-argument", 3)]),
+        ('sites {\n source = "./s"\n}', [("missing-required-argument", 1)]),
+        ("sites {\n source = var.x\n for_each = {a=1}\n}", [("invalid-reference", 2)]),
+        (
+            'strategy {\n wave "w" {\n  soak = "soon"\n }\n}\nsite "a" { source = "./s" }',
+            [("invalid-value-for-argument", 3)],
+        ),
+        (
+            'strategy {\n max_failures = -1\n}\nsite "a" { source = "./s" }',
+            [("invalid-value-for-argument", 2)],
+        ),
+        (
+            'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\nsite "b" {}',
+            [("sites-share-a-state", 8)],
+        ),
+        ('site "a" {\n source = "./s"\n backend "lokal" {}\n}', [("unknown-backend", 3)]),
+        (
+            'site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}',
+            [("unsupported-argument", 4)],
+        ),
+        ("defaults {}\ndefaults {}", [("duplicate-block", 2)]),
+        ("", [("no-sites", 1)]),
+        ('site "a" {\n', [("unclosed-configuration-block", 1)]),
+    ],
+)
+def test_a_mistake_is_told_at_its_line(
+    text: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    definition, problems = read(text)
+    assert definition is None
+    assert said(problems)[: len(expected)] == expected
+
+
+def test_several_mistakes_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'site "a" {\n source = "../x"\n}\nsite "b" {}\nsite "c" {\n source = "./s"\n wave = "z"\n}\n'
+    _, problems = read(text)
+    assert [each for each, _ in said(problems)] == [
+        "source-outside-of-the-tree", "missing-required-argument", "unknown-wave",
+    ]  # fmt: skip
+
+
+def test_a_site_goes_over_the_defaults_name_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    definition, problems = read("""
+    defaults {
+      source = "./site"
+      inputs = { racks = 2, token = sensitive("x"), name = site.name }
+      labels = { kind = "edge" }
+    }
+    site "a" {
+      inputs = { racks = 8 }
+    }
+    sites {
+      for_each = toset(["c", "b"])
+      name     = "lon-${each.key}"
+      wave     = "first"
+    }
+    strategy {
+      max_failures = 2
+      wave "first" {
+        soak = "1h30m"
+      }
+      wave "last" {
+        max_failures = 0
+        gate         = "approve"
+      }
+    }
+    """)
+    assert problems == []
+    assert definition is not None
+    assert [site.name for site in definition.sites] == ["a", "lon-b", "lon-c"]
+    site = definition.sites[0]
+    assert site.inputs == {"racks": 8, "token": "x", "name": "a"}
+    assert (site.sensitive, site.wave, site.labels) == (("token",), "last", {"kind": "edge"})
+    assert definition.sites[1].settings == {"path": "states/lon-b.nfstate"}
+    first, last = definition.waves
+    assert (first.max_failures, first.soak, first.approve) == (2, 5400.0, False)
+    assert (last.max_failures, last.approve) == (0, True)
+
+
+def test_a_source_elsewhere_is_for_the_command_line_to_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fleet").mkdir()
+    monkeypatch.chdir(tmp_path / "fleet")
+    Path("nexusform.sites.hcl").write_text('site "a" {\n source = "../modules/site"\n}\n')
+    allowed = (str(tmp_path / "modules"),)
+    assert read_definition(".", FREE, NOW)[0] is None
+    definition, _, _ = read_definition(".", FREE, NOW, allowed)
+    assert definition is not None
+
+
+def test_a_link_does_not_lead_out_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fleet").mkdir()
+    (tmp_path / "modules").mkdir()
+    monkeypatch.chdir(tmp_path / "fleet")
+    Path("site").symlink_to(tmp_path / "modules")
+    _, problems = read('site "a" {\n source = "./site"\n}\n')
+    assert said(problems) == [("source-outside-of-the-tree", 2)]

@@ -1,0 +1,138 @@
+"""Workers die in the middle of an apply: every site is applied, and none twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.sites.engines.choice import check_engine
+from nexusform.domains.sites.ports import EngineProblem
+
+Command = Callable[..., tuple[int, str, str]]
+Fleet = Callable[..., None]
+NAMES = [f"par{number}" for number in range(8)]
+SLOW = """
+variable "name" {
+  type = string
+}
+
+resource "nexus_site" "this" {
+  name = var.name
+}
+
+provider "simulated" {
+  fault {
+    address   = "nexus_site.this"
+    operation = "create"
+    delay     = "0.4s"
+  }
+}
+"""
+
+
+@contextmanager
+def killing(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
+    """Kills workers while sites are being applied, each in the middle of one."""
+    over = threading.Event()
+    killed: list[int] = []
+
+    def kill() -> None:
+        while len(killed) < times and not over.wait(0.05):
+            if list(Path("states").glob("*.journal")):
+                victims = [pid for pid in pids() if pid not in killed]
+                if victims:
+                    killed.append(victims[0])
+                    os.kill(victims[0], signal.SIGKILL)
+                    over.wait(0.5)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def serials() -> dict[str, int]:
+    paths = sorted(Path("states").glob("*.nfstate"))
+    return {path.stem: json.loads(path.read_text())["serial"] for path in paths}
+
+
+def workers_of_this_process() -> list[int]:
+    """The warm workers that this process has started."""
+    words = ["ps", "ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "warm_worker" in line]
+
+
+def test_a_warm_worker_that_is_killed_harms_no_site(fleet: Fleet, command: Command) -> None:
+    fleet({name: {} for name in NAMES}, site=SLOW)
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    with killing(workers_of_this_process, times=2) as killed:
+        code, out, err = command("apply", "f.nfsites")
+    assert (code, len(killed)) == (0, 2), (out, err)
+    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
+    assert command("plan", "-detailed-exitcode")[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_workers_of_a_cluster_come_and_go(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    fleet({name: {} for name in NAMES}, site=SLOW)
+    options = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
+        engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
+        assert run(["sites", "plan", engine, "-out=f.nfsites"]) == 0
+        with_processes = json.loads(_document(capsys, run, engine))["digest"]
+
+        def pids() -> list[int]:
+            return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+
+        with killing(pids, times=2) as killed:
+            code = run(["sites", "apply", engine, "f.nfsites"])
+    assert (code, len(killed)) == (0, 2), capsys.readouterr()
+    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
+    assert len(with_processes) == 64
+
+
+def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], engine: str) -> str:
+    capsys.readouterr()
+    command(["sites", "plan", engine, "-json"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("ray", "There is no engine"),
+        ("dask://", "names no scheduler"),
+        ("tcp://10.0.0.1:8786", "let anybody on the way run what they like"),
+        ("dask://user@localhost:8786", "names no scheduler"),
+    ],
+)
+def test_an_engine_that_cannot_be_used_is_told_before_anything_is_read(word: str, words: str) -> None:
+    with pytest.raises(EngineProblem, match=words):
+        check_engine(word)
+
+
+def test_a_scheduler_elsewhere_takes_certificates(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("NF_CLUSTER_CA", "ca.pem")
+    monkeypatch.delenv("NF_CLUSTER_CERT", raising=False)
+    monkeypatch.delenv("NF_CLUSTER_KEY", raising=False)
+    fleet()
+    assert run(["sites", "plan", "-engine=dask://192.0.2.1:8786"]) == 1
+    assert "NF_CLUSTER_CERT, NF_CLUSTER_KEY" in " ".join(capsys.readouterr().err.replace("│", "").split())
