@@ -96,10 +96,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def state_server() -> Iterator[tuple[str, Store]]:
+def state_server(kind: type[Handler] = Handler) -> Iterator[tuple[str, Store]]:
     """The address of a server in a thread, and what it knows."""
     store = Store()
-    handler = type("StoreHandler", (Handler,), {"store": store})
+    handler = type("StoreHandler", (kind,), {"store": store})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

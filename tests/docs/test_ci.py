@@ -190,7 +190,7 @@ def test_no_recipe_runs_what_stands_in_the_work_tree(workspace: Path) -> None:
     assert len(with_python) == 8
     offline = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0", "COMMENT": "nexusform explain x"}
     for script, place in with_python.items():
-        assert place in (None, "${{ runner.temp }}")
+        assert place in (None, "${{ runner.temp }}", "${{ runner.temp }}/nexusform-explain")
         there = f"cd {workspace / 'out'}\n" if place else ""
         bash(workspace, there + script, **offline, EXTRA="none", VERSION="==0.0")
         assert not (workspace / "owned").exists(), script

@@ -1,0 +1,358 @@
+"""The recipes' own scripts from end to end: jobs on fresh clones, a stand-in GitLab and `gh`, and requests of
+people who mean no good.
+"""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.contracts.http_state_server import Store
+from tests.docs.code_hosts import GH, GitLab, gitlab
+from tests.trust.test_comments import COMMAND
+
+CI = Path(__file__).parents[2] / "docs" / "ci"
+GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
+ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+TOKEN = "glpat-canary-7c1d"
+TEXT = """nexusform {{
+  backend "http" {{}}
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  count         = {racks}
+  site_id       = nexus_site.lab.id
+  name          = "r${{count.index}}"
+  machine_count = 1
+}}
+{more}
+"""
+
+
+class Jobs:
+    """A project at a code host: commits, and jobs that run a recipe's script on a fresh clone of one."""
+
+    def __init__(self, place: Path, address: str, host: GitLab) -> None:
+        self.place, self.address, self.host = place, address, host
+        self.clones = 0
+        self.pipelines = 100
+        (place / "bin").mkdir()
+        self.program("nexusform", f'exec {sys.executable} -m nexusform "$@"')
+        self.program("pip", "exit 0")
+
+    def program(self, name: str, command: str) -> None:
+        file = self.place / "bin" / name
+        file.write_text(f"#!/bin/sh\n{command}\n")
+        file.chmod(0o755)
+
+    def tree(self, racks: int, more: str = "") -> Path:
+        """A commit, as a directory to clone."""
+        self.clones += 1
+        tree = self.place / f"tree{self.clones}"
+        (tree / "lab").mkdir(parents=True)
+        (tree / ".git").mkdir()
+        (tree / "lab" / "main.nf.hcl").write_text(TEXT.format(racks=racks, more=more))
+        return tree
+
+    def run(self, name: str, tree: Path, **variables: str) -> tuple[int, str, Path]:
+        """One job of GitLab's: exit code, log, and the clone as it was left."""
+        self.clones += 1
+        clone = self.place / f"clone{self.clones}"
+        shutil.copytree(tree, clone, symlinks=True)
+        job = GITLAB[name]
+        own = {**GITLAB[".nexusform"]["variables"], **job.get("variables", {})}
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("NF_", "CI_"))},
+            "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
+            "CI_PROJECT_DIR": str(clone),
+            "CI_API_V4_URL": self.address,
+            "CI_PROJECT_ID": "1",
+            "CI_JOB_TOKEN": "job-token",
+            "NEXUSFORM_GITLAB_TOKEN": TOKEN,
+            "DIRECTORY": "lab",
+            "ARGUMENTS": "",
+            "STATE": "lab",
+            **variables,
+        }
+        inputs = ("DIRECTORY", "ARGUMENTS", "STATE")
+        for key, value in own.items():
+            if key not in inputs:
+                environment[key] = str(value).replace("$CI_PROJECT_DIR", str(clone))
+        script = "\n".join([*GITLAB[".nexusform"]["before_script"][1:], *job["script"]])
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", script],
+            cwd=clone, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr, clone
+
+    def plan(self, tree: Path, sha: str, **pipeline: Any) -> tuple[int, str]:
+        """A merge request's pipeline on a commit, with its artifact at the host."""
+        code, log, clone = self.run("nexusform-plan", tree, CI_MERGE_REQUEST_IID="5", CI_COMMIT_SHA=sha)
+        self.pipelines += 1
+        number = self.pipelines
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as files:
+            for file in sorted((clone / ".nexusform-plan").glob("*")):
+                files.write(file, f".nexusform-plan/{file.name}")
+        status = "failed" if code else "success"
+        self.host.pipelines.insert(
+            0, {"id": number, "sha": sha, "project_id": 1, "status": status} | pipeline
+        )
+        self.host.jobs[number] = [{"id": number * 10, "name": "nexusform-plan", "status": status}]
+        self.host.artifacts[number * 10] = archive.getvalue()
+        return code, log
+
+    def merge(self, head: str, commit: str) -> None:
+        merged = {"iid": 5, "state": "merged", "sha": head, "merge_commit_sha": commit}
+        self.host.merge_requests[commit] = [merged]
+
+    def apply(self, tree: Path, commit: str) -> tuple[int, str]:
+        code, log, _ = self.run("nexusform-apply", tree, CI_COMMIT_SHA=commit)
+        return code, log
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[tuple[Jobs, GitLab, Store]]:
+    with gitlab() as (address, host, store):
+        yield Jobs(tmp_path, address, host), host, store
+
+
+def objects(store: Store) -> int:
+    (place,) = (place for path, place in store.places.items() if path.endswith("/state/lab"))
+    resources = json.loads(place.document or b'{"resources": []}')["resources"]
+    return sum(len(each["instances"]) for each in resources)
+
+
+def test_two_merge_requests_are_planned_noted_and_applied(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, host, store = project
+    for racks, head in ((1, "aaa1"), (3, "bbb1")):
+        tree = jobs.tree(racks)
+        code, log = jobs.plan(tree, head)
+        assert code == 0, log
+        jobs.merge(head, f"{head}merged")
+        code, log = jobs.apply(tree, f"{head}merged")
+        assert code == 0, log
+        assert objects(store) == racks + 1
+    assert len(host.notes) == 1
+    assert host.tokens == {TOKEN}
+    assert "2 to add" in host.notes[1]
+
+
+def test_only_the_plan_of_the_head_is_applied(project: tuple[Jobs, GitLab, Store]) -> None:
+    """The last push was planned with an error, or not at all: then an older plan is not what was reviewed."""
+    jobs, host, store = project
+    assert jobs.plan(jobs.tree(1), "old1")[0] == 0
+    newest = jobs.tree(9, HOSTILE["a command in an error"])
+    assert jobs.plan(newest, "head1")[0] == 1
+    jobs.merge("head1", "merged1")
+    code, log = jobs.apply(newest, "merged1")
+    assert code == 1
+    assert "no pipeline on head1" in log
+    host.pipelines[0]["status"] = "skipped"
+    host.jobs[host.pipelines[0]["id"]] = []
+    assert jobs.apply(newest, "merged1")[0] == 1
+    assert not any(place.document for place in store.places.values())
+
+
+def test_a_commit_of_no_merge_request_applies_nothing(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, host, _ = project
+    tree = jobs.tree(1)
+    assert jobs.plan(tree, "head1")[0] == 0
+    host.merge_requests["pushed1"] = [{"iid": 5, "state": "opened", "sha": "head1", "merge_commit_sha": None}]
+    code, log = jobs.apply(tree, "pushed1")
+    assert code == 1
+    assert "belongs to no merge request" in log
+
+
+def test_the_pipeline_of_a_fork_is_not_taken(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, _, _ = project
+    tree = jobs.tree(1)
+    assert jobs.plan(tree, "head1", project_id=2)[0] == 0
+    jobs.merge("head1", "merged1")
+    code, log = jobs.apply(tree, "merged1")
+    assert code == 1
+    assert "no pipeline on head1" in log
+
+
+def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, _, _ = project
+    tree = jobs.tree(1)
+    jobs.program(
+        "nexusform",
+        f'case "$*" in *" plan "*) kill -9 $$;; esac\nexec {sys.executable} -m nexusform "$@"',
+    )
+    code, log = jobs.plan(tree, "head1")
+    assert code == 1
+    assert "there is no plan (exit code 137)" in log
+
+
+@pytest.mark.parametrize("link", [".nexusform-plan", ".nexusform-plan/reviewed.plan"])
+def test_a_merged_link_is_not_written_through(link: str, project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, _, store = project
+    outside = jobs.place / "outside"
+    outside.mkdir()
+    (outside / "reviewed.plan").write_text("mine")
+    tree = jobs.tree(1)
+    (tree / link).parent.mkdir(exist_ok=True)
+    (tree / link).symlink_to(outside if link == ".nexusform-plan" else outside / "reviewed.plan")
+    code, log = jobs.plan(tree, "head1")
+    assert code == 0, log
+    jobs.merge("head1", "merged1")
+    code, log = jobs.apply(tree, "merged1")
+    assert code == 0, log
+    assert objects(store) == 2
+    assert [file.name for file in outside.iterdir()] == ["reviewed.plan"]
+    assert (outside / "reviewed.plan").read_text() == "mine"
+
+
+HOSTILE = {
+    "a token in an output": 'output "x" {\n  value = try(file("/proc/self/environ"), "nothing")\n}',
+    "a command in an error": """resource "nexus_site" "x" {
+  name = "x"
+  lifecycle {
+    precondition {
+      condition     = length(nexus_site.lab.name) == 0
+      error_message = "no\\n/approve\\n/merge\\n@all\\nbors r+"
+    }
+  }
+}""",
+    "a command in a mistake": "/approve\n/merge\n",
+    "a command in no configuration": 'resource "x" "/approve" {\n  a = <<E\n/merge\n```\n/approve\nE\n',
+    "an address": """data "nexusform_remote_state" "x" {
+  backend = "http"
+  config  = { address = "http://127.0.0.1:9/" }
+}""",
+    "a plan file of its own": 'output "x" {\n  value = fileexists("../.nexusform-plan/reviewed.plan")\n}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_merge_request_learns_and_commands_nothing(
+    name: str, project: tuple[Jobs, GitLab, Store]
+) -> None:
+    jobs, host, store = project
+    _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")
+    assert TOKEN not in log
+    (note,) = host.notes.values()
+    assert TOKEN not in note
+    assert "job-token" not in note
+    assert COMMAND.search(note) is None, note
+    assert not any(place.document for place in store.places.values())
+
+
+# --- GitHub ------------------------------------------------------------------------------------
+
+
+def step_of(text: str) -> str:
+    (script,) = [step["run"] for step in ACTION if text in step.get("run", "")]
+    return str(script)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    """A code host as files, and `gh` in front of it."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gh").write_text(GH)
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    (tmp_path / "artifacts").mkdir()
+    return tmp_path
+
+
+def fetched(hub: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]) -> tuple[int, str]:
+    """Fetch the reviewed plan of commit `merged1`; exit code, and what stands in its folder."""
+    (hub / "pulls.json").write_text(json.dumps(pulls))
+    (hub / "runs.json").write_text(json.dumps(runs))
+    for run in runs:
+        folder = hub / "artifacts" / str(run["id"]) / "nexusform-lab"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "reviewed.plan").write_text(str(run["id"]))
+    environment = {
+        "PATH": f"{hub / 'bin'}:{os.environ['PATH']}",
+        "GH_HOST_DIRECTORY": str(hub),
+        "GITHUB_SHA": "merged1",
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_WORKFLOW": "nexusform",
+        "FOLDER": str(hub / "folder"),
+        "SLUG": "-lab",
+    }
+    words = ["bash", "-e", "-o", "pipefail", "-c", step_of("gh run download")]
+    done = subprocess.run(words, cwd=hub, env=environment, capture_output=True, text=True, check=False)
+    plan = hub / "folder" / "reviewed.plan"
+    return done.returncode, plan.read_text() if plan.exists() else done.stderr
+
+
+def run(number: int, sha: str = "head1", **more: str) -> dict[str, Any]:
+    return {"id": number, "sha": sha, "workflow": "nexusform", "conclusion": "success"} | more
+
+
+MERGED = {"merged_at": "2026-11-21", "merge_commit_sha": "merged1", "head": {"sha": "head1"}}
+
+
+def test_the_action_takes_the_plan_of_the_merged_head(hub: Path) -> None:
+    other = MERGED | {"merge_commit_sha": "other", "head": {"sha": "head9"}}
+    assert fetched(hub, [other, MERGED], [run(1, "old1"), run(2, "head9"), run(3)]) == (0, "3")
+
+
+@pytest.mark.parametrize(
+    ("pulls", "runs"),
+    [
+        ([MERGED], [run(1, "old1")]),
+        ([MERGED], [run(1, workflow="of a pull request")]),
+        ([MERGED], [run(1, conclusion="failure")]),
+        ([MERGED | {"merged_at": None}], [run(1)]),
+        ([MERGED | {"merge_commit_sha": "other"}], [run(1)]),
+        ([], [run(1)]),
+    ],
+)
+def test_the_action_takes_no_other_plan(hub: Path, pulls: list[Any], runs: list[Any]) -> None:
+    code, said = fetched(hub, pulls, runs)
+    assert code == 1
+    assert said.startswith("nexusform: ")
+
+
+def test_the_action_fails_whatever_is_no_plan() -> None:
+    conditions = {step.get("run", step.get("uses")): step.get("if", "") for step in ACTION}
+    (failing,) = [text for script, text in conditions.items() if "there is no plan" in str(script)]
+    assert re.findall(r"exitcode != '(\d)'", failing) == ["0", "2"]
+    (keeping,) = [text for script, text in conditions.items() if "upload-artifact" in str(script)]
+    assert re.findall(r"exitcode == '(\d)'", keeping) == ["0", "2"]
+
+
+@pytest.mark.parametrize("mistake", ["/approve\n/merge\n", 'resource "x" "/merge" {\n```\n@all\n'])
+def test_a_mistake_commands_nothing(mistake: str, tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "main.nf.hcl").write_text(mistake)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nexusform"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nexusform "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "out").mkdir()
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "DIRECTORY": "lab",
+        "ARGUMENTS": "",
+        "FOLDER": str(tmp_path / "out"),
+        "GITHUB_OUTPUT": str(tmp_path / "outputs"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "NF_IN_AUTOMATION": "true",
+    }
+    (script,) = [step["run"] for step in ACTION if step.get("id") == "plan"]
+    words = ["bash", "-e", "-o", "pipefail", "-c", script]
+    subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    comment = (tmp_path / "out" / "plan.md").read_text()
+    assert comment.startswith("### nexusform: planning failed")
+    assert COMMAND.search(comment) is None, comment
+    assert comment.count("```") == 2
