@@ -422,11 +422,11 @@ def _cluster_target(request: ChangeRequest, group: str) -> Target:
 
 
 def _without_places(planned: Values | None) -> dict[str, Any]:
-    """An object as it was planned, its VMs on no machine."""
+    """An object as it was planned, without VMs."""
     values = dict(planned or {})
     if "nodes" in values:
-        nowhere = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells"))
-        values["nodes"] = {name: {**node, **nowhere} for name, node in values["nodes"].items()}
+        values["nodes"] = {}
+        values |= {"node_count": 0} if "agent_pool" in values else {}
     else:
         values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
     return values

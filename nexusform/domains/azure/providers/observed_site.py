@@ -417,7 +417,10 @@ def _without_deleted(attributes: dict[str, Any], known: Mapping[str, Any]) -> di
 
 def _with_known_nodes(attributes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """A cluster or pool with its nodes as they are known: the site tells their count alone."""
-    before = known.get("nodes") or {}
+    before = known.get("nodes")
+    if before == {}:  # it failed while it was made, and nothing says that any node came since
+        return _with_nodes(attributes, {})
+    before = before or {}
     return _with_nodes(
         attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()}
     )
