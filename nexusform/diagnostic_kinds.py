@@ -316,6 +316,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "plan-of-a-newer-nexusform": "Plan of a newer nexusform",
     "plan-of-an-old-nexusform": "Plan of an old nexusform",
     "planning-was-interrupted": "Planning was interrupted",
+    "platform-reports-failure": "Platform reports failure",
     "pods-are-evicted": "Pods are evicted",
     "pods-are-not-made": "Pods are not made",
     "pods-are-not-predicted": "Pods are not predicted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +18,9 @@ from nexusform.workflow.project import open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import read_plan, sources_of
 from nexusform.workflow.stored import read_stored
+
+# What a platform says of itself, and what was asked of it and failed: found by plans, of use to advice.
+_HEALTH: Final = frozenset({"platform-reports-failure", "change-failed-before"})
 
 
 class Advice(Struct, frozen=True):
@@ -38,7 +42,7 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
         if saved is None:
             return Advice(diagnostics=tuple(problems))
         sources = sources_of(saved)
-        findings = tuple(d for d in saved.plan.diagnostics if d.id in RULE_IDS)
+        findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_HEALTH})
         return Advice(findings, _errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(place)
     if opened.project is None:
@@ -50,7 +54,8 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
     result = make_plan(request)
     if result.plan.errored:
         return Advice(diagnostics=_errors(result.plan.diagnostics), sources=opened.sources)
-    findings = tuple(lint(result, opened.project.configuration, everything=True))
+    due = (problem for problem in result.plan.diagnostics if problem.id in _HEALTH)
+    findings = (*due, *lint(result, opened.project.configuration, everything=True))
     origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
     if result.plan.has_changes:
         origin += ", and what the configuration would change"

@@ -6,7 +6,7 @@ capacity. Everything that is wrong comes back as findings; nothing raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
@@ -20,6 +20,7 @@ from nexusform.domains.azure.importers.arm import id_key, name_of, newest_change
 from nexusform.domains.azure.importers.az_capture import missing_ground, not_captured
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_items
+from nexusform.domains.azure.importers.az_health import KINDS, missing_nodes, trouble_findings, troubles_of
 from nexusform.domains.azure.importers.az_machines import (
     MachineReading,
     compute_racks,
@@ -38,6 +39,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzRack,
     AzShape,
     AzSite,
+    AzTrouble,
     AzVirtualMachine,
 )
 from nexusform.domains.azure.importers.az_sites import GROUND, by_site, the_site
@@ -99,6 +101,8 @@ def read_sites(
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
     _say_missing(items, [site.inventory for site in sites], findings)
+    for site in sites:
+        findings += trouble_findings(site.inventory.troubles, site.name)
     return tuple(sites), _limited(findings)
 
 
@@ -164,18 +168,28 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
     of_clusters = [
         replace(vm, created_at=made.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
+    filled = _with_nodes(clusters, of_clusters)
     age = reading.exported_at or newest_change(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
         virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
-        clusters=_with_nodes(clusters, of_clusters),
+        clusters=filled,
         vm_skus=tuple(skus),
         exported_at=time_text(age) if age else None,
         age_certain=reading.exported_at is not None,
         listed=items.listed,
         clusters_lacking=items.clusters_lacking,
+        troubles=tuple(_troubles(items, filled)),
     )
+
+
+def _troubles(items: AzItems, clusters: Iterable[AzCluster]) -> Iterator[AzTrouble]:
+    """What the platform says is not well, and the nodes that lack."""
+    for kind in KINDS:
+        yield from troubles_of(kind, items.of(kind))
+    for cluster in clusters:
+        yield from missing_nodes(cluster)
 
 
 def _exported_at(

@@ -148,6 +148,17 @@ class AzCluster(Struct, frozen=True):
     seconds: tuple[AzNode, ...] = ()
 
 
+class AzTrouble(Struct, frozen=True):
+    """An object of which the platform says that it failed: its kind (StandardFile.kind), its name (with its
+    cluster's for a pool), the state that says so ("" for nodes that lack) and the platform's reason.
+    """
+
+    kind: str
+    name: str
+    state: str
+    reason: str = ""
+
+
 class AzInventory(Struct, frozen=True):
     """A whole site: everything sorted by name.
 
@@ -155,7 +166,7 @@ class AzInventory(Struct, frozen=True):
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
     that the export itself named it. `listed` are the kinds (StandardFile.kind) of which the export has a
     whole list: what that lacks is not there. `clusters_lacking` are clusters of which it has agent pools
-    alone, by name, of this or another site.
+    alone, by name, of this or another site. `troubles` are what the platform says is not well.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -167,6 +178,7 @@ class AzInventory(Struct, frozen=True):
     age_certain: bool = False
     listed: frozenset[str] = frozenset()
     clusters_lacking: tuple[str, ...] = ()
+    troubles: tuple[AzTrouble, ...] = ()
 
 
 class AzSite(Struct, frozen=True):

@@ -17,6 +17,7 @@ from nexusform.domains.azure.importers.az_capture import (
     nodes_missing,
     pool_command,
 )
+from nexusform.domains.azure.importers.az_health import trouble_findings
 from nexusform.domains.azure.importers.az_model import AzCluster, AzSite
 from nexusform.domains.azure.importers.az_ownership import unmanaged_vms
 from nexusform.words import counted, first_of, form
@@ -62,8 +63,15 @@ class SiteView:
         for site in self.sites.values():
             if site.name in named:
                 details += [*self._unlisted(site), *self._pools_unlisted(site), *self._nodes_unlisted(site)]
+        troubles = [
+            problem
+            for site in self.sites.values()
+            if site.name in named
+            for problem in trouble_findings(site.inventory.troubles, site.name)
+        ]
         strangers = [detail for site in self.sites.values() for detail in self._strangers(site)]
         return [
+            *troubles,
             *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
             *(Problem((), _UNMANAGED, detail, Severity.WARNING) for detail in strangers),
         ]
