@@ -1,4 +1,4 @@
-"""The walk of one VM in docs/architecture.md: its tables name every module that one VM passes.
+"""The walk of one VM in docs/walk-of-one-vm.md: its tables name every module that one VM passes.
 
 One VM is followed through a real plan, its apply and its reports. A module counts when one of its functions
 is given that VM (a record of its own, a demand, a name, a row, a place on a map), or reads its record.
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from nexusform.demands import PlacedVm
+from nexusform.domain_table import domains
 from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
@@ -25,7 +26,7 @@ from tests.rendering.real_plans import nexusform, repaired
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nexusform"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "walk-of-one-vm.md"
 MOST_MODULES = 21
 # It is evacuated, and so is placed again.
 TRACED = ("web", "workers", 0)
@@ -168,3 +169,13 @@ def test_the_other_table_names_the_modules_of_the_other_reports(
     reports = [f"-report={name}:report.{name}" for name in ("json", "html", "svg")]
     seen = followed(directory, monkeypatch, ("plan", *reports))
     assert seen - table("Every module that one VM passes") == table("The other reports of a VM")
+
+
+def test_the_page_names_every_domain_and_every_room_of_the_engine() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## The domains\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == set(domains())
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {"domains"}
+    assert rooms <= set(re.findall(r"`(\w+)/`", page))
