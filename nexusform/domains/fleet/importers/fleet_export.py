@@ -55,6 +55,8 @@ _NOT_YET: Final = (
     "ResourceNotAvailableYet",
     "NotAllWorkAreAvailable",
 )
+# The reason of what has failed stands also where nobody has answered yet; the message tells them apart.
+_UNDER_WAY: Final = "has not yet completed"
 
 
 class ShownBinding(Struct, frozen=True):
@@ -205,8 +207,9 @@ def _standing(binding: Manifest) -> str:
             conditions[str(condition.get("type"))] = condition
     for step in _STEPS:
         condition = conditions.get(step, {})
-        if condition.get("status") == "False" and condition.get("reason") not in _NOT_YET:
-            return FAILED
+        if condition.get("status") != "False" or condition.get("reason") in _NOT_YET:
+            continue
+        return WAITING if _UNDER_WAY in str(condition.get("message")) else FAILED
     done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(done) else WAITING
 

@@ -374,7 +374,7 @@ def _is_pending(shown: ShownPlacement) -> bool:
         if str(condition.get("type")).endswith("Scheduled"):
             is_known = condition.get("status") in ("True", "False")
             return not is_known or condition.get("observedGeneration", generation) != generation
-    return shown.policy_index is not None or not shown.captured
+    return True
 
 
 def _scheduled_first(manifest: Manifest) -> list[dict[str, Any]]:

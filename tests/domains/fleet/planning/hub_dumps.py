@@ -110,14 +110,45 @@ def played(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Ite
 def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
     """What a user's request leaves: the watch tells of some kinds only."""
     answer, method = event.get("answer"), event["request"]["method"]
-    if event["status"] >= 300 or not isinstance(answer, Mapping) or "metadata" not in answer:
+    written = event["request"].get("body")
+    if event["status"] >= 300 or method == "GET":
         return
-    if answer.get("kind") == "Status" or not answer["metadata"].get("name"):
+    if event["request"]["path"].endswith("/status"):
+        named = answer if isinstance(answer, Mapping) and "metadata" in answer else written
+        standing = objects.get(key_of(named), named)
+        if _is_whole(standing):
+            objects[key_of(named)] = {**standing, "status": written["status"]}
         return
-    key = key_of(answer)
     if method == "DELETE":
-        objects.pop(key, None)
-    elif method != "GET" and not event["request"]["path"].endswith("/status"):
-        objects.setdefault(key, answer)
-        if key[0] in ("ConfigMap", "Namespace", "Deployment", "Service") or "Override" in key[0]:
-            objects[key] = answer
+        objects.pop(_key_in(event["request"]["path"]), None)
+        return
+    body = answer if _is_whole(answer) else written
+    if not _is_whole(body):
+        return
+    key = key_of(body)
+    if key[0] in ("ConfigMap", "Namespace", "Deployment", "Service", "Job") or "Override" in key[0]:
+        objects[key] = body
+    else:
+        standing = objects.get(key, body)
+        # The watch tells of it later, where it was recorded thinly.
+        objects[key] = {**standing, "spec": body.get("spec", {})}
+
+
+def _is_whole(body: Any) -> bool:
+    """Whether an answer or a request holds an object, and not only its names."""
+    return isinstance(body, Mapping) and bool(
+        body.keys() & {"spec", "data"} or body.get("kind") == "Namespace"
+    )
+
+
+_KINDS: Final = {
+    "resourceoverrides": "ResourceOverride",
+    "clusterresourceoverrides": "ClusterResourceOverride",
+}
+
+
+def _key_in(path: str) -> Key:
+    """Which object a path names, of kinds that the watch does not tell of."""
+    parts = path.split("/")
+    namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-2] else ""
+    return _KINDS.get(parts[-2], parts[-2]), namespace, parts[-1]
