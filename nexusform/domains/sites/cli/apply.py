@@ -27,6 +27,7 @@ from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, app
 from nexusform.ports import FileProblem
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.words import counted
+from nexusform.workflow.place import confinement_of
 from nexusform.workflow.surroundings import SystemClock
 
 _FEW_SITES: Final = 30  # so many are told of one by one
@@ -103,6 +104,10 @@ def _opened(arguments: ApplyArguments) -> tuple[_Job | None, list[Diagnostic]]:
     plan, problems = read_fleet_plan(arguments.planfile, place)
     if plan is None:
         return None, problems
+    if plan.confined and not place.confinement.root:
+        # It stays as far trusted as it was reviewed.
+        confinement = confinement_of("true", place.environment)
+        place = replace(place, confinement=confinement, allow_remote=plan.allow_remote)
     terms = FleetTerms(lock_timeout=duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
     opened = open_fleet(place, terms, plan.now)
     problems += opened.diagnostics

@@ -18,6 +18,7 @@ from nexusform.domains.sites.types.work import Kind, Task, answer_of, encode
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
 _CONNECTING: Final = 15.0  # seconds
+_ANSWERING: Final = 600.0
 _HEARING: Final = 20.0  # seconds between signs of life
 _IDLE: Final = 0.2
 _WITHOUT_WORKERS: Final = 120.0  # seconds that a cluster may have none
@@ -138,7 +139,8 @@ class DaskCluster:
     def _take(self, task: Task, future: Any, done: Done) -> None:
         """Take the answer of a task."""
         try:
-            address, message = future.result(timeout=_CONNECTING)
+            # An answer that was lost with its worker is made again: what was applied is known by its state.
+            address, message = future.result(timeout=_ANSWERING)
             answer = answer_of(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)

@@ -16,6 +16,7 @@ import click
 from nexusform.domains.sites.ports import lost
 from nexusform.domains.sites.types.work import Answer, Task, encode, task_of
 from nexusform.domains.sites.workflow.site_work import Worker
+from nexusform.log import start
 
 LENGTH: Final = struct.Struct("<I")  # before each message
 
@@ -58,6 +59,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    start(os.environ)  # what is wrong with NF_LOG was told by whoever started us
     worker = Worker()
     gc.freeze()
     while (message := receive(tasks)) is not None:

@@ -34,7 +34,8 @@ class PlannedSite(Struct, frozen=True):
 class FleetPlan(Struct, frozen=True):
     """All sites that were planned, in their order, and the waves that they are applied in.
 
-    `now` is the time that all plans took as now. `definition` is the digest of nexusform.sites.hcl and what
+    `now` is the time that all plans took as now; `confined` and `allow_remote` say how far configuration
+    was trusted, and is when it is applied. `definition` is the digest of nexusform.sites.hcl and what
     it read; `digest` is what is approved.
     """
 
@@ -44,6 +45,8 @@ class FleetPlan(Struct, frozen=True):
     definition: str
     digest: str = ""
     allowed_sources: tuple[str, ...] = ()
+    confined: bool = False
+    allow_remote: tuple[str, ...] = ()
 
     def of_status(self, *statuses: Status) -> list[PlannedSite]:
         """The sites with one of these statuses."""

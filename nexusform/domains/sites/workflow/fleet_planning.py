@@ -155,4 +155,6 @@ def _plan(definition: FleetDefinition, fleet: Fleet, answers: Mapping[str, Answe
         definition=definition.digest,
         digest=fleet_digest(sites, definition.waves),
         allowed_sources=fleet.allowed_sources,
+        confined=bool(fleet.confine),
+        allow_remote=fleet.allow_remote,
     )

@@ -89,7 +89,7 @@ def _after_soaking(applying: Applying, wave: Wave) -> Stop | None:
     due = max(ends, default=0.0)
     left = due - applying.clock.now().timestamp()
     if left > 0:
-        applying.watching.say(f'Waiting {duration(left)} before the wave "{wave.name}" (soak).')
+        applying.watching.say(f'Waiting {duration(max(left, 1))} before the wave "{wave.name}" (soak).')
     while (left := due - applying.clock.now().timestamp()) > 0:
         if applying.watching.stopping():
             return Stop(f'It was interrupted while the wave "{wave.name}" waited.')

@@ -1,0 +1,185 @@
+"""One worker, many sites: nothing of one is left for the next, and nothing secret leaves it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.flags import place_of
+from nexusform.domains.sites.types.work import Answer, Kind, Status, Task, encode, task_of
+from nexusform.domains.sites.workflow import site_work
+from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet
+from nexusform.domains.sites.workflow.site_work import Worker
+
+Fleet = Callable[..., None]
+Command = Callable[..., tuple[int, str, str]]
+SECRET = "hunter2-not-to-be-seen"
+
+
+@pytest.fixture(autouse=True)
+def _stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker in this process enters directories; the test's end leaves them."""
+    monkeypatch.chdir(tmp_path)
+
+
+def ask(worker: Worker, kind: Kind, site: str, like: Answer | None = None) -> Answer:
+    os.chdir(ask.root)  # type: ignore[attr-defined]
+    opened = open_fleet(place_of(), FleetTerms(), "2026-01-01T00:00:00Z")
+    assert opened.fleet is not None, opened.diagnostics
+    from msgspec.structs import replace
+
+    fleet = replace(opened.fleet, session="s")
+    task = Task(kind, site, fleet, like.digest if like else "", like.plan if like else "")
+    return worker.do(task_of(encode(task)))
+
+
+@pytest.fixture
+def worker(fleet: Fleet, tmp_path: Path) -> Worker:
+    fleet()
+    ask.root = tmp_path  # type: ignore[attr-defined]
+    return Worker()
+
+
+def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: Worker) -> None:
+    first = ask(worker, Kind.PLAN, "par1")
+    assert first.rows == ask(worker, Kind.PLAN, "par2").rows
+    path = Path(ask.root, "site", "main.nf.hcl")  # type: ignore[attr-defined]
+    path.write_text(path.read_text().replace("machine_count = 1", "machine_count = 2"))
+    again = ask(worker, Kind.PLAN, "par1")
+    assert "+ nexus_rack.rack[0,1]: rack1,2, 2 machines each, bom-1.7.3" in again.rows
+    path.with_name("more.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
+    assert "+ output more" in ask(worker, Kind.PLAN, "par1").rows
+
+
+def test_the_variables_of_the_environment_are_read_for_each_site(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ask(worker, Kind.PLAN, "par1")
+    monkeypatch.setenv("NF_VAR_racks", "1")
+    assert ask(worker, Kind.PLAN, "par1").digest != before.digest
+
+
+def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = f"""
+    variable "token" {{
+      type      = string
+      sensitive = true
+    }}
+
+    resource "nexus_site" "this" {{
+      name = "lab"
+    }}
+
+    check "token" {{
+      assert {{
+        condition     = length(var.token) < 3
+        error_message = "It is ${{var.token}}."
+      }}
+    }}
+
+    output "token" {{
+      value     = var.token
+      sensitive = true
+    }}
+    # {len(SECRET)}
+    """
+    definition = f'site "a" {{\n  source = "./site"\n  inputs = {{ token = "{SECRET}" }}\n}}\n'
+    fleet(definition=definition, site=site)
+    ask.root = tmp_path  # type: ignore[attr-defined]
+    answer = ask(Worker(), Kind.PLAN, "a")
+    assert answer.status is Status.PLANNED
+    assert SECRET not in encode(answer).decode()
+    monkeypatch.chdir(tmp_path)
+    opened = open_fleet(place_of(), FleetTerms())
+    assert opened.fleet is not None
+    assert SECRET not in encode(Task(Kind.PLAN, "a", opened.fleet)).decode()
+
+
+def test_what_was_prepared_is_held_until_it_is_let_go(worker: Worker) -> None:
+    planned = ask(worker, Kind.PLAN, "par1")
+    lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
+    assert ask(worker, Kind.PREPARE, "par1", planned).held
+    assert lock.exists()
+    other = ask(Worker(), Kind.PREPARE, "par1", planned)
+    assert (other.status, other.held) == (Status.REFUSED, False)
+    assert "holds it" in other.reason
+    ask(worker, Kind.RELEASE, "par1")
+    assert not lock.exists()
+
+
+def test_locks_of_a_command_that_is_gone_are_let_go(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = ask(worker, Kind.PLAN, "par1")
+    ask(worker, Kind.PREPARE, "par1", planned)
+    lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
+    worker.forget_the_unheard()
+    assert lock.exists()
+    monkeypatch.setattr(site_work, "KEPT_FOR", -1.0)
+    worker.hear("s")
+    worker.forget_the_unheard()
+    assert not lock.exists()
+
+
+def test_a_site_that_is_applied_is_not_applied_again(worker: Worker, tmp_path: Path) -> None:
+    planned = ask(worker, Kind.PLAN, "par1")
+    approved = Answer("par1", Status.PLANNED, digest=planned.digest, plan="p" * 64)
+    assert ask(worker, Kind.APPLY, "par1", approved).status is Status.APPLIED
+    written = Path(tmp_path, "states/par1.nfstate").read_bytes()
+    assert ask(worker, Kind.APPLY, "par1", approved).status is Status.APPLIED
+    assert Path(tmp_path, "states/par1.nfstate").read_bytes() == written
+
+
+def test_a_confined_site_reads_nothing_elsewhere(
+    fleet: Fleet, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path.parent / "elsewhere.txt").write_text("x")
+    fleet(site='resource "nexus_site" "s" {\n  name = trimspace(file("../../elsewhere.txt"))\n}\n',
+          definition='site "a" {\n  source = "./site"\n}\n')  # fmt: skip
+    assert command("plan")[0] == 0
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = command("plan", f"-confine={tmp_path}")
+    assert code == 1
+    assert "-confine lets no configuration look" in " ".join(out.split())
+
+
+def test_a_fleet_root_comes_after_the_sites_that_it_reads(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    definition = """
+    site "hub" {
+      source = "./hub"
+      wave   = "first"
+    }
+    site "par1" {
+      source = "./site"
+      inputs = { name = "par1" }
+      wave   = "first"
+    }
+    strategy {
+      wave "first" {}
+      wave "second" {}
+    }
+    """
+    fleet(definition=definition)
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "main.nf.hcl").write_text("""
+    data "nexusform_remote_state" "site" {
+      backend = "local"
+      config  = { path = "../states/par1.nfstate" }
+    }
+    output "cluster" {
+      value = data.nexusform_remote_state.site.outputs.cluster_id
+    }
+    """)
+    assert command("plan", "-site=par1", "-out=one.nfsites")[0] == 0
+    assert command("apply", "one.nfsites")[0] == 0
+    code, out, _ = command("plan", "-out=both.nfsites", "-json")
+    assert (code, '"after":["par1"]' in out) == (0, True)
+    path = tmp_path / "nexusform.sites.hcl"
+    path.write_text(
+        definition.replace('name = "par1" }\n      wave   = "first"', 'name = "par1" }\n wave = "second"')
+    )
+    code, _, err = command("plan")
+    assert (code, "is applied later" in " ".join(err.replace("│", "").split())) == (1, True)

@@ -1,0 +1,208 @@
+"""Waves: what stops one, what it tolerates, what is waited for, what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nexusform.domains.sites.ports import Done
+from nexusform.domains.sites.types.definition import Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
+from nexusform.domains.sites.workflow.progress import Event, read_progress
+from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
+
+LOCKED = Trouble("error", "error-acquiring-the-state-lock", "", "")
+
+
+class Scripted:
+    """An engine of one worker that answers as told, and notes what it was asked."""
+
+    workers = 1
+
+    def __init__(self, answers: dict[tuple[Kind, str], Answer]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[Kind, str]] = []
+
+    def run(
+        self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
+    ) -> list[Task]:
+        left = list(tasks)
+        while left and not stopping() and at_once():
+            task = left.pop(0)
+            self.asked.append((task.kind, task.site))
+            held = Answer(task.site, Status.PLANNED, held=True)
+            applied = Answer(task.site, Status.APPLIED)
+            usual = {Kind.PREPARE: held, Kind.APPLY: applied}.get(
+                task.kind, Answer(task.site, Status.SKIPPED)
+            )
+            done(task, self.answers.get((task.kind, task.site), usual))
+        return left
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+class Fixture:
+    """Four sites in a wave "one", one in a wave "two"."""
+
+    def __init__(self, path: Path, one: Wave, answers: dict[tuple[Kind, str], Answer] | None = None) -> None:
+        self.engine, self.clock, self.path = Scripted(answers or {}), Clock(), path
+        names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
+        sites = [PlannedSite(wave, Answer(name, Status.PLANNED, digest="x")) for name, wave in names.items()]
+        self.sites, self.waves = sites, (one, Wave("two"))
+        self.said: list[str] = []
+        self.approval = True
+
+    def go(self) -> Stop | None:
+        plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
+        watching = Watching(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
+        progress = read_progress(str(self.path / "f"), "d")
+        self.applying = Applying(plan, Fleet("", "", ""), self.engine, progress, self.clock, watching)
+        return apply_waves(self.applying, self.waves)
+
+    def statuses(self) -> dict[str, str]:
+        return {name: answer.status.value for name, answer in self.applying.answers.items()}
+
+    def applied(self) -> list[str]:
+        return [site for kind, site in self.engine.asked if kind is Kind.APPLY]
+
+
+def failed(site: str) -> dict[tuple[Kind, str], Answer]:
+    return {(Kind.APPLY, site): Answer(site, Status.FAILED, "boom")}
+
+
+def test_all_locks_come_before_the_first_write(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one"))
+    assert fixture.go() is None
+    kinds = [kind for kind, _ in fixture.engine.asked]
+    assert kinds == [*[Kind.PREPARE] * 4, *[Kind.APPLY] * 4, Kind.PREPARE, Kind.APPLY]
+
+
+def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one"), failed("b"))
+    stop = fixture.go()
+    assert stop is not None
+    assert stop.resumable
+    assert "max_failures is 0" in stop.why
+    assert fixture.statuses() == {"a": "applied", "b": "failed", "c": "skipped", "d": "skipped"}
+    assert fixture.engine.asked[-2:] == [(Kind.RELEASE, "c"), (Kind.RELEASE, "d")]
+    assert read_progress(str(tmp_path / "f"), "d").unfinished() == "one"
+
+
+def test_failures_are_tolerated_as_far_as_the_wave_says(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", max_failures=1), failed("b"))
+    assert fixture.go() is None
+    assert fixture.applied() == ["a", "b", "c", "d", "e"]
+
+
+def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", max_failures=3, max_unavailable=1), failed("b"))
+    stop = fixture.go()
+    assert stop is not None
+    assert "max_unavailable is 1" in stop.why
+    assert fixture.applied() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wave", "answer", "words"),
+    [
+        (
+            Wave("one"),
+            Answer("a", Status.APPLIED, hits=9, broken_sure=1),
+            "that was called sure did not hold",
+        ),
+        (Wave("one", max_miss_rate=0.5), Answer("a", Status.APPLIED, hits=1, misses=2), "2 of 3 predictions"),
+    ],
+)
+def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: Answer, words: str, tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, wave, {(Kind.APPLY, "a"): answer})
+    stop = fixture.go()
+    assert stop is not None
+    assert words in stop.why
+    assert fixture.applied() == ["a"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("c", Status.REFUSED, "Planning again gives something else.", digest="other"),
+        Answer("c", Status.REFUSED, "held", troubles=(LOCKED,)),
+    ],
+)  # fmt: skip
+def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: Answer, tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(Kind.PREPARE, "c"): answer})
+    stop = fixture.go()
+    assert stop is not None
+    assert "Nothing of it was written." in stop.why
+    assert fixture.applied() == []
+    assert (Kind.RELEASE, "a") in fixture.engine.asked
+    assert (Kind.RELEASE, "b") in fixture.engine.asked
+
+
+def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one"))
+    fixture.sites[0] = PlannedSite("one", Answer("a", Status.REFUSED, "broken"))
+    stop = fixture.go()
+    assert stop is not None
+    assert not stop.resumable
+    assert fixture.engine.asked == []
+    fixture.waves = (Wave("one", max_failures=1), Wave("two"))
+    assert fixture.go() is None
+    assert fixture.applied() == ["b", "c", "d", "e"]
+
+
+def test_a_wave_soaks_and_what_was_waited_for_is_not_waited_for_again(tmp_path: Path) -> None:
+    fixture = Fixture(
+        tmp_path, Wave("one", soak=3600), {(Kind.PREPARE, "e"): Answer("e", Status.REFUSED, "x")}
+    )
+    began = fixture.clock.now()
+    assert fixture.go() is not None
+    assert fixture.clock.now() - began == timedelta(hours=1)
+    fixture.engine.answers = {}
+    assert fixture.go() is None
+    assert fixture.clock.now() - began == timedelta(hours=1)
+
+
+def test_an_approval_stays(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", approve=True), failed("a"))
+    fixture.approval = False
+    stop = fixture.go()
+    assert stop is not None
+    assert stop.id == "wave-waits-for-approval"
+    fixture.approval = True
+    assert fixture.go() is not None
+    fixture.approval, fixture.engine.answers = False, {}
+    assert fixture.go() is None
+
+
+def test_a_site_that_reads_another_comes_after_it(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one"))
+    fixture.sites[0] = PlannedSite("one", Answer("a", Status.PLANNED), after=("d",))
+    assert fixture.go() is None
+    assert fixture.applied() == ["b", "c", "d", "a", "e"]
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one"))
+    assert fixture.go() is None
+    path = tmp_path / "f.progress"
+    path.write_bytes(path.read_bytes()[:-5])
+    progress = read_progress(str(tmp_path / "f"), "d")
+    assert progress.is_finished("one")
+    assert progress.when(Event.FINISHED, "two") is None
+    assert read_progress(str(tmp_path / "f"), "another").lines == []
