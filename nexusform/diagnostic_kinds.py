@@ -14,6 +14,7 @@ from nexusform.language_kinds import OF_LANGUAGE
 
 _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "a-fresh-schedule-would-choose-otherwise": "A fresh schedule would choose otherwise",
+    "a-migration-was-broken-off": "A migration was broken off",
     "a-real-hub-treats-this-differently": "A real hub treats this differently",
     "age-of-the-inventory-unknown": "Age of the inventory unknown",
     "ambiguous-name": "Ambiguous name",

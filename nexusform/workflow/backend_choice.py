@@ -28,6 +28,7 @@ from nexusform.workflow.place import NO_LIMITS, Place
 from nexusform.workflow.surroundings import RealFiles
 
 _MEMORY: Final = "backend.json"
+_MIGRATION: Final = "migration"
 _LARGEST_MEMORY: Final = 1 << 20  # bytes
 NO_FLAGS: Final[Mapping[str, str]] = {}
 _OF_THIS_MACHINE: Final = ("local", "memory")  # where they keep state is a matter of paths
@@ -39,6 +40,9 @@ class BackendChoice(Struct, frozen=True):
     kind: str
     settings: Mapping[str, Any]
     from_flags: Mapping[str, str]
+
+
+PLAIN: Final = BackendChoice("local", {}, {})  # where no block says otherwise
 
 
 def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBackend | None, list[Diagnostic]]:
@@ -57,6 +61,9 @@ def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBacken
         return None, problems
     if known is not None and known != choice:
         return None, [*problems, _changed(known, choice, settings)]
+    refusal = _broken_off(place) or (_left_behind(choice, settings, place) if known is None else None)
+    if refusal is not None:
+        return None, [*problems, refusal]
     if place.state_path:
         if choice.kind != "local":
             return None, [
@@ -70,6 +77,58 @@ def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBacken
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
     backend, wrong = open_choice(choice, settings, place)
     return backend, [*problems, *wrong]
+
+
+def _broken_off(place: Place) -> Diagnostic | None:
+    """Why nothing may be done between two backends: a migration did not come to its end."""
+    if not place.remembers or place.backend_config or not migration_file(place.data_directory).exists():
+        return None
+    return error(
+        "a-migration-was-broken-off",
+        "`nexusform init -migrate-state` did not come to its end, so part of the state may be in either "
+        "backend. Run it again with the new backend in the configuration (the earlier one still holds all); "
+        "to use what the configuration says as it stands, run `nexusform init -reconfigure`.",
+    )
+
+
+def _left_behind(choice: BackendChoice, settings: Settings | None, place: Place) -> Diagnostic | None:
+    """Why a backend is not used where `init` never ran: the default one holds what it would make again."""
+    if choice == PLAIN or place.backend_config or place.state_path:
+        return None
+    default, _ = open_choice(PLAIN, settings, place)
+    chosen, _ = open_choice(choice, settings, place) if choice.kind == PLAIN.kind else (None, [])
+    if default is None or (chosen is not None and chosen.describe() == default.describe()):
+        return None
+    try:
+        document = default.read()
+    except BackendProblem:
+        return None  # such as a confined run, where nobody of ours wrote it
+    if not _holds_objects(document):
+        return None
+    block = settings.backend if settings else None
+    return error(
+        "the-backend-changed",
+        f'The configuration says backend "{choice.kind}", `nexusform init` never ran here, and '
+        f"{default.describe()} holds objects that would be made again. To take that state along, run "
+        "`nexusform init -migrate-state`; to use what the new place holds, run `nexusform init "
+        "-reconfigure`.",
+        block.header_span if block else None,
+    )
+
+
+def _holds_objects(document: bytes | None) -> bool:
+    """Whether a state document holds anything; one that cannot be read may."""
+    if document is None:
+        return False
+    try:
+        return bool(json.loads(document).get("resources", True))
+    except (ValueError, AttributeError, RecursionError):
+        return True
+
+
+def migration_file(data_directory: str) -> Path:
+    """What stands while a state is taken from one backend to another."""
+    return Path(data_directory) / _MIGRATION
 
 
 def configured_choice(

@@ -18,15 +18,17 @@ from nexusform.configuration.overlooked import listed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.ports import BackendProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
-from nexusform.regular_files import create
+from nexusform.regular_files import PRIVATE, create, write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import State
 from nexusform.words import counted
 from nexusform.workflow.backend_choice import (
+    PLAIN,
     BackendChoice,
     backend_settings,
     configured_choice,
+    migration_file,
     open_choice,
     remember_choice,
     remembered_choice,
@@ -36,8 +38,6 @@ from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import SystemClock
-
-_PLAIN = BackendChoice("local", {}, {})
 
 
 class InitOptions(Struct, frozen=True):
@@ -104,13 +104,18 @@ def _settle_backend(
     problems += wrong
     if has_errors(problems):
         return [], problems
-    if choice != _PLAIN or known is not None:
-        try:
+    try:
+        if choice != PLAIN or known is not None:
             remember_choice(choice, place.data_directory)
-        except OSError as problem:
-            detail = f"{place.data_directory} cannot be written: {problem.strerror}."
-            return [], [*problems, error("the-backend-cannot-be-remembered", detail)]
+        migration_file(place.data_directory).unlink(missing_ok=True)
+    except OSError as problem:
+        return [], [*problems, _not_remembered(place, problem)]
     return [*lines, contents], problems
+
+
+def _not_remembered(place: Place, problem: OSError) -> Diagnostic:
+    detail = f"{place.data_directory} cannot be written: {problem.strerror}."
+    return error("the-backend-cannot-be-remembered", detail)
 
 
 def _open(
@@ -126,14 +131,14 @@ def _open(
 
 def _default_in_use(place: Place, settings: Settings, choice: BackendChoice) -> BackendChoice | None:
     """The default backend, when it holds a state and init never ran here."""
-    if choice == _PLAIN:
+    if choice == PLAIN:
         return None
-    backend, _ = _open(_PLAIN, place, settings)
+    backend, _ = _open(PLAIN, place, settings)
     chosen, _ = _open(choice, place, settings)
     if backend is None or (chosen is not None and chosen.describe() == backend.describe()):
         return None
     try:
-        return _PLAIN if backend.read() is not None else None
+        return PLAIN if backend.read() is not None else None
     except BackendProblem:
         return None
 
@@ -270,8 +275,22 @@ def _copy(
         refusal = _occupied(stored.state, standing.state, name, target)
         if refusal is not None and not options.force_copy:
             return "", [*problems, refusal]
+        try:
+            _mark_migration(place)
+        except OSError as problem:
+            return "", [*problems, _not_remembered(place, problem)]
         target.compact(codec.encode(stored.state), stored.kept_lines())
     return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
+
+
+def _mark_migration(place: Place) -> None:
+    """From the first state that is copied until `init` has come to its end, no backend is to be believed.
+
+    Raises OSError.
+    """
+    mark = migration_file(place.data_directory)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(mark, b"", PRIVATE)
 
 
 def _occupied(source: State, standing: State, name: str, target: StateBackend) -> Diagnostic | None:

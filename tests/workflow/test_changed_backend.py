@@ -1,0 +1,115 @@
+"""A `backend` block that changed without `init`: nothing is planned as if there were no state."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from tests.contracts.http_state_server import state_server
+
+SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
+Told = tuple[int, str]
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    monkeypatch.chdir(tmp_path)
+    for name in ("NF_IN_AUTOMATION", "NF_CONFINE", "NF_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def ask(*words: str) -> Told:
+        capsys.readouterr()
+        code = run(list(words))
+        said = capsys.readouterr()
+        return code, " ".join((said.out + said.err).replace("│", " ").split())
+
+    return ask
+
+
+def configure(kind: str = "", **settings: str) -> None:
+    body = "".join(f'    {name} = "{value}"\n' for name, value in settings.items())
+    block = f'nexusform {{\n  backend "{kind}" {{\n{body}  }}\n}}\n' if kind else ""
+    Path("main.nf.hcl").write_text(block + SITE)
+
+
+@pytest.mark.parametrize("command", [("plan",), ("apply", "-auto-approve"), ("destroy", "-auto-approve")])
+def test_where_the_default_state_holds_objects_a_new_backend_needs_init(
+    nf: Callable[..., Told], command: tuple[str, ...]
+) -> None:
+    configure()
+    assert nf("apply", "-auto-approve")[0] == 0
+    configure("local", path="elsewhere.nfstate")
+    code, said = nf(*command)
+    assert code == 1
+    assert "init -migrate-state" in said
+    assert "init -reconfigure" in said
+    assert not Path("elsewhere.nfstate").exists()
+    assert nf("init", "-migrate-state")[0] == 0
+    assert "No changes." in nf("plan")[1]
+
+
+def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
+    with state_server() as (address, store):
+        configure()
+        assert nf("apply", "-auto-approve")[0] == 0
+        configure("http", address=f"{address}/s")
+        assert nf("apply", "-auto-approve")[0] == 1
+        assert store.written == []
+        assert nf("init", "-reconfigure")[0] == 0
+        assert "1 to add" in nf("plan")[1]
+        configure("http", address=f"{address}/other")
+        assert "the backend of this configuration changed" in nf("plan")[1]
+        configure()
+        assert "the backend of this configuration changed" in nf("plan")[1]
+
+
+def test_a_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
+    with state_server() as (address, _):
+        configure("http", address=f"{address}/s")
+        assert nf("plan")[0] == 0
+        assert nf("apply", "-auto-approve")[0] == 0
+        assert "No changes." in nf("plan")[1]
+
+
+def test_an_empty_default_state_is_in_nobodys_way(nf: Callable[..., Told]) -> None:
+    configure()
+    assert nf("apply", "-auto-approve")[0] == 0
+    assert nf("destroy", "-auto-approve")[0] == 0
+    configure("local", path="elsewhere.nfstate")
+    assert nf("plan")[0] == 0
+
+
+def test_the_same_state_under_another_name_is_no_other_backend(nf: Callable[..., Told]) -> None:
+    configure()
+    assert nf("apply", "-auto-approve")[0] == 0
+    configure("local", path="state/nexusform.nfstate")
+    assert "No changes." in nf("plan")[1]
+
+
+def test_a_migration_that_was_broken_off_is_finished_first(
+    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nexusform.backends.local_file import LocalBackend
+
+    configure()
+    assert nf("apply", "-auto-approve")[0] == 0
+    configure("local", path="elsewhere.nfstate")
+    compact = LocalBackend.compact
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalBackend, "compact", killed)
+    assert nf("init", "-migrate-state")[0] != 0
+    monkeypatch.setattr(LocalBackend, "compact", compact)
+    for kind in ({"kind": "local", "path": "elsewhere.nfstate"}, {}):
+        configure(**kind)
+        code, said = nf("plan")
+        assert code == 1
+        assert "migration was broken off" in said
+    configure("local", path="elsewhere.nfstate")
+    assert nf("init", "-migrate-state")[0] == 0
+    assert "No changes." in nf("plan")[1]
