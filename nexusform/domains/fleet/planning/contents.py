@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from nexusform.documents.yaml_text import read_yaml
+from nexusform.domains.fleet.importers.api_defaults import with_defaults
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import as_written
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered
@@ -121,15 +122,8 @@ def body_hash(manifest: Manifest) -> str:
 
 
 def compared_hash(manifest: Manifest) -> str:
-    """A hash of what people wrote of an object: what a server adds to it makes no difference."""
-    body = as_written(manifest.body)
-    if (manifest.group, manifest.kind) == ("", "Namespace"):
-        body.pop("spec", None)
-        labels = body["metadata"].get("labels") or {}
-        labels.pop("kubernetes.io/metadata.name", None)
-    metadata = body.get("metadata") or {}
-    body["metadata"] = {name: value for name, value in metadata.items() if value not in ({}, None)}
-    return sha256(_text(body)).hexdigest()
+    """A hash of an object as a hub holds it: what a server adds to it makes no difference."""
+    return sha256(_text(with_defaults(as_written(manifest.body)))).hexdigest()
 
 
 def _text(value: Any) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from nexusform.domains.fleet.importers.api_defaults import with_defaults
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetOverride,
     JsonPatch,
@@ -38,6 +39,7 @@ _LIMITS: Final = {
     "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
 }
 _NAME: Final = "${MEMBER-CLUSTER-NAME}"
+_OPEN: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
 _LABEL: Final = re.compile(r"\$\{MEMBER-CLUSTER-LABEL-KEY-([^}]+)\}")
 
 
@@ -219,10 +221,10 @@ def _changed(
             if rule.delete:
                 changes.append([*key, "delete"])
                 return None
-            body = copy.deepcopy(dict(manifest.body)) if body is None else body
+            body = dict(manifest.body) if body is None else body
             try:
-                for operation, path, value in _patch(body, rule.patches, cluster, labels):
-                    changes.append([*key, operation, path, value])
+                body, made = _patched(body, rule.patches, cluster, labels)
+                changes += ([*key, *change] for change in made)
             except _Failed as reason:
                 failure = f'{override.kind} "{override.name}" failed to apply on {_target(manifest)}'
                 raise _Failed(f"{failure}: {reason}") from None
@@ -234,14 +236,23 @@ def _changed(
     return patched
 
 
-def _patch(
-    body: Any, patches: Iterable[JsonPatch], cluster: str, labels: Mapping[str, str]
-) -> Iterator[tuple[str, str, Any]]:
-    """Change a body in place, and tell each change: operation, path and value."""
-    for patch in patches:
-        value = _filled(patch.value, cluster, labels)
-        yield patch.operation, patch.path, value
-        _apply(body, patch, value)
+def _patched(
+    body: Any, patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
+) -> tuple[Any, list[tuple[str, str, Any]]]:
+    """A body after patches, and each change: operation, path and value. Patches find what the hub's API
+    server fills in: where they find nothing in the body as it was written, they are tried on that.
+    """
+    values = [_filled(patch.value, cluster, labels) for patch in patches]
+    told = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
+    attempt = copy.deepcopy(body)
+    try:
+        for patch, value in zip(patches, values, strict=True):
+            _apply(attempt, patch, copy.deepcopy(value))
+    except _Failed:
+        attempt = with_defaults(body)
+        for patch, value in zip(patches, values, strict=True):
+            _apply(attempt, patch, copy.deepcopy(value))
+    return attempt, told
 
 
 def _target(manifest: Manifest) -> str:
@@ -274,9 +285,13 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
         for key in _LABEL.findall(text):
             if key not in labels:
                 raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
-        return _LABEL.sub(lambda match: labels[match[1]], text)
+        filled = _LABEL.sub(lambda match: labels[match[1]], text)
+        if _OPEN in filled:
+            raise _Failed(f"{value} is missing the closing bracket }}")
+        return filled
     if isinstance(value, dict):
-        return {name: _filled(inner, cluster, labels) for name, inner in value.items()}
+        names = {_filled(name, cluster, labels): inner for name, inner in value.items()}
+        return {name: _filled(inner, cluster, labels) for name, inner in names.items()}
     if isinstance(value, list):
         return [_filled(item, cluster, labels) for item in value]
     return value
@@ -308,8 +323,9 @@ def _below(target: Any, step: str, where: str) -> Any:
     """What is one step of a path below a value; `where` says which patch asks. Raises _Failed."""
     if isinstance(target, dict) and step in target:
         return target[step]
-    if isinstance(target, list) and step.isdecimal() and int(step) < len(target):
-        return target[int(step)]
+    position = _position(step, len(target)) if isinstance(target, list) else None
+    if position is not None:
+        return target[position]
     raise _Failed(f"{where}: there is nothing at this path")
 
 
@@ -318,12 +334,20 @@ def _apply_to_list(target: list[Any], last: str, operation: str, value: Any, whe
     if operation == "add" and last == "-":
         target.append(value)
         return
-    if not last.isdecimal() or int(last) > len(target) - (operation != "add"):
+    position = _position(last, len(target) + (operation == "add"))
+    if position is None:
         raise _Failed(f"{where}: the list has no such item")
-    position = int(last)
     if operation == "add":
         target.insert(position, value)
     elif operation == "remove":
         del target[position]
     else:
         target[position] = value
+
+
+def _position(step: str, count: int) -> int | None:
+    """The item of a list that a step names: from 0, or from the end for one below 0; None: there is none."""
+    if not re.fullmatch(r"-?\d{1,9}", step, re.ASCII):
+        return None
+    position = int(step) + (count if step.startswith("-") else 0)
+    return position if 0 <= position < count else None
