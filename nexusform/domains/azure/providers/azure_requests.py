@@ -39,6 +39,7 @@ _LASTING: Final = frozenset(
     {"InvalidResourceLocation", "MissingSubscriptionRegistration", "ResourceGroupBeingDeleted", "ScopeLocked"}
 )
 SHOWN_WITHIN: Final = 300.0  # seconds until what was done must show
+LOOKS: Final = 3  # as often as what differs is looked at before it is taken for what stands
 _LONGEST: Final = 12 * 3600.0  # seconds of one operation, or of waiting for those of others
 _SLICE: Final = 1.0  # seconds between looks at whether the run is to stop
 
@@ -252,6 +253,7 @@ class Arm:
         `succeeded`: its operation said so.
         """
         is_late = self.deadline(SHOWN_WITHIN)
+        looks = 0
         while True:
             seen = self.get(change.target)
             is_behind = bool(etag_before) and seen is not None and seen.get("etag") == etag_before
@@ -260,7 +262,9 @@ class Arm:
             tells = bool(etag_before) or not succeeded
             if tells and not is_behind and state_of(seen) in BROKEN:  # Azure took it back as well
                 raise Failed(change, state_of(seen), _reason(seen))
-            if state_of(seen) in RESTING and is_late():
+            looks += not is_behind and state_of(seen) in RESTING
+            is_settled = change.verb is Verb.UPDATE and succeeded and looks >= LOOKS
+            if is_settled or (state_of(seen) in RESTING and is_late()):
                 if change.verb is Verb.UPDATE:
                     return
                 if change.verb is Verb.CREATE:  # it may show yet, and nobody else would look for it

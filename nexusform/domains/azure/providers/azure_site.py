@@ -31,6 +31,7 @@ from nexusform.domains.azure.providers.azure_nodes import (
     way_of_deleting,
 )
 from nexusform.domains.azure.providers.azure_requests import (
+    LOOKS,
     RESTING,
     SHOWN_WITHIN,
     Arm,
@@ -62,6 +63,7 @@ from nexusform.ports import (
     ProviderProblem,
     ReadAnswer,
     ReadRequest,
+    StepNews,
     StepWaits,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -258,9 +260,11 @@ class AzureSites(ObservedSites):
 
     def _read_back(self, request: ChangeRequest, arm: Arm, group: str) -> ProviderAnswer:
         """What stands once Azure shows what was asked for, with the machines of all VMs; after a while
-        without those that Azure does not tell. Raises StepWaits.
+        without those that Azure does not tell. What goes on to differ is answered as it is: the apply says
+        which argument, and what Azure has. Raises StepWaits.
         """
         is_late = arm.deadline(SHOWN_WITHIN)
+        differing: list[tuple[str, ...]] = []
         while True:
             try:
                 with asking():
@@ -270,10 +274,18 @@ class AzureSites(ObservedSites):
             complete = shown is not None and not shown.differing and _has_machines(shown, request)
             if shown is not None and (complete or (is_late() and not shown.differing)):
                 return self._with_lacking(shown.answer, request, arm, group)
+            if shown is not None and shown.differing:
+                if not differing:
+                    words = (
+                        f"Azure is done, and shows another {' and '.join(shown.differing)} than was planned"
+                    )
+                    request.tell(StepNews(words=words))
+                differing.append(shown.differing)
+                if differing[-LOOKS:] == [shown.differing] * LOOKS:
+                    return shown.answer
             if is_late():
-                differing = f" ({', '.join(shown.differing)} differ)" if shown else ""
                 raise StepWaits(
-                    f"Azure has done what was asked of {request.key.id}, and does not show it{differing}. "
+                    f"Azure has done what was asked of {request.key.id}, and does not show it. "
                     "`nexusform apply -resume` looks again."
                 )
             arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")

@@ -455,8 +455,23 @@ def _with_observed(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[st
         known, observed = attributes.get(name), one.attributes[name]
         if name in _BY_LABEL and isinstance(known, Mapping):
             known = {label: part for label, part in known.items() if label in observed}
+            observed = _without_options_of_bodies(known, observed) if name == "agent_pool" else observed
         seen[name] = _over(known, observed)
     return {**attributes, **seen}
+
+
+def _without_options_of_bodies(known: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Pools without the hugepages that the body of their azure block asks for: what shows of these is no
+    argument that differs.
+    """
+    pools = dict(observed)
+    for label, pool in known.items():
+        body = (pool.get("azure") or {}).get("body") or {}
+        properties = body.get("properties") if isinstance(body, Mapping) else None
+        options = properties.get("agentOptions") if isinstance(properties, Mapping) else None
+        if options and not pool.get("kubelet"):
+            pools[label] = {name: part for name, part in pools[label].items() if name != "kubelet"}
+    return pools
 
 
 def _over(known: Any, observed: Any) -> Any:

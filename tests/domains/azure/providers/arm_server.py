@@ -85,12 +85,15 @@ class Site:
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
+    keeps_out: tuple[str, ...] = ()  # properties that are taken and never shown
     signed: int = 0  # addresses of operations that were given out
 
     # --- what stands ---
 
     def put(self, path: str, body: Body) -> None:
         self.etags += 1
+        for hidden in self.keeps_out:
+            body.get("properties", {}).pop(hidden, None)
         name = path.rsplit("/", 1)[1]
         self.resources[path.lower()] = {"id": path, "name": name, "etag": f"e{self.etags}", **body}
 
@@ -123,7 +126,9 @@ class Site:
             self.resources[key]["properties"]["provisioningState"] = "Accepted"
         else:
             self.etags += 1
-            merged = merge(self.resources[key], body or {})
+            sent = (body or {}).get("properties", {})
+            kept = {name: one for name, one in sent.items() if name not in self.keeps_out}
+            merged = merge(self.resources[key], {**(body or {}), "properties": kept})
             merged["etag"] = f"e{self.etags}"
             merged["properties"]["provisioningState"] = "Updating"
             self.resources[key] = merged
