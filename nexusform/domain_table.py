@@ -130,6 +130,7 @@ _ALL: Final = (
     Domain(
         name="sites",
         what="Many sites as data: one folded plan, waves, workers",
+        uses=("azure",),
         rim=("workflow", "engines", "cli"),
     ),
     Domain(

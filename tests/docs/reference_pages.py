@@ -138,6 +138,9 @@ ENVIRONMENT = {
         "object per line"
     ),
     "NF_LOG_PATH": "the file that the log is appended to, in place of stderr",
+    "NF_AZURE_REQUESTS": (
+        "`N:DIRECTORY`: at most N requests a minute to a subscription, by all processes with that directory"
+    ),
     "NF_CLUSTER_CA": "the authority of certificates of a Dask cluster ([many sites](../many-sites.md))",
     "NF_CLUSTER_CERT": "our certificate for it",
     "NF_CLUSTER_KEY": "the key of that certificate",

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics import Problem
+from nexusform.domains.azure.providers.azure_budget import sending_policies
 from nexusform.domains.azure.providers.azure_requests import Arm, Pace
 from nexusform.ports import ProviderProblem
 
@@ -122,7 +123,11 @@ def connect(subscription_id: str) -> Any:
     # What fails is said once, by `asking`; without a handler Python prints the SDK's own lines beside it.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
-        DefaultAzureCredential(), subscription_id, at, credential_scopes=[f"{at}/.default"]
+        DefaultAzureCredential(),
+        subscription_id,
+        at,
+        credential_scopes=[f"{at}/.default"],
+        per_retry_policies=sending_policies(subscription_id),
     )
 
 

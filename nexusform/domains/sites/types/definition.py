@@ -53,9 +53,13 @@ class Wave(Struct, frozen=True):
 
 
 class FleetDefinition(Struct, frozen=True):
-    """All sites in their order, and the waves in theirs. `digest` is of everything that was read for it."""
+    """All sites in their order, and the waves in theirs. `digest` is of everything that was read for it.
+
+    `requests`: how many a subscription may be sent in a minute, by all workers together; 0: any number.
+    """
 
     sites: tuple[SiteEntry, ...]
     waves: tuple[Wave, ...]
     digest: str
+    requests: int = 0
     sources: Mapping[str, SourceFile] = {}

@@ -81,6 +81,7 @@ class _Reading(Struct):
     problems: list[Diagnostic]
     allowed_sources: tuple[str, ...]
     defaults: _SiteBlock | None = None
+    requests: int = 0
 
 
 def read_definition(
@@ -113,7 +114,8 @@ def read_definition(
         return None, problems, sources
     listed = "".join(f"{name} {digest}\n" for name, digest in sorted(read.items()))
     digest = sha256(f"{text}\0{listed}\0{allowed_sources}".encode()).hexdigest()
-    return FleetDefinition(tuple(sites), tuple(waves), digest, sources), problems, sources
+    definition = FleetDefinition(tuple(sites), tuple(waves), digest, reading.requests, sources)
+    return definition, problems, sources
 
 
 _WHAT_IT_IS: Final = (
@@ -195,6 +197,7 @@ def _waves(block: Block, reading: _Reading) -> list[Wave]:
     reading.problems += [*problems, *wrong]
     if has_errors([*problems, *wrong]):
         return [Wave(ONLY_WAVE)]
+    reading.requests = int(values.pop("max_requests_per_minute") or 0)
     waves = []
     for name in values["wave_order"]:
         own = {key: value for key, value in values["wave"][name].items() if value is not None}

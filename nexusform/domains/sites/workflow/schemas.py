@@ -57,7 +57,13 @@ _WAVE: Final = BlockSchema(
     description="Sites that are applied together.",
 )
 STRATEGY: Final = BlockSchema(
-    _LIMITS,
+    {
+        **_LIMITS,
+        "max_requests_per_minute": _count(
+            "How many requests an Azure subscription may be sent in a minute, by all workers together.",
+            least=1,
+        ),
+    },
     {"wave": NestedBlock(_WAVE, Nesting.MAP, "A wave; they run in the order in which they stand.", "name")},
     description="How the sites are applied.",
 )

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.domains.azure.providers.azure_budget import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_rows import placement_figures, redundancy_lost, site_rows
 from nexusform.domains.sites.types.definition import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
@@ -102,6 +103,9 @@ class Worker:
                 return None, problems
             self._definitions = {key: read}
             self._entries = {site.name: site for site in read.sites}
+            if read.requests:
+                shared = Path(fleet.root, place.data_directory, "requests")
+                os.environ[BUDGET_VARIABLE] = f"{read.requests}:{shared}"
         return self._definitions[key], ()
 
     def _work(self, task: Task, site: SiteEntry) -> Answer:
