@@ -99,7 +99,8 @@ def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
 def _manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
     from nexusform.domains.fleet.rendering.manifests import fleet_manifests
 
-    return fleet_manifests(plan, registries()), []
+    export = fleet_manifests(plan, registries())
+    return export.text, [warning("not-said-in-the-export", each) for each in export.unsaid]
 
 
 def _node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:

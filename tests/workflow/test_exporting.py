@@ -646,6 +646,88 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
     assert bindings(after) == bindings(before)
 
 
+READ_BACK = """
+data "kubernetes_manifests" "hub" {
+  files = ["out.yaml"]
+}
+output "kinds" {
+  value = { for name, each in data.kubernetes_manifests.hub : name => try(keys(each), []) }
+}
+"""
+MEMBER = """
+resource "fleet_member_cluster" "m" {
+  name   = "m"
+  labels = { ring = "1" }
+  taint {
+    key   = "drained"
+    value = "yes"
+  }
+}
+resource "fleet_cluster_resource_placement" "loose" {
+  lenient  = true
+  manifest = <<-EOT
+    apiVersion: placement.kubernetes-fleet.io/v1beta1
+    kind: ClusterResourcePlacement
+    metadata:
+      name: loose
+    spec:
+      resourceSelectors:
+        - {group: "", version: v1, kind: Namespace, name: shop}
+      policy:
+        placementType: PickAll
+        affinity:
+          clusterAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+              clusterSelectorTerms:
+                - labelSelector:
+                    matchLabels:
+                      ring: 1
+  EOT
+}
+"""
+
+
+def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLES / "every-type", "e")
+    Path("e/member.nf.hcl").write_text(MEMBER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir("e")
+        assert run(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"]) == 0
+        capsys.readouterr()
+        assert run(["export", "-format=manifests", "p.nfplan"]) == 0
+        out, said = capsys.readouterr()
+    documents = out.split("---\n")[1:]
+    (member,) = (one for one in documents if "name: m\n" in one)
+    assert "key: drained\n    value: 'yes'\n    effect: NoSchedule" in member
+    (loose,) = (one for one in documents if "name: loose" in one)
+    assert "ring: '1'" in loose
+    assert "clusterSelectorTerms: []" in out
+    for unsaid in ("fleet_cluster_approval_request.shop", "fleet_member_cluster.paris"):
+        assert unsaid in said
+    Path("back").mkdir()
+    whole = [one for one in documents if "kind: MemberCluster" not in one]
+    Path("back/out.yaml").write_text("---\n".join(whole))
+    Path("back/main.nf.hcl").write_text(READ_BACK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir("back")
+        assert run(["plan", "-report=json:p.json"]) == 0, capsys.readouterr()
+    outputs = json.loads(Path("back/p.json").read_text())["output_changes"]
+    kinds = outputs["kinds"]["after"]
+    assert {name: names for name, names in kinds.items() if names and name != "hub_objects"} == {
+        "cluster_resource_overrides": ["canary"],
+        "cluster_resource_placements": ["loose", "shop"],
+        "cluster_staged_update_runs": ["shop"],
+        "cluster_staged_update_strategies": ["rings"],
+        "placement_disruption_budgets": ["shop"],
+        "resource_overrides": ["shop/colour"],
+        "resource_placements": ["shop/settings"],
+        "staged_update_runs": ["shop/settings"],
+        "staged_update_strategies": ["shop/slow"],
+    }
+
+
 def bindings(document: Mapping[str, Any]) -> list[Any]:
     return [
         (r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"

@@ -10,9 +10,19 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.planning.plan import Plan
+from msgspec import Struct
+
+from nexusform.domains.fleet.importers.fleet_documents import (
+    NODE_COUNT,
+    OLD_NODE_COUNT,
+    read_fleet_document,
+)
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
+from nexusform.planning.plan import Action, Plan
 from nexusform.ports import Registries
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
+from nexusform.words import first_of
 
 _PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
@@ -22,44 +32,132 @@ _KINDS: Final = {
     "fleet_resource_override": "ResourceOverride",
     "fleet_cluster_staged_update_strategy": "ClusterStagedUpdateStrategy",
     "fleet_placement_disruption_budget": "ClusterResourcePlacementDisruptionBudget",
+    "fleet_staged_update_strategy": "StagedUpdateStrategy",
+    "fleet_cluster_staged_update_run": "ClusterStagedUpdateRun",
+    "fleet_staged_update_run": "StagedUpdateRun",
+    "fleet_placement_eviction": "ClusterResourcePlacementEviction",
 }
 _MEMBER: Final = "fleet_member_cluster"
-_OF_OBJECT: Final = frozenset({"id", "name", "namespace", "manifest"})
+_HUB_OBJECTS: Final = "fleet_hub_manifest"
+_EVICTION: Final = "fleet_placement_eviction"
+_APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
+# The order in which a hub takes them: what others name comes before these.
+_ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
+_OF_OBJECT: Final = frozenset({"id", "name", "namespace", "manifest", "lenient", "approvals"})
 _SINGULAR: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
 _SCRIPT_HEAD: Final = """\
 #!/usr/bin/env bash
 # Written by nexusform from a plan: the machine of each worker, as foretold.
 set -euo pipefail"""
-_HEAD: Final = "# Written by nexusform from a plan. Apply server-side: member clusters are labels alone.\n"
+_HEAD: Final = (
+    "# Written by nexusform from a plan. Apply server-side: member clusters are labels and taints alone.\n"
+)
 
 
-def fleet_manifests(plan: Plan, registries: Registries) -> str:
-    """Placements, overrides, strategies and budgets, and the labels of member clusters, as they are after the
-    plan; "" where there are none.
+class FleetExport(Struct, frozen=True):
+    """The YAML, "" where there is nothing to say, and what it does not say, a sentence each."""
+
+    text: str
+    unsaid: tuple[str, ...] = ()
+
+
+def fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
+    """What a hub is to have after the plan: objects, labels and taints of member clusters, placements and
+    what acts on them; evictions that this plan makes.
     """
+    changes = [change for change in plan.changes if change.after and change.address.type in _ORDER]
     documents: list[str] = []
-    for change in plan.changes:
-        schema = registries.resource_types[change.address.type].schema if change.after else None
-        if schema is not None and change.after is not None:
-            documents += _documents(change.address.type, schema, change.after)
-    return _HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
+    for change in sorted(changes, key=lambda change: _ORDER.index(change.address.type)):
+        if change.address.type == _EVICTION and change.action is not Action.CREATE:
+            continue
+        schema = registries.resource_types[change.address.type].schema
+        documents += _documents(change.address.type, schema, change.after or {})
+    text = _HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
+    return FleetExport(text, tuple(_unsaid(plan)))
+
+
+def _unsaid(plan: Plan) -> Iterator[str]:
+    """What stands in no manifest."""
+    after = {change.address: change.after for change in plan.changes if change.after}
+    titles: dict[str, list[str]] = {}
+    for address, attributes in after.items():
+        kind = address.type
+        if kind in _APPROVALS or (attributes.get("approvals") and kind.endswith("_run")):
+            titles.setdefault("approvals", []).append(str(address))
+        elif kind == _HUB_OBJECTS and attributes.get("cluster_id"):
+            titles.setdefault("clusters", []).append(str(address))
+        elif kind == _MEMBER and any(attributes.get(name) for name in ("properties", "resources")):
+            titles.setdefault("members", []).append(str(address))
+    evictions = [
+        str(change.address)
+        for change in plan.changes
+        if change.address.type == _EVICTION and change.after and change.action is not Action.CREATE
+    ]
+    if evictions:
+        titles["evictions"] = evictions
+    for name, addresses in titles.items():
+        yield f"{first_of(addresses, _MOST_NAMED)}: {_WHY_UNSAID[name]}"
+
+
+_MOST_NAMED: Final = 4
+_WHY_UNSAID: Final = {
+    "approvals": "an approval is a condition on the status of a request that the hub makes itself; grant it "
+    "there once it stands, by a patch of the status.",
+    "clusters": "its objects go to a cluster without a placement; apply them there.",
+    "members": "properties and resources are what a member's agent reports; labels and taints are written.",
+    "evictions": "it was made before, and applied anew to a hub it would evict again; it is left out.",
+}
 
 
 def _documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> Iterator[str]:
-    """The manifest of one object of the fleet; none for types that have none."""
+    """The manifests of one object of the fleet."""
     if type_name == _MEMBER:
-        labels = attributes.get("labels")
-        if labels:
-            head = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
-            yield _yaml({**head, "metadata": {"name": attributes["name"], "labels": labels}})
-    elif type_name in _KINDS:
-        if isinstance(attributes.get("manifest"), str):
-            yield attributes["manifest"].strip().removeprefix("---").strip() + "\n"
+        yield from _member(attributes)
+    elif type_name == _HUB_OBJECTS:
+        yield from () if attributes.get("cluster_id") else _hub_objects(attributes)
+    else:
+        kind = _KINDS[type_name]
+        manifest = attributes.get("manifest")
+        if isinstance(manifest, str) and attributes.get("lenient") is not True:
+            yield manifest.strip().removeprefix("---").strip() + "\n"
             return
         metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
-        spec = _body(schema, attributes)
-        yield _yaml({"apiVersion": _PLACEMENT, "kind": _KINDS[type_name], "metadata": metadata, "spec": spec})
+        arguments = attributes if not isinstance(manifest, str) else _corrected(kind, schema, manifest)
+        spec = _body(schema, arguments)
+        text = _yaml({"apiVersion": _PLACEMENT, "kind": kind, "metadata": metadata, "spec": spec})
+        # The name that a lenient reading takes for today's.
+        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if attributes.get("lenient") is True else text
+
+
+def _corrected(kind: str, schema: BlockSchema, manifest: str) -> Mapping[str, Any]:
+    """The arguments of a manifest that is read with corrections."""
+    return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
+
+
+def _member(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The labels and taints of a member, which others than its agent may write."""
+    labels, taints = attributes.get("labels"), attributes.get("taint") or ()
+    if not labels and not taints:
+        return
+    metadata = {"name": attributes["name"], **({"labels": labels} if labels else {})}
+    document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
+    if taints:
+        names = ("key", "value", "effect")
+        said = [{name: taint.get(name) for name in names if taint.get(name)} for taint in taints]
+        document["spec"] = {"taints": said}
+    yield _yaml(document)
+
+
+_MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
+
+
+def _hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The objects on the hub, as they are read; namespaces first."""
+    lenient = attributes.get("lenient") is True
+    manifests = read_manifests("yaml_body", str(attributes.get("yaml_body") or ""), lenient=lenient).manifests
+    for manifest in sorted(manifests, key=lambda manifest: manifest.kind != "Namespace"):
+        yield _yaml(manifest.body)
 
 
 def _says_something(name: str, attribute: Attribute, arguments: Mapping[str, Any]) -> bool:
@@ -81,6 +179,9 @@ def _body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value = arguments.get(name)
         if value is not None and value != []:
             body[_key(name, block)] = _block(block, value)
+    # An empty selector selects every cluster, and the API wants its terms said.
+    if "clusterSelector" in body and not body["clusterSelector"]:
+        body["clusterSelector"] = {"clusterSelectorTerms": []}
     return body
 
 
