@@ -687,8 +687,9 @@ resource "fleet_cluster_resource_placement" "loose" {
 """
 
 
+@pytest.mark.usefixtures("here")
 def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(EXAMPLES / "every-type", "e")
     Path("e/member.nf.hcl").write_text(MEMBER)
