@@ -38,7 +38,8 @@ def intend(
     are touched already.
     """
     groups = groups_of(ground, followed)
-    chosen = _Chosen(groups, {sink: list(cells) for sink, cells in program.rooms.items()})
+    rooms = {sink: list(cells) for sink, cells in program.rooms.items()}
+    chosen = _Chosen(groups, rooms, program.size_of)
     for source in solution.spanning:
         chosen.go(source)
     cleared = {host.machine.name for clear in solution.cleared for host in clear.hosts[: clear.count]}
@@ -48,7 +49,7 @@ def intend(
     for cells, options in _by_unit(solution.taken):
         chosen.take(cells, options, cleared)
     slots = chosen.slots(solution.filled)
-    targets, crowded = _assign(ground, chosen.sources, slots)
+    targets, crowded = _assign(ground, chosen.sources, slots, program.size_of)
     sources = tuple(sorted(chosen.sources, key=lambda source: source.handle))
     return Intention(sources, targets, frozenset(chosen.demanded), crowded)
 
@@ -67,8 +68,11 @@ def _by_unit(taken: Iterable[Taken]) -> Iterable[tuple[Taken, list[Option]]]:
 class _Chosen:
     """What was named so far."""
 
-    def __init__(self, groups: Mapping[int, Group], rooms: dict[Sink, list[CellAt]]) -> None:
+    def __init__(
+        self, groups: Mapping[int, Group], rooms: dict[Sink, list[CellAt]], size_of: Sequence[int]
+    ) -> None:
         self._groups = groups
+        self._size_of = size_of
         self._rooms = rooms
         self._touched: set[int] = set()
         self.sources: list[Source] = []
@@ -132,21 +136,21 @@ class _Chosen:
         if option.sink is not None:
             self._rooms.setdefault(option.sink, []).append(cell)
         if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
-            self.wide_slots.append((option.arrival, cell.host))
+            self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def slots(self, filled: Iterable[Filled]) -> list[tuple[int, Host]]:
-        """Room for one VM each: its kind and the machine."""
+        """Room for one VM each: its size and the machine."""
         slots = list(self.wide_slots)
         for fill in filled:
             rooms = self._rooms.get(fill.sink, [])
             for cell in rooms[: fill.count]:
-                slots += [(kind, cell.host) for kind, count in fill.pattern for _ in range(count)]
+                slots += [(size, cell.host) for size, count in fill.pattern for _ in range(count)]
             del rooms[: fill.count]
         return slots
 
 
 def _assign(
-    ground: RepackGround, sources: Iterable[Source], slots: Sequence[tuple[int, Host]]
+    ground: RepackGround, sources: Iterable[Source], slots: Sequence[tuple[int, Host]], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
     """A slot for every VM, in the rack with the fewest of its pool; pools of which a rack gets too many."""
     standing = Counter(ground.standing)
@@ -157,7 +161,8 @@ def _assign(
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for source in sorted(waiting, key=lambda one: (one.pool, one.handle)):
-        fitting = [slot for slot in free if slot[0] == source.kind]
+        size = size_of[source.kind]
+        fitting = [slot for slot in free if slot[0] == size and source.kind in slot[1].admits]
         if not fitting:
             continue
 

@@ -168,6 +168,11 @@ class RepackProgram:
         return self._book.capped
 
     @property
+    def size_of(self) -> Sequence[int]:
+        """The size of the VMs of each kind, by the numbers of both."""
+        return self._book.size_of
+
+    @property
     def size(self) -> tuple[int, int]:
         """Rows and columns."""
         return len(self._program.lower), len(self._program.columns)
@@ -275,7 +280,8 @@ class RepackProgram:
             if kind == _DEMAND:
                 entries.append((program.row("demand"), 1.0))
             else:
-                entries.append((self._slot(kind, first), -1.0))
+                rack = first.machine.rack if self._followed else ""
+                entries.append((self._slot(rack, first.admits, self._book.size_of[kind]), -1.0))
             program.column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
     def _add_unit(self, unit: _Unit) -> None:
@@ -378,8 +384,9 @@ class RepackProgram:
         room = ground.limits[pool] - ground.standing.get((pool, rack), 0)
         return self._program.row(("spread", pool, rack), -_INFINITE, float(max(room, 0)))
 
-    def _slot(self, kind: int, host: Host) -> int:
-        return self._program.row(("slots", host.machine.rack if self._followed else "", kind))
+    def _slot(self, rack: str, admits: frozenset[int], size: int) -> int:
+        """Room for VMs of one size where these kinds may come."""
+        return self._program.row(("slots", rack, admits, size))
 
     def _add_sink(self, sink: Sink) -> None:
         """The columns of a sink's patterns."""
@@ -388,10 +395,9 @@ class RepackProgram:
         program.upper[row] = float(self._sinks[sink])
         for pattern in sink.patterns:
             entries = [(row, 1.0)]
-            entries += [(program.row(("slots", sink.rack, kind)), -float(count)) for kind, count in pattern]
+            entries += [(self._slot(sink.rack, sink.admits, size), -float(count)) for size, count in pattern]
             if sink.solo:
-                kinds = self._ground.kinds
-                disk = sum(count * kinds[kind].sku.disk_gib for kind, count in pattern)
+                disk = sum(count * self._book.sizes[size].disk for size, count in pattern)
                 entries.append((program.row(("disk", sink.solo)), float(disk)))
             program.column(0.0, _INFINITE, entries, (sink, pattern))
 
@@ -403,13 +409,14 @@ class RepackProgram:
         for group in sorted(kinds):
             comes = program.row(("comes", group), 0.0, _INFINITE)
             for name in slots:
-                _, rack, kind = name
-                if kind != kinds[group]:
+                _, rack, admits, size = name
+                kind = kinds[group]
+                if kind not in admits or self._book.size_of[kind] != size:
                     continue
                 entries = [(comes, 1.0), (program.row(name), 1.0)]
                 if group[0] == "pool":
                     entries.append((self._spread_row(group[1], rack), 1.0))
-                program.column(0.0, _INFINITE, entries, ("comes", group, rack))
+                program.column(0.0, _INFINITE, entries, None)
 
     def _kind_of(self, group: Group) -> int:
         if group[0] == "kind":

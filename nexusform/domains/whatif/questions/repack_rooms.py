@@ -12,11 +12,17 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_ground import Free, Host, Kind, RepackGround, Source
+from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.vms import VmSku
 
 # VMs of one group are alike to the program: those of a kind, or of one pool that is followed by itself.
 Group: TypeAlias = tuple[str, int]
-# How many VMs of each kind come: (kind, count), by kind.
+# What is free in the cells of a machine, or in one of them; and that for every split.
+Cells: TypeAlias = tuple[Free, ...]
+Splits: TypeAlias = tuple[Cells, ...]
+# For every split the ways in which VMs that came may leave its cells.
+Ways: TypeAlias = Sequence[frozenset[Cells]]
+# How many VMs of each size come: (size, count), by size.
 Pattern: TypeAlias = tuple[tuple[int, int], ...]
 # Who leaves a cell: (group, count), by group.
 Leaving: TypeAlias = tuple[tuple[Group, int], ...]
@@ -48,10 +54,12 @@ class Option(Struct, frozen=True):
 class Sink(Struct, frozen=True):
     """Room for VMs that are re-created: the most that may come, in every combination that leaves nothing out.
 
-    `rack` is "" where no pool is followed rack by rack, `solo` the machine where it stands for itself.
+    `admits` are the kinds that may come, `rack` is "" where no pool is followed rack by rack, `solo` the
+    machine where it stands for itself.
     """
 
     patterns: tuple[Pattern, ...]
+    admits: frozenset[int]
     rack: str
     solo: str = ""
 
@@ -69,96 +77,39 @@ class CellKey(Struct, frozen=True):
 
 
 class RoomBook:
-    """Sinks and options, each worked out once. `capped` says that some were too many to be listed."""
+    """Sinks and options, each worked out once. `capped` says that some were too many to be listed.
+
+    VMs of kinds that take as much are one size: `sizes` by number, `size_of` by the number of a kind.
+    """
 
     def __init__(self, kinds: Sequence[Kind], sku: VmSku) -> None:
         self._kinds = kinds
         self._sku = sku
-        self._patterns: dict[
-            tuple[tuple[tuple[Free, ...], ...], frozenset[int], int | None], tuple[Pattern, ...]
-        ] = {}
+        self._patterns: dict[tuple[Splits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
+        numbers: dict[Share, int] = {}
+        self.size_of = [numbers.setdefault(Share.of(kind.sku), len(numbers)) for kind in kinds]
+        self.sizes = tuple(numbers)
         self.capped = False
 
-    def sink(
-        self, splits: tuple[tuple[Free, ...], ...], key: CellKey, disk: int | None = None
-    ) -> Sink | None:
+    def sink(self, splits: Splits, key: CellKey, disk: int | None = None) -> Sink | None:
         """What may come into cells, whichever of the splits it is; None where nothing may."""
-        admits = frozenset(kind for kind in key.admits if self._kinds[kind].sku.numa_cells == 1)
-        known = (splits, admits, disk)
+        narrow = [kind for kind in key.admits if self._kinds[kind].sku.numa_cells == 1]
+        sizes = frozenset(self.size_of[kind] for kind in narrow)
+        known = (splits, sizes, disk)
         patterns = self._patterns.get(known)
         if patterns is None:
-            patterns = self._patterns[known] = self._find_patterns(splits, admits, disk)
-        return Sink(patterns, key.rack, key.solo) if patterns else None
+            patterns = self._patterns[known] = self._find_patterns(splits, sizes, disk)
+        return Sink(patterns, key.admits, key.rack, key.solo) if patterns else None
 
-    def _find_patterns(
-        self, splits: tuple[tuple[Free, ...], ...], admits: frozenset[int], disk: int | None
-    ) -> tuple[Pattern, ...]:
-        order = sorted(
-            (
-                kind
-                for kind in admits
-                if all(any(cell.takes(self._kinds[kind].sku) for cell in cells) for cells in splits)
-            ),
-            key=lambda kind: (-self._kinds[kind].sku.mib_in_cell, kind),
-        )
-        found: list[Pattern] = []
-        self._extend(order, 0, [], [frozenset({cells}) for cells in splits], disk, found)
-        return tuple(found)
-
-    def _extend(
-        self,
-        order: Sequence[int],
-        at: int,
-        taken: list[tuple[int, int]],
-        rooms: list[frozenset[tuple[Free, ...]]],
-        disk: int | None,
-        found: list[Pattern],
-    ) -> None:
-        """Add 0 or more VMs of the kind at this place, then of the next; note what nothing can be added to.
-
-        `rooms` are for each split the ways in which what came so far may leave its cells.
-        """
-        if len(found) >= MOST_PATTERNS:
-            self.capped = True
-            return
-        if at == len(order):
-            pattern = tuple(sorted((kind, count) for kind, count in taken if count))
-            if pattern and not self._takes_more(order, rooms, disk):
-                found.append(pattern)
-            return
-        sku = self._kinds[order[at]].sku
-        count = 0
-        states: list[frozenset[tuple[Free, ...]]] = rooms
-        chain = [states]
-        while True:
-            left = None if disk is None else disk - (count + 1) * sku.disk_gib
-            states = [self._after(cells, sku) for cells in states]
-            if not all(states) or (left is not None and left < 0):
-                break
-            chain.append(states)
-            count += 1
-        for number in range(count, -1, -1):
-            left = None if disk is None else disk - number * sku.disk_gib
-            self._extend(order, at + 1, [*taken, (order[at], number)], chain[number], left, found)
-
-    def _takes_more(
-        self, order: Sequence[int], rooms: list[frozenset[tuple[Free, ...]]], disk: int | None
-    ) -> bool:
-        for kind in order:
-            sku = self._kinds[kind].sku
-            if (disk is None or disk >= sku.disk_gib) and all(self._after(cells, sku) for cells in rooms):
-                return True
-        return False
-
-    @staticmethod
-    def _after(ways: frozenset[tuple[Free, ...]], sku: VmSku) -> frozenset[tuple[Free, ...]]:
-        """The ways in which cells may be left when one more VM comes into one of them."""
-        after: set[tuple[Free, ...]] = set()
-        for cells in ways:
-            for number, cell in enumerate(cells):
-                if cell.takes(sku):
-                    after.add((*cells[:number], cell.without(sku), *cells[number + 1 :]))
-        return frozenset(after)
+    def _find_patterns(self, splits: Splits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
+        """The combinations that fit and to which nothing can be added."""
+        rooms = [frozenset({cells}) for cells in splits]
+        order = [size for size in sizes if all(_after(ways, self.sizes[size]) for ways in rooms)]
+        order.sort(key=lambda size: (-self.sizes[size].memory, size))
+        search = _PatternSearch([(size, self.sizes[size]) for size in order])
+        search.extend(0, (), rooms, disk)
+        self.capped |= search.capped
+        return tuple(search.patterns)
 
     def options(
         self,
@@ -212,6 +163,63 @@ class RoomBook:
 
     def _sink_of(self, key: CellKey, free: Free) -> Sink | None:
         return self.sink(((free,),), key)
+
+
+class _PatternSearch:
+    """Goes through combinations, size after size, the most of each first."""
+
+    def __init__(self, sizes: Sequence[tuple[int, Share]]) -> None:
+        self._sizes = sizes
+        self.patterns: list[Pattern] = []
+        self.capped = False
+
+    def extend(self, at: int, taken: Pattern, rooms: Ways, disk: int | None) -> None:
+        """Add 0 or more VMs of the size at this place, then of the next.
+
+        `rooms` are for each split the ways in which what came so far may leave its cells.
+        """
+        if len(self.patterns) >= MOST_PATTERNS:
+            self.capped = True
+            return
+        if at == len(self._sizes):
+            if taken and not self._takes_more(rooms, disk):
+                self.patterns.append(tuple(sorted(taken)))
+            return
+        number, share = self._sizes[at]
+        chain = [(rooms, disk)]
+        while (more := _one_more(*chain[-1], share)) is not None:
+            chain.append(more)
+        for count in range(len(chain) - 1, -1, -1):
+            added = (*taken, (number, count)) if count else taken
+            self.extend(at + 1, added, *chain[count])
+
+    def _takes_more(self, rooms: Ways, disk: int | None) -> bool:
+        return any(_one_more(rooms, disk, share) is not None for _, share in self._sizes)
+
+
+def _one_more(rooms: Ways, disk: int | None, share: Share) -> tuple[Ways, int | None] | None:
+    """The rooms and the disk with one more VM; None where it does not fit in every split."""
+    left = None if disk is None else disk - share.disk
+    if left is not None and left < 0:
+        return None
+    after = []
+    for ways in rooms:
+        fitting = _after(ways, share)
+        if not fitting:
+            return None
+        after.append(fitting)
+    return after, left
+
+
+def _after(ways: frozenset[Cells], share: Share) -> frozenset[Cells]:
+    """The ways in which cells may be left when one more VM comes into one of them."""
+    after: set[Cells] = set()
+    for cells in ways:
+        for number, (cpus, memory, vfs) in enumerate(cells):
+            if cpus >= share.cpus and memory >= share.memory and vfs >= share.vfs:
+                left = Free(cpus - share.cpus, memory - share.memory, vfs - share.vfs)
+                after.add((*cells[:number], left, *cells[number + 1 :]))
+    return frozenset(after)
 
 
 class CellAt(Struct, frozen=True):

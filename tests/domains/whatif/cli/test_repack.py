@@ -1,0 +1,143 @@
+"""`simulate repack` as it is typed: what it prints, and that following it leads where it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+pytest.importorskip("highspy")
+
+MAIN = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  for_each      = toset(["r1", "r2"])
+  site_id       = nexus_site.lab.id
+  name          = each.key
+  machine_count = 3
+
+  dynamic "machine_override" {
+    for_each = [for name in var.cordoned : name if startswith(name, "${each.key}-")]
+    labels   = [machine_override.value]
+    content {
+      cordoned = true
+    }
+  }
+}
+
+variable "cordoned" {
+  type    = list(string)
+  default = []
+}
+
+resource "nexus_kubernetes_cluster" "a" {
+  site_id            = nexus_site.lab.id
+  name               = "a"
+  kubernetes_version = "1.29.4"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "p" {
+    count       = 6
+    vm_sku_name = "NC_P22_112_v1"
+  }
+  agent_pool "q" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+ASK = ["simulate", "repack", "-sku=NC_P46_224_v1"]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "main.nf.hcl").write_text(MAIN)
+    monkeypatch.chdir(tmp_path)
+    assert run(["apply", "-auto-approve"]) == 0
+    return tmp_path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    code = run([*ASK, *more, "-format=json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def places(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    capsys.readouterr()
+    assert run(["show", "-json"]) == 0
+    values = json.loads(capsys.readouterr().out)["values"]["root_module"]["resources"]
+    [cluster] = [one["values"] for one in values if one["type"] == "nexus_kubernetes_cluster"]
+    return {name: node["machine"] for name, node in cluster["nodes"].items()}
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(("sku", "want"), [("NC_P46_224_v1", 6), ("NC_E94_448_v1", 2)])
+def test_what_it_prints_leads_to_the_room_when_it_is_carried_out(
+    capsys: pytest.CaptureFixture[str], sku: str, want: int
+) -> None:
+    before = places(capsys)
+    code, repack = answer(capsys, f"-sku={sku}", f"-want={want}")
+    assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
+    for window in range(1, repack["windows"] + 1):
+        steps = [step for step in repack["steps"] if step["window"] == window]
+        cordons = [one["machines"] for one in repack["cordons"] if one["window"] == window]
+        flags = [f"-replace={step['address']}:{step['object']}" for step in steps]
+        cordoned = json.dumps(cordons[0] if cordons else [])
+        assert run(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
+        now = places(capsys)
+        assert {step["object"]: now[step["object"]] for step in steps} == {
+            step["object"]: step["to"]["machine"] for step in steps
+        }
+    assert run(["apply", "-auto-approve"]) == 0
+    after = places(capsys)
+    moved = {step["object"] for step in repack["steps"]}
+    assert {name for name in before if before[name] != after[name]} == moved
+    code, repack = answer(capsys, f"-sku={sku}", f"-want={want}")
+    assert (code, repack["status"], repack["fits_now"]) == (0, "nothing_to_do", want)
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_demand_that_cannot_be_met(capsys: pytest.CaptureFixture[str]) -> None:
+    code, repack = answer(capsys, "-want=7")
+    assert (code, repack["status"], repack["finding"]) == (2, "impossible", True)
+    assert (repack["recreations"], repack["most"], repack["fits_now"]) == (None, 6, 5)
+    code, repack = answer(capsys, "-want=6", "-moves=1")
+    assert (code, repack["bound"]) == (2, 2)
+    [moves] = [one for one in repack["blocking"] if one["constraint"] == "moves"]
+    assert moves["recreations"] == 2
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "-sku=SKU"),
+        (("-sku=NC_P47",), 'There is no VM SKU "NC_P47"'),
+        (("-sku=NC_P46_224_v1", "-zones=9"), 'There is no availability zone "9"'),
+        (("-sku=NC_P46_224_v1", "-site=x"), 'There is no site "x"'),
+        (("-sku=NC_P46_224_v1", "-not=nexus_kubernetes_cluster.b"), "nexus_kubernetes_cluster.a"),
+        (("-sku=NC_P46_224_v1", "-want=0"), "0"),
+    ],
+)
+def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str) -> None:
+    capsys.readouterr()
+    assert run(["simulate", "repack", *flags]) == 1
+    captured = capsys.readouterr()
+    assert said in " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+def test_every_format_is_written(lab: Path) -> None:
+    reports = [f"-report={kind}:answer.{kind}" for kind in ("markdown", "html", "json", "text")]
+    assert run([*ASK, "-want=6", *reports]) == 0
+    assert "-replace=nexus_kubernetes_cluster.a:a-p-5" in (lab / "answer.text").read_text()
+    assert "| VM | from | to | lands | pods |" in (lab / "answer.markdown").read_text()
+    assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
