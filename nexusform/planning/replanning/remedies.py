@@ -98,13 +98,30 @@ def with_ways_out(
     for search in (_old_first, _fewer, _wider, _more_racks, _other_order, _other_hints, _smaller):
         ways += search(shortage, trial)
     hinted = any(unplaced.bound_by for unplaced in result.unplaced)
-    return replace(result, plan=_with_advice(result.plan, ways, _TRIED_HINTS if hinted else _TRIED))
+    tried = _TRIED_HINTS if hinted else _TRIED
+    return replace(result, plan=_with_advice(result.plan, ways, tried, _repacking(result)))
 
 
-def _with_advice(plan: Plan, ways: Sequence[WayOut], tried: str) -> Plan:
+def _repacking(result: PlanResult) -> str:
+    """What to ask about making room by re-creating VMs elsewhere; "" where none stands. A plan stays what it
+    is without a solver, so it names the question and not the answer.
+    """
+    new = [unplaced for unplaced in result.unplaced if not unplaced.surge]
+    standing = any(row.kind == "vm" and row.action is PlacementAction.KEEP for row in result.plan.placements)
+    if not new or not standing:
+        return ""
+    pool = new[0].pool
+    zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
+    want = len(pool.numbers) - new[0].standing
+    command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
+    return f"\nWhether re-creating a few VMs elsewhere would make room: `{command}`"
+
+
+def _with_advice(plan: Plan, ways: Sequence[WayOut], tried: str, repacking: str) -> Plan:
     """Every error about room holds the ways out as data; the first also says them."""
     lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
     advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + tried
+    advice += repacking
     data = [way_document(way) for way in ways]
     closing = f"\n\n{advice}\nNothing was changed."
     diagnostics: list[Diagnostic] = []
