@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import number, text, texts
+from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import error
 from nexusform.domains.sites.engines.choice import PROCESSES, check_engine, engine_of
@@ -26,7 +28,11 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
     workers: int = number("How many worker processes; as many as cores when 0", default=0, at_least=0)
 
     def usable(self, screen: Screen) -> bool:
-        """Whether there is such an engine; told on the screen where there is none."""
+        """Whether there is such an engine; told on the screen where there is none. Raises a usage error for
+        flags that all commands take and that mean nothing for many sites.
+        """
+        if trust_flags().backend_config:
+            raise click.UsageError("-backend-config: nexusform.sites.hcl says where the states of sites are.")
         try:
             check_engine(self.engine)
         except EngineProblem as problem:

@@ -30,7 +30,7 @@ _ALL: Final = 1_000_000
 def fleet_page(plan: FleetPlan) -> str:
     """The page."""
     outline = fleet_outline(plan, _ALL)
-    return answer_page(outline, section("map", "Sites by wave", [_legend(plan), *_maps(plan)]))
+    return answer_page(outline, section("fleet-map", "Sites by wave", [_legend(plan), *_maps(plan)]))
 
 
 def _legend(plan: FleetPlan) -> Markup:

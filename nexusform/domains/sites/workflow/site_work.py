@@ -90,8 +90,8 @@ class Worker:
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths of a root module start there
             except OSError as problem:
-                return _refused(site.name, [_no_source(site, problem)])
-            return _placed(self._work(task, site), site.source)
+                return _placed(_refused(site.name, [_no_source(site, problem)]), site.source, task.fleet.root)
+            return _placed(self._work(task, site), site.source, task.fleet.root)
 
     def _definition(self, fleet: Fleet) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """The sites, read once by each worker."""
@@ -249,13 +249,13 @@ def _no_source(site: SiteEntry, problem: OSError) -> Diagnostic:
     return error("unreadable-configuration-directory", detail, site.span)
 
 
-def _placed(answer: Answer, source: str) -> Answer:
+def _placed(answer: Answer, source: str, root: str) -> Answer:
     """The answer with the names of the root module's files as they are from the fleet's directory."""
     troubles = tuple(replace(each, file=_from_fleet(each.file, source)) for each in answer.troubles)
     where = next((each for each in troubles if each.severity == Severity.ERROR and each.file), None)
     bare = where is not None and answer.reason.startswith(f"{where.summary}")
     reason = f"{where.file}:{where.line}: {answer.reason}" if where is not None and bare else answer.reason
-    return replace(answer, troubles=troubles, reason=reason)
+    return replace(answer, troubles=troubles, reason=reason.replace(f"{root}/", ""))
 
 
 def _from_fleet(name: str, source: str) -> str:

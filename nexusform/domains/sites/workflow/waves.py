@@ -129,9 +129,9 @@ class _Tally(Struct):
         self.hits += answer.hits
         self.misses += answer.misses
         self.broken_sure += answer.broken_sure
-        self.stop = self.stop or self._why()
+        self.stop = self.stop or self.why()
 
-    def _why(self) -> str:
+    def why(self) -> str:
         """Why nothing further may begin."""
         if self.bad > self.wave.max_failures:
             sites = counted(self.bad, "site")
@@ -161,14 +161,14 @@ def _apply(applying: Applying, wave: Wave) -> Stop | None:
     """Apply one wave; why it stopped, None when it came to its end."""
     sites = {site.name: site for site in applying.plan.of_wave(wave.name)}
     tally = _Tally(wave)
-    applying.note(Event.BEGUN, wave.name)
     for site in sites.values():
         if site.answer.status in (Status.REFUSED, Status.FAILED, Status.SKIPPED):
             applying.answers[site.name] = site.answer
             tally.take(replace(site.answer, status=Status.REFUSED))
     if tally.stop:
         tally.resumable = False
-        return _stopped(applying, tally, f"{tally.stop} Nothing of it was written.")
+        return _stopped(applying, tally, f"{tally.why()} Nothing of it was written.")
+    applying.note(Event.BEGUN, wave.name)
     names = [name for name in sites if name not in applying.answers]
     applying.watching.say(f'Wave "{wave.name}": {counted(len(names), "site")}.')
     before = {name: site.after for name, site in sites.items()}
