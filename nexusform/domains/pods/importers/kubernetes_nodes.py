@@ -1,6 +1,7 @@
-"""`kubectl get nodes,pods -A -o json|yaml` -> the nodes of a cluster as they registered, and what runs there.
+"""`kubectl get ns,nodes,pods,pvc,... -A -o json|yaml` -> a cluster as it is: its nodes as they registered,
+what runs there, and the objects that decide about pods to come.
 
-Only what decides about places is taken over: environments, arguments and images of pods are left behind.
+Only what decides about places is taken over: environments and arguments of pods are left behind.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from nexusform.diagnostics import Problem
 from nexusform.documents.yaml_text import INVALID, problem_at, read_yaml
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import Owner, Priorities, read_pod_spec
+from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, as_allocated
+from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage, read_volumes
+from nexusform.domains.pods.scheduling.versions import version_of
 from nexusform.domains.pods.scheduling.workloads import PodSpec
 from nexusform.scheduling.kubelet import NodeSize
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
-COMMAND: Final = "kubectl get nodes,pods -A -o json"
+COMMAND: Final = (
+    "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
+)
 _OVER: Final = ("Succeeded", "Failed")
 _POD: Final = (
     "nodeName",
@@ -33,8 +39,23 @@ _POD: Final = (
     "overhead",
     "priority",
     "resources",
+    "volumes",
 )
-_CONTAINER: Final = ("name", "resources", "ports", "restartPolicy")
+_CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy")
+# What else of a cluster decides about pods, and what of each object is kept.
+_KEPT_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "Namespace": (),
+    "PersistentVolumeClaim": ("spec",),
+    "PersistentVolume": ("spec",),
+    "StorageClass": ("provisioner", "volumeBindingMode", "allowedTopologies"),
+    "PodDisruptionBudget": ("spec",),
+    "ResourceQuota": ("spec",),
+    "LimitRange": ("spec",),
+    "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
+}
+# Every cluster has some of these: files without any were printed by a shorter command.
+NAMESPACE: Final = "Namespace"
+_ALWAYS_THERE: Final = (NAMESPACE, "PriorityClass")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOT_OTHERS: Final = ("cpu", "memory", "pods")
 
@@ -42,7 +63,9 @@ _Object = Mapping[str, Any]
 
 
 class ObservedNode(Struct, frozen=True):
-    """A node as it registered: what it has, and what of that pods may ask for."""
+    """A node as it registered: what it has, and what of that pods may ask for; the images that it has, with
+    their sizes in bytes, and its kubelet's version, () where that is not told.
+    """
 
     name: str
     provider_id: str
@@ -52,6 +75,8 @@ class ObservedNode(Struct, frozen=True):
     capacity: NodeSize
     allocatable: NodeSize
     pods: int
+    images: Mapping[str, int] = field(default_factory=dict)
+    version: tuple[int, ...] = ()
 
 
 class ObservedPod(Struct, frozen=True):
@@ -69,10 +94,23 @@ class ObservedPod(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """A cluster as kubectl printed it, nodes and pods in the order of their names."""
+    """A cluster as kubectl printed it, nodes and pods in the order of their names. `promised` are pods
+    without a node that wait for their victims to leave one. `lacks` are kinds of which every cluster has
+    objects, and the files none: what claims and classes there are is not known then. `version` is that of
+    Kubernetes, by the newest kubelet, else as it was said; () where nobody tells.
+    """
 
     nodes: tuple[ObservedNode, ...] = ()
     pods: tuple[ObservedPod, ...] = ()
+    promised: tuple[ObservedPod, ...] = ()
+    objects: tuple[Manifest, ...] = ()
+    lacks: tuple[str, ...] = ()
+    version: tuple[int, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what it does not show is not there."""
+        return NAMESPACE not in self.lacks
 
 
 class ClusterReading(Struct):
@@ -80,11 +118,22 @@ class ClusterReading(Struct):
 
     nodes: dict[str, _Object] = field(default_factory=dict)
     pods: dict[str, _Object] = field(default_factory=dict)
+    objects: dict[str, _Object] = field(default_factory=dict)
+    version: str = ""
     findings: list[Problem] = field(default_factory=list)
+
+    def lacks(self) -> tuple[str, ...]:
+        """The kinds of which every cluster has objects, and the files hold none."""
+        return missing_kinds(self.objects.values())
 
     def text(self) -> str:
         """All of it as one JSON text, which `observation_of` reads."""
-        data = {"nodes": sorted(self.nodes.items()), "pods": sorted(self.pods.items())}
+        data = {
+            "nodes": sorted(self.nodes.items()),
+            "pods": sorted(self.pods.items()),
+            "objects": [body for _, body in sorted(self.objects.items())],
+            "version": self.version,
+        }
         return msgspec.json.encode(data, order="sorted").decode()
 
 
@@ -100,7 +149,16 @@ def read_cluster(files: Iterable[tuple[str, bytes]]) -> ClusterReading:
                 reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _pod_as_needed(
                     body
                 )
+            elif body.get("kind") in _KEPT_OF:
+                title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+                reading.objects[title] = _object_as_needed(body)
     return reading
+
+
+def missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
+    """The kinds of which every cluster has objects, and these have none."""
+    kinds = {body["kind"] for body in objects}
+    return tuple(kind for kind in _ALWAYS_THERE if kind not in kinds)
 
 
 def _objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
@@ -148,7 +206,28 @@ def _node_as_needed(body: _Object) -> _Object:
         "labels": _mapping(metadata.get("labels")),
         **_kept(spec, ("providerID", "taints", "unschedulable")),
         **_kept(status, ("capacity", "allocatable")),
+        "images": _image_sizes(status.get("images")),
+        "version": str(_mapping(status.get("nodeInfo")).get("kubeletVersion") or ""),
     }
+
+
+def _image_sizes(images: Any) -> dict[str, int]:
+    """The images of a node by all their names, in bytes."""
+    sizes: dict[str, int] = {}
+    for image in _mappings(images):
+        size = image.get("sizeBytes")
+        for name in image.get("names") or ():
+            sizes[str(name)] = size if isinstance(size, int) else 0
+    return sizes
+
+
+def _object_as_needed(body: _Object) -> _Object:
+    """An object with what decides about pods."""
+    metadata = _kept(_mapping(body.get("metadata")), ("name", "namespace", "labels"))
+    if body["kind"] == "StorageClass":
+        metadata |= _kept(_mapping(body.get("metadata")), ("annotations",))
+    identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": body["kind"]}
+    return {**identity, "metadata": metadata, **_kept(body, _KEPT_OF[body["kind"]])}
 
 
 def _containers_as_needed(containers: Any) -> list[_Object]:
@@ -159,12 +238,15 @@ def _pod_as_needed(body: _Object) -> _Object:
     """What of a pod is kept: what says whose it is, whether it runs, and what it asks for."""
     metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller")]
-    containers = {name: _containers_as_needed(spec.get(name)) for name in ("containers", "initContainers")}
+    containers = {name: _containers_as_needed(as_allocated(body, name)) for name in CONTAINERS}
+    if not spec.get("nodeName"):
+        spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     return {
         "labels": _mapping(metadata.get("labels")),
         "owner": _kept(owners[0], ("kind", "name")) if owners else {},
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
+        "promised": not _mapping(body.get("spec")).get("nodeName"),
         **_kept(status, ("startTime",)),
         "spec": {**_kept(spec, _POD), **containers},
     }
@@ -181,8 +263,35 @@ def observation_of(text: str) -> Observation:
     except msgspec.DecodeError:
         return Observation()
     nodes = [_node(name, body) for name, body in data["nodes"]]
-    pods = [_pod(name, body) for name, body in data["pods"] if _holds_room(body)]
-    return Observation(tuple(nodes), tuple(pods))
+    bodies = data.get("objects") or []
+    objects = tuple(_manifest(body) for body in bodies)
+    storage = read_storage(objects)
+    holding = [(name, body) for name, body in data["pods"] if _holds_room(body)]
+    return Observation(
+        nodes=tuple(nodes),
+        pods=tuple(_pod(name, body, storage) for name, body in holding if not body.get("promised")),
+        promised=tuple(_pod(name, body, storage) for name, body in holding if body.get("promised")),
+        objects=objects,
+        lacks=missing_kinds(bodies),
+        version=max((node.version for node in nodes), default=())
+        or version_of(str(data.get("version") or "")),
+    )
+
+
+def _manifest(body: _Object) -> Manifest:
+    """An object as it was kept."""
+    group, _, version = body["apiVersion"].rpartition("/")
+    metadata = body["metadata"]
+    return Manifest(
+        group=group,
+        version=version,
+        kind=body["kind"],
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata["name"]),
+        labels={key: str(value) for key, value in _mapping(metadata.get("labels")).items()},
+        body=body,
+        line=1,
+    )
 
 
 def _holds_room(body: _Object) -> bool:
@@ -205,6 +314,8 @@ def _node(name: str, body: _Object) -> ObservedNode:
         capacity=_size(capacity),
         allocatable=_size(allocatable),
         pods=_amount(allocatable.get("pods")),
+        images=body.get("images") or {},
+        version=version_of(str(body.get("version") or "")),
     )
 
 
@@ -219,7 +330,7 @@ def _amount(written: Any) -> int:
     return 0 if quantity is None or isinstance(quantity, Malformed) else quantity.whole()
 
 
-def _pod(title: str, body: _Object) -> ObservedPod:
+def _pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
     """A pod as it was kept, its spec read as a manifest's is."""
     namespace, _, name = title.partition("/")
     kind, owner = _controller(name, body)
@@ -243,7 +354,16 @@ def _pod(title: str, body: _Object) -> ObservedPod:
     whose = Owner(namespace=namespace, kind=kind, added={}, spreads=None, template="")
     read = read_pod_spec(metadata, root.at("spec"), whose, Priorities())
     terminating = body["terminating"] is True
-    read = msgspec.structs.replace(read, terminating=terminating)
+    volumes = read_volumes(manifest, root.at("spec"), (), storage)
+    read = msgspec.structs.replace(
+        read,
+        terminating=terminating,
+        volumes=volumes.needs,
+        claims=volumes.claims,
+        exclusive=volumes.exclusive,
+        disks=volumes.disks,
+        claimed=volumes.claimed,
+    )
     workload = "" if terminating else f"{namespace}/{kind}/{owner}"
     return ObservedPod(
         workload=workload,

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest, plain_text
+from nexusform.domains.pods.scheduling.rules.image_locality import with_tag
 from nexusform.domains.pods.scheduling.workloads import (
     Aligned,
     HostPort,
@@ -160,7 +161,22 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         quota_figures=_quota_figures(spec),
         preempts=spec.text("preemptionPolicy") != NEVER
         and spec.text("priorityClassName") not in priorities.never,
+        images=_images(spec),
+        scored_apart=_scored_apart(spec),
     )
+
+
+def _images(spec: Fields) -> tuple[str, ...]:
+    """The image of each container, as nodes write it."""
+    containers = (*spec.each("initContainers"), *spec.each("containers"))
+    return tuple(with_tag(container.text("image")) for container in containers)
+
+
+def _scored_apart(spec: Fields) -> Requests | None:
+    """What scores count for the containers alone, where something is asked for the whole pod."""
+    if not spec.at("resources").data:
+        return None
+    return _requests(spec, _SCORED, whole=False)
 
 
 def _quota_figures(spec: Fields) -> QuotaFigures:
@@ -253,14 +269,16 @@ def _is_sidecar(container: Fields) -> bool:
     return container.data.get("restartPolicy") == "Always"
 
 
-def _requests(spec: Fields, fallback: Mapping[str, int]) -> Requests:
+def _requests(spec: Fields, fallback: Mapping[str, int], *, whole: bool = True) -> Requests:
     """max(sum of containers and sidecars, the most any init container needs) + overhead.
 
-    `fallback`: what a container that names no request counts for (scores), nothing for fitting.
+    `fallback`: what a container that names no request counts for (scores), nothing for fitting. `whole`: what
+    is asked for the whole pod stands for that.
     """
     said = bool(fallback)  # the same manifest is read twice: note what is wrong once
     total = _total(spec, lambda container: {**fallback, **_amounts(container.at("resources"), said)})
-    total |= _of_the_whole(spec, said)
+    if whole:
+        total |= _of_the_whole(spec, said)
     _add(total, _quantities(spec.at("overhead"), said))
     others = tuple(sorted((name, amount) for name, amount in total.items() if name not in _SCORED and amount))
     return Requests(total.get("cpu", 0), total.get("memory", 0), others)

@@ -18,6 +18,7 @@ from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import read_node_term, read_selector
 from nexusform.domains.pods.scheduling.claims import fits
+from nexusform.domains.pods.scheduling.rules.volumes import ZONE_LABELS
 from nexusform.domains.pods.scheduling.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
 from nexusform.scheduling.matching import IN, Requirement
 from nexusform.scheduling.quantity import Malformed, parse_quantity
@@ -25,7 +26,6 @@ from nexusform.scheduling.quantity import Malformed, parse_quantity
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _ONE_POD: Final = "ReadWriteOncePod"
-_ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _BLOCK: Final = "Block"
 _ANYWHERE: Final = None
 
@@ -247,6 +247,7 @@ def _volume(manifest: Manifest) -> Volume:
         block=spec.text("volumeMode") == _BLOCK,
         labels=tuple(sorted(manifest.labels.items())),
         terms=_reaching(manifest),
+        zones=_zones(manifest),
         claim=f"{claim.text('namespace')}/{claim.text('name')}" if "claimRef" in spec else "",
     )
 
@@ -284,8 +285,8 @@ def _need_of_bound(claim: Manifest, where: _Where, storage: Storage) -> VolumeNe
         what = f'leads to the volume "{bound}", which no manifest here defines'
         _unknown(where, what, f"volume {bound} is not on the cluster")
         return None
-    terms = _reaching(volume)
-    return None if terms is _ANYWHERE else VolumeNeed(terms, bound=True)
+    terms, zones = _reaching(volume), _zones(volume)
+    return None if terms is _ANYWHERE and not zones else VolumeNeed(terms, bound=True, zones=zones)
 
 
 def _own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
@@ -341,17 +342,15 @@ def _bytes(amounts: Mapping[str, Any]) -> int:
 
 
 def _reaching(volume: Manifest) -> Terms | None:
-    """The nodes that reach a volume, by its node affinity and its zone; None for all."""
-    zones = [
-        Requirement(key, IN, tuple(volume.labels[key].split("__")))
-        for key in _ZONE_LABELS
-        if key in volume.labels
-    ]
+    """The nodes that reach a volume, by its node affinity; None for all."""
     required = _quiet(volume, "spec").at("nodeAffinity").at("required")
-    terms = [read_node_term(term) for term in required.each("nodeSelectorTerms")]
-    if not terms:
-        return (NodeTerm(tuple(zones)),) if zones else _ANYWHERE
-    return tuple(NodeTerm((*term.labels, *zones), term.fields) for term in terms)
+    return tuple(read_node_term(term) for term in required.each("nodeSelectorTerms")) or _ANYWHERE
+
+
+def _zones(volume: Manifest) -> tuple[Requirement, ...]:
+    """What the labels of a volume ask of nodes that have a zone or a region."""
+    labels = volume.labels
+    return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
 
 
 def _allowed(storage_class: Manifest) -> Terms | None:

@@ -137,10 +137,9 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
     objects = list(objects)
     clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
     recorded = clusters_as_recorded(blocks, standing, clusters)
-    facts = {}
-    for cluster_id, observed in observed_clusters(elsewhere, clusters, objects).items():
-        clusters[cluster_id], facts[cluster_id] = observed.cluster, observed.standing
-    pods = PodPhase(clusters, standing, members, elsewhere.pods, facts, recorded)
+    observed = observed_clusters(elsewhere, clusters, objects)
+    clusters |= {cluster_id: each.cluster for cluster_id, each in observed.items()}
+    pods = PodPhase(clusters, standing, members, elsewhere.pods, observed, recorded)
     for address, instance in blocks.instances.items():
         runs_on = instance.action is Action.FORGET
         if instance.going and instance.type.kind is Kind.MANIFEST:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.domains.pods.scheduling.admission import cells_of
+from nexusform.domains.pods.scheduling.versions import version_of
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
@@ -34,7 +35,8 @@ class NodeCluster(Struct, frozen=True):
     """A cluster with known nodes. `skus` are those of its nodes, in their order, `total` what these
     registered with. `fresh` are the nodes that this plan makes anew under their old name, `new` those that it
     makes and nobody has seen: pods that state has on either are lost. `seed` is the tie-break of its site.
-    `platform_names` are the platform's own names of VMs, with ours.
+    `platform_names` are the platform's own names of VMs, with ours. `version` is the version of Kubernetes,
+    major and minor, () where nobody says it.
     """
 
     id: str
@@ -48,6 +50,7 @@ class NodeCluster(Struct, frozen=True):
     seed: int = DEFAULT_SEED
     by_name: Mapping[str, Node] = field(default_factory=dict)
     platform_names: Mapping[str, str] = field(default_factory=dict)
+    version: tuple[int, ...] = ()
 
     def node(self, name: str) -> Node | None:
         """One of its nodes."""
@@ -155,6 +158,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
         seed=first.seed,
         by_name={node.name: node for node in nodes},
         platform_names=own_names,
+        version=version_of(str((attributes or {}).get("kubernetes_version") or "")),
     )
 
 

@@ -12,15 +12,17 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.domains.pods.planning.brought import PodKey, PriorPods
 from nexusform.domains.pods.planning.nodes import NodeCluster, total_of
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.rules import image_locality
 from nexusform.domains.pods.scheduling.workloads import ZONE, Node, PodSpec, StandingPod
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
-from nexusform.scheduling.kubelet import NodeSize, capacity
+from nexusform.scheduling.kubelet import STORAGE, NodeSize, capacity
 from nexusform.words import form
 
 # Labels that say on which machine a node's VM stands.
@@ -49,11 +51,15 @@ class Elsewhere(Struct):
 
 class ObservedCluster(Struct, frozen=True):
     """A cluster with its real nodes, and what stands on them. `strangers` are nodes that no VM of the plan
-    is, `left_out` how many pods run on nodes that this plan removes or makes anew.
+    is, `left_out` how many pods run on nodes that this plan removes or makes anew. `objects` are those that
+    decide about pods; `is_whole`: there are no others. `promised` are pods that wait for room on their node.
     """
 
     cluster: NodeCluster
-    standing: tuple[StandingPod, ...]
+    standing: tuple[StandingPod, ...] = ()
+    objects: tuple[Manifest, ...] = ()
+    promised: tuple[StandingPod, ...] = ()
+    is_whole: bool = True
     strangers: tuple[str, ...] = ()
     left_out: int = 0
 
@@ -80,14 +86,34 @@ def bind(
     running = [pod for pod in observation.pods if pod.node in names]
     standing = _standing(running, names)
     standing += _daemons(running, [node for name, node in nodes.items() if name not in names.values()])
+    waiting = [pod for pod in observation.promised if pod.node in names]
+    nodes = _with_images(
+        nodes, {names[each.name]: each.images for each in observation.nodes if each.name in names}
+    )
     bound = replace(
         cluster,
         nodes=tuple(nodes.values()),
         by_name=nodes,
+        version=observation.version or cluster.version,
         total=total_of(sizes.values()),
         new=cluster.new.difference(names.values()),
     )
-    return ObservedCluster(bound, tuple(standing), tuple(strangers), len(observation.pods) - len(running))
+    return ObservedCluster(
+        bound,
+        tuple(standing),
+        observation.objects,
+        tuple(_standing(waiting, names)),
+        observation.is_whole,
+        tuple(strangers),
+        len(observation.pods) - len(running),
+    )
+
+
+def _with_images(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:
+    """Nodes with what the images that they have are worth."""
+    worth = image_locality.worth_of([sizes.get(name) for name in nodes])
+    pairs = zip(nodes.items(), worth, strict=True)
+    return {name: replace(node, images=images) for (name, node), images in pairs}
 
 
 def _sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
@@ -107,6 +133,8 @@ def _vm_of(node: ObservedNode, cluster: NodeCluster, leaving: AbstractSet[str]) 
 def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
     """A node as it registered itself; where it is only the plan knows, of its own VMs."""
     size = node.allocatable
+    # A node that registered without says that it has none; of a derived one it is not known.
+    others = {STORAGE: 0, **size.others}
     if planned is not None:
         return replace(
             planned,
@@ -116,7 +144,7 @@ def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
             memory=size.memory,
             pods=node.pods,
             unschedulable=node.unschedulable,
-            others=size.others,
+            others=others,
         )
     machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
     return Node(
@@ -129,7 +157,7 @@ def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
         unschedulable=node.unschedulable,
         machine=machine,
         zone=node.labels.get(ZONE, ""),
-        others=size.others,
+        others=others,
     )
 
 

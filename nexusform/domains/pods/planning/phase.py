@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.observed import stand_where_seen
+from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import pod_row
 from nexusform.domains.pods.scheduling import forecast
@@ -68,7 +68,7 @@ class PodPhase:
         prior: Iterable[PriorPods] = (),
         members: Mapping[str, str] | None = None,
         others: Iterable[PriorPods] = (),
-        facts: Mapping[str, Sequence[StandingPod]] | None = None,
+        observed: Mapping[str, ObservedCluster] | None = None,
         as_recorded: Iterable[str] = (),
     ) -> None:
         self.clusters = clusters
@@ -94,9 +94,10 @@ class PodPhase:
         self._stand_beside(list(others))
         # Clusters on which nothing else is asked so far than what state holds the answer of.
         self._as_recorded = {each for each in as_recorded if self._has_their_nodes(each)}
+        self._observed: Mapping[str, ObservedCluster] = observed or {}
         # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
         self._facts = {
-            cluster_id: self._stand_there(cluster_id, pods) for cluster_id, pods in (facts or {}).items()
+            cluster_id: self._stand_there(cluster_id, seen) for cluster_id, seen in self._observed.items()
         }
 
     def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
@@ -126,11 +127,12 @@ class PodPhase:
             for _, pod in each.standing(specs[each.cluster_id]):
                 standing.setdefault((pod.workload, pod.number), pod)
 
-    def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
+    def _stand_there(self, cluster_id: str, observed: ObservedCluster) -> dict[str, list[StandingPod]]:
         """Let pods stand where they were seen, beside those that state foretells."""
-        self._namespaces.setdefault(cluster_id, set()).update(pod.spec.namespace for pod in pods)
+        namespaces = self._namespaces.setdefault(cluster_id, set())
+        namespaces |= {pod.spec.namespace for pod in observed.standing} | _namespaces(observed.objects)
         recorded = self._nodes(cluster_id)
-        facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), pods)
+        facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), observed.standing)
         if not self._is_as_seen(cluster_id, recorded, facts):
             self._as_recorded.discard(cluster_id)
         seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
@@ -421,15 +423,33 @@ class PodPhase:
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        quotas, budgets, offer = read_quotas(manifests), read_budgets(manifests), read_offer(manifests)
-        return Cluster(cluster.name, cluster.nodes, namespaces, quotas, budgets, offer.volumes, offer.claims)
+        offer = read_offer(manifests)
+        observed = self._observed.get(cluster.id)
+        return Cluster(
+            name=cluster.name,
+            nodes=cluster.nodes,
+            namespaces=namespaces,
+            quotas=read_quotas(manifests),
+            budgets=read_budgets(manifests),
+            volumes=offer.volumes,
+            claims=offer.claims,
+            promised=observed.promised if observed is not None else (),
+            version=cluster.version,
+        )
 
     def _manifests_on(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []
-        for (_, on), brought in self._brought.items():
-            if on == cluster_id:
+        known: set[_Named] = set()
+        for key, brought in self._brought.items():
+            if key[1] == cluster_id:
                 manifests += brought.manifests
-        return manifests
+                prior = self._prior.get(key)
+                known.update(map(_name_of, brought.manifests))
+                known.update(map(_name_of, prior.manifests if prior is not None else ()))
+        observed = self._observed.get(cluster_id)
+        # What this plan brings or takes away is as it says, not as kubectl saw it.
+        seen = observed.objects if observed is not None else ()
+        return [*manifests, *(each for each in seen if _name_of(each) not in known)]
 
     def _drop(
         self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
@@ -517,6 +537,13 @@ class PodPhase:
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
+
+
+_Named = tuple[str, str, str, str]
+
+
+def _name_of(manifest: Manifest) -> _Named:
+    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
 def _namespaces(manifests: Iterable[Manifest]) -> set[str]:

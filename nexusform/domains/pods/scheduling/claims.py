@@ -147,8 +147,11 @@ class Claims:
         """What a claim asks that has its volume, or should have it by now."""
         if name in self._bound:
             volume = self._volumes.get(self._bound[name])
-            terms = volume.terms if volume is not None else claim.made or None
-            return None if terms is None else VolumeNeed(terms, bound=True)
+            if volume is None:
+                return VolumeNeed(claim.made, bound=True) if claim.made else None
+            if volume.terms is None and not volume.zones:
+                return None
+            return VolumeNeed(volume.terms, bound=True, zones=volume.zones)
         if claim.waits or claim.made is None:
             return None
         return VolumeNeed(claim.made, bound=True)

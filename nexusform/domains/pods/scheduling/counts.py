@@ -104,12 +104,14 @@ class SpreadTally(Tally):
 
 
 class Counts:
-    """All counters of one pod spec over a board."""
+    """All counters of one pod spec over a board. `comer` is the spec as the scheduler reads it of a pod that
+    comes, where that differs from what stands of it.
+    """
 
-    def __init__(self, board: Board, group: Group) -> None:
+    def __init__(self, board: Board, group: Group, comer: PodSpec | None = None) -> None:
         self.board = board
         self.group = group
-        spec = group.spec
+        self.comer = spec = group.spec if comer is None else comer
         # What one more pod of the spec adds to which counter.
         self._own: list[tuple[Tally, int]] = []
         self.affinity = [self._tally(term) for term in spec.affinity]
@@ -148,7 +150,7 @@ class Counts:
 
     def _count_affinity(self) -> None:
         """Count the pods that all required affinity terms together choose."""
-        terms = self.group.spec.affinity
+        terms = self.comer.affinity
         if not terms:
             return
         for group in self.board.chosen(terms[0]):
@@ -160,7 +162,7 @@ class Counts:
 
     def _count_terms(self) -> None:
         """Terms that look both ways: what stands towards the new pod, and the new pod towards what stands."""
-        board, group, spec = self.board, self.group, self.group.spec
+        board, group, spec = self.board, self.group, self.comer
         existing: dict[str, Tally] = {}
         points: dict[str, Tally] = {}
         for standing in board.looking_at(group):
@@ -174,8 +176,8 @@ class Counts:
             for standing in board.chosen(term):
                 _pour(standing, tally, term.weight)
         # The pods that follow have the same terms: what they say of each other.
-        against = self._about_us(spec.anti_affinity)
-        towards = self._about_us((*wishes, *_pulling(spec)))
+        against = self._about_us(group.spec.anti_affinity)
+        towards = self._about_us((*wishes, *_pulling(group.spec)))
         self._own += [(self._keyed(existing, term), 1) for term in against]
         self._own += [(self._keyed(points, term), term.weight) for term in towards]
         self.existing = list(existing.values())
@@ -266,10 +268,10 @@ class Counts:
     def shift(self, other: Group, node: int, sign: int) -> None:
         """A pod of any group comes to a node (sign 1) or leaves it (sign -1): what filters read follows."""
         board, spec = self.board, other.spec
-        if self.affinity and all(board.chooses(term, other) for term in self.group.spec.affinity):
+        if self.affinity and all(board.chooses(term, other) for term in self.comer.affinity):
             for tally in self.affinity:
                 self._company += sign * tally.add(node, sign)
-        for term, tally in zip(self.group.spec.anti_affinity, self.anti_affinity, strict=True):
+        for term, tally in zip(self.comer.anti_affinity, self.anti_affinity, strict=True):
             if board.chooses(term, other):
                 tally.add(node, sign)
         for term in self._about_us(spec.anti_affinity):

@@ -3,7 +3,7 @@
 A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
 the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
 These tables are what runs, in predictions and in explanations.
-Not modelled: limits on the number of volumes, and ImageLocality (it depends on image caches).
+Not modelled: limits on the number of volumes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from nexusform.domains.pods.scheduling.counts import Counts
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
     disks,
+    image_locality,
     inter_pod_affinity,
     least_allocated,
     node_affinity,
@@ -34,11 +35,18 @@ from nexusform.scheduling.decision import Refusal
 
 # Of what is foretold by these tables and by what decides beside them. To be raised wherever the same question
 # may have another answer than before: what an earlier edition foretold stays until something else is asked.
-EDITION: Final = "2026-11-21"
+EDITION: Final = "2026-11-21.2"
 
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]
 UsageScore = Callable[[PodSpec, Node, Usage], int]
+
+
+class PodFilter(Struct, frozen=True):
+    """Decided by the pod alone: what it lacks keeps it from every node, and no node is looked at."""
+
+    name: str
+    refuse: Callable[[PodSpec], str | None]
 
 
 class NodeFilter(Struct, frozen=True):
@@ -50,13 +58,16 @@ class NodeFilter(Struct, frozen=True):
 
 
 class NodeScore(Struct, frozen=True):
-    """Points by the node alone: `raw` figures, which `scale` makes 0..100 for all feasible nodes."""
+    """Points by the node alone: `raw` figures, which `scale` makes 0..100 for all feasible nodes. `bears`: on
+    which nodes it does; a cluster without any such node is not scored by it.
+    """
 
     name: str
     weight: int
     reads: Callable[[PodSpec], Hashable]
     raw: Callable[[PodSpec, Node], int]
     scale: Callable[[Sequence[int]], list[int]]
+    bears: Callable[[Node], bool] = lambda _: True
 
 
 class DomainScore(Struct, frozen=True):
@@ -73,18 +84,22 @@ class DomainScore(Struct, frozen=True):
     scale: Callable[[Sequence[Any]], list[int]]
 
 
+POD_FILTERS: Final[tuple[PodFilter, ...]] = (PodFilter("volumes_to_be", volumes.lacking),)
+
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
+    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.left_out),
     NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.refuse),
     NodeFilter("node_name", lambda pod: pod.node_name, node_name.refuse),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.refuse),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.refuse),
     NodeFilter("volumes", lambda pod: pod.volumes, volumes.refuse),
+    NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.outside),
 )
 
 # What the DaemonSet controller asks of a node before it makes a pod for it; all else the scheduler asks.
 # Source: kubernetes pkg/controller/daemon/daemon_controller.go, predicates.
 DAEMON_FILTERS: Final = tuple(
-    rule for rule in NODE_FILTERS if rule.name in ("node_name", "taints", "node_affinity")
+    rule for rule in NODE_FILTERS if rule.name in ("node_names", "node_name", "taints", "node_affinity")
 )
 
 # Decided by the size of the node and by what stands on it.
@@ -101,6 +116,23 @@ DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
     ("inter_pod_affinity", inter_pod_affinity.refuse),
 )
 
+# In which order kube-scheduler asks them; the first reason of a node is the one that it tells.
+ORDER: Final = (
+    "node_names",
+    "node_unschedulable",
+    "node_name",
+    "taints",
+    "node_affinity",
+    "node_ports",
+    "resources",
+    "disks",
+    "claims",
+    "volumes",
+    "volume_zones",
+    "topology_spread",
+    "inter_pod_affinity",
+)
+
 # Reasons that hold whoever leaves a node, beside all of NODE_FILTERS: no victims are looked for there.
 LASTING: Final = frozenset({topology_spread.MISSING, inter_pod_affinity.AFFINITY})
 
@@ -112,6 +144,14 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
 NODE_SCORES: Final[tuple[NodeScore, ...]] = (
     NodeScore("taints", 3, lambda pod: pod.tolerations, taints.raw, taints.scores),
     NodeScore("node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.raw, node_affinity.scores),
+    NodeScore(
+        "image_locality",
+        1,
+        lambda pod: pod.images,
+        image_locality.raw,
+        image_locality.scores,
+        bears=lambda node: bool(node.images),
+    ),
 )
 
 DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
@@ -133,12 +173,18 @@ def gets_daemon(pod: PodSpec, node: Node) -> bool:
     return not any(rule.refuse(pod, node) for rule in DAEMON_FILTERS)
 
 
-_OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS)
+_OF_PODS_ALONE: Final = frozenset(rule.name for rule in POD_FILTERS)
+_OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS) | _OF_PODS_ALONE
 
 
 def may_be_cured(refusal: Refusal) -> bool:
     """Whether pods that leave a node may be all that it takes to make it feasible."""
     return refusal.rule not in _OF_NODES_ALONE and refusal.reason not in LASTING
+
+
+def is_of_the_pod(refusal: Refusal) -> bool:
+    """Whether a reason is about the pod and not about the node: it is told without a number of nodes."""
+    return refusal.rule in _OF_PODS_ALONE
 
 
 def nodes_scored(nodes: int) -> int:

@@ -9,7 +9,8 @@ What the nodes alone say to a pod is remembered (`Statics`): pods of many worklo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import chain
 from typing import Final
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.board import Board, Group, Usage
 from nexusform.domains.pods.scheduling.counts import Counts, SpreadTally
+from nexusform.domains.pods.scheduling.versions import Version, read_by
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.scheduling.decision import Refusal
 
@@ -30,10 +32,13 @@ Trait = int | tuple[int, ...]
 
 
 class Choice(Struct, frozen=True):
-    """The best nodes of a pod (ids, all with the highest total) and how many were feasible."""
+    """The best nodes of a pod (ids, all with the highest total), how many were feasible, and by how many
+    points the best lead the next one (None where there is no other).
+    """
 
     tied: tuple[int, ...]
     feasible: int
+    lead: int | None = None
 
 
 class _Bucket:
@@ -88,19 +93,30 @@ class _Axis:
 
 
 class Run:
-    """Where the next pod of a spec can go, as the board stands; `needs` are what its own claims ask."""
+    """Where the next pod of a spec can go, as the board stands; `needs` are what its own claims ask.
+    `promised` are pods (by node) that have no node yet, and for which room is kept.
+    """
 
     def __init__(
-        self, board: Board, group: Group, statics: Statics, needs: tuple[VolumeNeed, ...] = ()
+        self,
+        board: Board,
+        group: Group,
+        statics: Statics,
+        needs: tuple[VolumeNeed, ...] = (),
+        promised: Mapping[int, Sequence[Group]] | None = None,
     ) -> None:
         self.board = board
+        self._promised = promised or {}
         self.needs = needs
         spec = group.spec
         # What the filters of nodes read: pods of one group, with claims of their own.
         self._own = replace(spec, volumes=(*spec.volumes, *needs)) if needs else spec
+        self._statics = statics
         self.facts = statics.of(self._own)
         self.group = group
-        self.counts = Counts(board, group)
+        # How the scheduler reads the pod while it comes; what stands of it counts as it is written.
+        self._comer = read_by(spec, statics.version)
+        self.counts = Counts(board, group, self._comer)
         self.version = board.version
         self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
         self._axes: list[_Axis] = []
@@ -117,25 +133,70 @@ class Run:
         return next(self.refusals(node), None)
 
     def refusals(self, node: int) -> Iterator[Refusal]:
-        """Every reason why a node is refused."""
-        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
-        for node_filter in profile.NODE_FILTERS:
-            reason = node_filter.refuse(self._own, node_record)
+        """Every reason why a node is refused; only what the pod itself lacks, where it lacks anything. Where
+        room is promised to others, they count as there; without them the node has to do as well.
+        """
+        promised = self._promised.get(node)
+        if promised:
+            refusals = self._refusals_beside(promised, node)
+            if refusals:
+                return iter(refusals)
+        return self._refusals(node)
+
+    def _refusals_beside(self, promised: Sequence[Group], node: int) -> list[Refusal]:
+        version = self.board.version
+        for group in promised:
+            self._shift(group, node, 1)
+        refusals = list(self._refusals(node))
+        for group in promised:
+            self._shift(group, node, -1)
+        self.board.version = version
+        return refusals
+
+    def _shift(self, group: Group, node: int, sign: int) -> None:
+        self.board.place(group, node, sign)
+        if self.counts.refuse:
+            self.counts.shift(group, node, sign)
+
+    def _refusals(self, node: int) -> Iterator[Refusal]:
+        name = self.board.nodes[node].name
+        for pod_filter in profile.POD_FILTERS:
+            reason = pod_filter.refuse(self._own)
             if reason:
-                yield Refusal(node_record.name, node_filter.name, reason)
-        for rule, usage_filter in profile.USAGE_FILTERS:
-            reason = usage_filter(spec, node_record, usage)
+                yield Refusal(name, pod_filter.name, reason)
+                return
+        for rule, refuse in self._filters:
+            reason = refuse(node)
             if reason:
-                yield Refusal(node_record.name, rule, reason)
-        for rule, domain_filter in profile.DOMAIN_FILTERS:
-            reason = domain_filter(self.counts, node)
-            if reason:
-                yield Refusal(node_record.name, rule, reason)
+                yield Refusal(name, rule, reason)
+
+    @cached_property
+    def _filters(self) -> list[tuple[str, Callable[[int], str | None]]]:
+        """Every filter by its name, as a question about a node, in kube-scheduler's order."""
+        own, spec, counts, board = self._own, self.group.spec, self.counts, self.board
+        filters: dict[str, Callable[[int], str | None]] = {}
+        for each in profile.NODE_FILTERS:
+            filters[each.name] = partial(_of_node, each.refuse, own, board)
+        for rule, of_usage in profile.USAGE_FILTERS:
+            filters[rule] = partial(_of_usage, of_usage, spec, board)
+        for rule, of_domain in profile.DOMAIN_FILTERS:
+            filters[rule] = partial(of_domain, counts)
+        return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
 
     # --- all nodes ----------------------------------------------------------------------------
 
     def choose(self) -> Choice | None:
         """The best nodes for the next pod; None when no node is feasible."""
+        self._built()
+        barred = [node for node in self._promised if node in self._score and self.refusal(node) is not None]
+        scores = [(node, self._leave(node)) for node in barred]
+        choice = self._choice()
+        for node, score in scores:
+            self._enter(node, score)
+        return choice
+
+    def _choice(self) -> Choice | None:
+        """The best of the nodes that are in buckets."""
         buckets = self._built()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_Bucket, int]] = []
@@ -155,7 +216,7 @@ class Run:
                 levels.append(bucket.by_score[top])
         tied = tuple([node for level in levels for node in level])
         feasible = sum(bucket.size for bucket, _ in open_buckets)
-        return Choice(tied, feasible)
+        return Choice(tied, feasible, _lead(best, zip(open_buckets, totals, strict=True)))
 
     def scored(self) -> dict[int, dict[str, int]]:
         """Each feasible node's points per rule, weighted as they are summed."""
@@ -172,7 +233,7 @@ class Run:
 
     def _usage_points(self, node: int) -> dict[str, int]:
         """Weighted points by rule for the usage of a node."""
-        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        spec, node_record, usage = self._comer, self.board.nodes[node], self.board.usage[node]
         return {
             rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
         }
@@ -265,7 +326,7 @@ class Run:
 
     def _usage_score(self, node: int) -> int:
         """What the usage of the node gives it, -1 when it is refused."""
-        spec, node_record, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        spec, node_record, usage = self._comer, self.board.nodes[node], self.board.usage[node]
         if spec.host_ports or spec.disks or spec.requests.others:
             return _usage_score(spec, node_record, usage)
         key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
@@ -288,7 +349,7 @@ class Run:
         """Weighted points of some nodes by rule; every node of the list is feasible."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
-        for at, node_score in enumerate(profile.NODE_SCORES):
+        for at, node_score in enumerate(self._statics.scores):
             raws = [points[node][at] for node in nodes]
             columns[node_score.name] = _weighted(node_score.weight, node_score.scale(raws))
         for domain_score in profile.DOMAIN_SCORES:
@@ -300,6 +361,26 @@ class Run:
     def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
         """Weighted points of some nodes, over all rules but those of usage."""
         return [sum(column) for column in zip(*self._weighted_points(nodes, sizes).values(), strict=True)]
+
+
+def _lead(best: int, buckets: Iterable[tuple[tuple[_Bucket, int], int]]) -> int | None:
+    """By how much the best total leads the next lower one; None where there is none."""
+    following = -1
+    for (bucket, _), total in buckets:
+        for score in bucket.by_score:
+            if following < total + score < best:
+                following = total + score
+    return None if following < 0 else best - following
+
+
+def _of_node(
+    refuse: Callable[[PodSpec, Node], str | None], spec: PodSpec, board: Board, node: int
+) -> str | None:
+    return refuse(spec, board.nodes[node])
+
+
+def _of_usage(refuse: profile.UsageFilter, spec: PodSpec, board: Board, node: int) -> str | None:
+    return refuse(spec, board.nodes[node], board.usage[node])
 
 
 def _domains_of(tally: SpreadTally, counted: list[tuple[_Bucket, int]]) -> int:
@@ -336,23 +417,27 @@ class NodeFacts(Struct, frozen=True):
 class Statics:
     """Facts about the nodes of a cluster per question that pods ask."""
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
         self._nodes = nodes
+        self.version = version
         self._facts: dict[object, NodeFacts] = {}
         # Nodes of one shape and equal usage are told apart by nothing that scores read.
         shapes: dict[object, int] = {}
         self.shape = [shapes.setdefault((n.cpu, n.memory, n.pods), len(shapes)) for n in nodes]
+        # The scores of nodes alone that bear on some node here.
+        self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.bears, nodes)))
 
     def of(self, spec: PodSpec) -> NodeFacts:
         """The facts for a spec."""
         for_filters = [rule.reads(spec) for rule in profile.NODE_FILTERS]
-        for_scores = [rule.reads(spec) for rule in profile.NODE_SCORES]
-        question = (*for_filters, *for_scores)
+        for_scores = [rule.reads(spec) for rule in self.scores]
+        lacks = any(rule.refuse(spec) for rule in profile.POD_FILTERS)
+        question = (lacks, *for_filters, *for_scores)
         facts = self._facts.get(question)
         if facts is None:
             points: dict[int, tuple[int, ...]] = {}
-            for at, node in enumerate(self._nodes):
+            for at, node in enumerate(() if lacks else self._nodes):
                 if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS):
-                    points[at] = tuple([rule.raw(spec, node) for rule in profile.NODE_SCORES])
+                    points[at] = tuple([rule.raw(spec, node) for rule in self.scores])
             facts = self._facts[question] = NodeFacts(points, sum(1 << at for at in points))
         return facts

@@ -6,23 +6,23 @@ lot drawn before could have mattered.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.admission import Cells, rejection
-from nexusform.domains.pods.scheduling.board import Board
+from nexusform.domains.pods.scheduling.board import Board, Group
 from nexusform.domains.pods.scheduling.claims import Claims
+from nexusform.domains.pods.scheduling.pending import message, missing
 from nexusform.domains.pods.scheduling.preemption import Eviction, allowances, preempt
-from nexusform.domains.pods.scheduling.rules import tie_break
+from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
+from nexusform.domains.pods.scheduling.rules.image_locality import MOST_POINTS
 from nexusform.domains.pods.scheduling.run import Choice, Run, Statics
+from nexusform.domains.pods.scheduling.versions import is_doubtful
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
-    Node,
     PodSpec,
     PodState,
     StandingPod,
@@ -30,10 +30,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     is_made_anew,
 )
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.kubelet import STORAGE
-from nexusform.scheduling.matching import Requirement, holds
 
-_MOST_VALUES = 5
 _ABOVE_ALL = 1 << 31
 
 Identity = tuple[str, int, str]
@@ -76,7 +73,7 @@ class Session:
         self.claims = Claims(cluster, (*on_nodes, *lost))
         self._look = look
         self.board = Board(cluster)
-        self.statics = Statics(cluster.nodes)
+        self.statics = Statics(cluster.nodes, cluster.version)
         self.seed = seed
         # Who was evicted and is not spoken of yet; whoever asks takes them away.
         self.evicted: list[Eviction] = []
@@ -84,6 +81,10 @@ class Session:
         # How many pods belong under each budget of the cluster.
         self._expected = expected
         self._names = [node.name for node in cluster.nodes]
+        # Whether some node does not tell which images it has.
+        self._images_unknown = any(node.images is None for node in cluster.nodes)
+        # By node, pods that wait for room there: what they will hold, nobody of lower priority gets.
+        self._promised: dict[int, list[Group]] = {}
         self._run: Run | None = None
         # Nodes whose load depends on a lot that was drawn, as bits.
         self._blurred = 0
@@ -98,6 +99,10 @@ class Session:
             self.age = max(self.age, pod.age + 1)
             self.board.place(self.board.group(pod.spec), at)
             self._settle(pod, at)
+        for pod in cluster.promised:
+            at = self.board.index.get(pod.node)
+            if at is not None:
+                self._promised.setdefault(at, []).append(self.board.group(pod.spec))
         self.seat()
 
     def seat(self) -> None:
@@ -122,8 +127,17 @@ class Session:
         run = self._run
         stale = run is None or run.group is not group or run.version != self.board.version
         if run is None or stale or run.needs != needs:
-            run = self._run = Run(self.board, group, self.statics, needs)
+            run = self._run = Run(self.board, group, self.statics, needs, self._promised_before(spec))
         return run
+
+    def _promised_before(self, spec: PodSpec) -> dict[int, list[Group]]:
+        """By node, what is promised there to pods that a pod of this spec has no precedence over."""
+        promised: dict[int, list[Group]] = {}
+        for at, groups in self._promised.items():
+            precedent = [group for group in groups if group.spec.priority >= spec.priority]
+            if precedent:
+                promised[at] = precedent
+        return promised
 
     def run_for(self, spec: PodSpec, number: int) -> Run:
         """The same for one pod, whose claims are bound as far as they wait for nobody."""
@@ -217,11 +231,17 @@ class Session:
         refusal = run.refusal(at)
         if refusal is not None:
             instead = self._preempt(run, pod, {at: refusal})
-            reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
+            reason = self._pinned_message(refusal)
             return instead or Verdict("", not self._blurred & 1 << at, 0, reason, (refusal,))
         certain = self._is_clear(run, 1 << at)
         objection = self._run_on(run, at, pod)
         return _failed(node, objection, certain, 1) if objection else Verdict(node, certain, 1)
+
+    def _pinned_message(self, refusal: Refusal) -> str:
+        """Why a pod that only one node may take is Pending."""
+        others = [name for name in self._names if name != refusal.candidate]
+        left_out = [Refusal(name, "node_names", node_affinity.LEFT_OUT) for name in others]
+        return message([refusal, *left_out], len(self._names))
 
     def _refused(self, run: Run, pod: StandingPod) -> Verdict:
         """The verdict where no node is feasible, remembered until something changes."""
@@ -230,7 +250,7 @@ class Session:
         instead = self._preempt(run, pod, refusals)
         if instead is not None:
             return instead
-        certain = self._is_clear(run, run.facts.mask)
+        certain = self._is_clear(run, run.facts.mask) and not self._is_doubtful(run, 0)
         reasons = tuple(refusals.values())
         reason = message(reasons, len(self._names)) + missing(pod.spec, self.cluster.nodes)
         verdict = Verdict("", certain, 0, reason, reasons)
@@ -265,7 +285,7 @@ class Session:
         )
         if choice is None:
             return None
-        certain = choice.certain and self._is_clear(run, run.facts.mask)
+        certain = choice.certain and self._is_clear(run, run.facts.mask) and not self._is_doubtful(run, 0)
         if not certain:
             for node in choice.considered:
                 self._blurred |= 1 << node
@@ -292,7 +312,21 @@ class Session:
             return False
         if choice.feasible > 1 and choice.feasible > profile.nodes_scored(len(self._names)):
             return False
+        if self._may_turn(run, choice):
+            return False
         return self._is_clear(run, run.facts.mask)
+
+    def _may_turn(self, run: Run, choice: Choice) -> bool:
+        """Whether another node may be the best by what nobody tells: images on nodes, the scheduler's
+        version.
+        """
+        images_matter = self._images_unknown and bool(run.group.spec.images)
+        if images_matter and choice.lead is not None and choice.lead <= MOST_POINTS:
+            return True
+        return self._is_doubtful(run, choice.feasible)
+
+    def _is_doubtful(self, run: Run, feasible: int) -> bool:
+        return is_doubtful(run.group.spec, self.cluster.version, feasible)
 
     def _is_clear(self, run: Run, nodes: int) -> bool:
         """Whether no lot bears on what a run says of these nodes (bits)."""
@@ -303,7 +337,7 @@ class Session:
     def _blur(self, run: Run, choice: Choice) -> None:
         """Note the nodes on which it depends on a lot what runs there."""
         sampled = choice.feasible > profile.nodes_scored(len(self._names))
-        if self._blurred or sampled:
+        if self._blurred or sampled or self._may_turn(run, choice):
             self._blurred |= run.facts.mask
         else:
             for node in choice.tied:
@@ -332,56 +366,3 @@ def _related(run: Run) -> bool:
     if run.group.spec.claims:
         return True
     return bool(counts.affinity or counts.anti_affinity or counts.existing or counts.preferred or counts.hard)
-
-
-def message(refusals: Iterable[Refusal], nodes: int) -> str:
-    """Why a pod is Pending, as Kubernetes prints it: reasons with the number of nodes, in text order."""
-    if not nodes:
-        return "no nodes available to schedule pods"
-    tally = Counter(chain.from_iterable(refusal.reason.split(", ") for refusal in refusals))
-    parts = sorted(f"{count} {reason}" for reason, count in tally.items())
-    return f"0/{nodes} nodes are available: {', '.join(parts)}."
-
-
-def missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Which labels and resources that a pod insists on no node has, as sentences; "" for none."""
-    lacks = [f"the label {text}" for text in dict.fromkeys(_labels_nobody_has(spec, nodes))]
-    if nodes:
-        offered = set(chain.from_iterable(node.others for node in nodes))
-        required = [name for name, amount in spec.requests.others if amount and name != STORAGE]
-        lacks += [f"the resource {name}" for name in required if name not in offered]
-    return "".join(f" No node has {lack}." for lack in lacks)
-
-
-def _labels_nobody_has(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """The labels that a pod insists on and no node has, with the values that nodes do have."""
-    if not nodes:
-        return
-    for key, value in spec.node_selector:
-        values = _values_of(key, nodes)
-        if value not in values:
-            yield _label(key, f"={value}", values)
-    for requirement in chain.from_iterable(term.labels for term in spec.node_terms or ()):
-        if not any(holds(requirement, node.labels) for node in nodes):
-            values = _values_of(requirement.key, nodes)
-            yield _label(requirement.key, f" {_words(requirement)}", values)
-
-
-def _values_of(key: str, nodes: Iterable[Node]) -> set[str]:
-    """The values of a label that nodes have."""
-    return {node.labels[key] for node in nodes if key in node.labels}
-
-
-def _label(key: str, condition: str, values: set[str]) -> str:
-    """A condition on a label, with the values that there are: `zone=4 (there is 1, 2)`."""
-    if not values:
-        return f"{key}{condition}"
-    shown = ", ".join(sorted(values)[:_MOST_VALUES])
-    ellipsis = ", ..." if len(values) > _MOST_VALUES else ""
-    return f"{key}{condition} (there is {shown}{ellipsis})"
-
-
-def _words(requirement: Requirement) -> str:
-    """The operator of a requirement with its values: `In (a, b)`."""
-    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
-    return f"{requirement.operator}{values}"

@@ -20,9 +20,9 @@ from nexusform.domains.pods.scheduling.forecast import (
     Prediction,
     WorkloadForecast,
 )
+from nexusform.domains.pods.scheduling.pending import message, missing
 from nexusform.domains.pods.scheduling.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.domains.pods.scheduling.run import Statics
-from nexusform.domains.pods.scheduling.session import message, missing
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     Cluster,

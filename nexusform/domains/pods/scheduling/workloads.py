@@ -17,6 +17,7 @@ from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Tol
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
 DEFAULT_PODS: Final = 110
 DEFAULT_SEED: Final = 8
 
@@ -42,7 +43,8 @@ class Node(Struct, frozen=True):
 
     `others` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are ""
     where nobody knows. `cells` are what its NUMA cells offer, where its topology manager (`policy`) may
-    refuse pods for it.
+    refuse pods for it. `images` are those that are on it, each with what it is worth there (its bytes times
+    the share of the nodes that have it), None where nobody knows.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Node(Struct, frozen=True):
     others: Mapping[str, int] = field(default_factory=dict)
     policy: TopologyPolicy = TopologyPolicy.NONE
     cells: tuple[Mapping[str, int], ...] = ()
+    images: Mapping[str, int] | None = None
 
 
 class Requests(Struct, frozen=True):
@@ -79,12 +82,14 @@ class NodeTerm(Struct, frozen=True):
 
 
 class VolumeNeed(Struct, frozen=True):
-    """Nodes that reach a volume (any of the terms). `bound`: it stands, or (without terms) should do so
-    before its pod is scheduled; else it is found or made there.
+    """Nodes that reach a volume (any of the terms, None = all). `bound`: it stands, or (without terms) should
+    do so before its pod is scheduled; else it is found or made there. `zones` are what its labels ask of
+    nodes that have any label of a zone or region.
     """
 
-    terms: tuple[NodeTerm, ...]
+    terms: tuple[NodeTerm, ...] | None
     bound: bool
+    zones: tuple[Requirement, ...] = ()
 
 
 class Disk(Struct, frozen=True):
@@ -117,8 +122,8 @@ class Claim(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A PersistentVolume: the nodes that reach it (any of the terms, None = all), and the claim that it waits
-    for (`namespace/name`), "" where it is for anybody.
+    """A PersistentVolume: the nodes that reach it (any of the terms, None = all), what its labels ask of
+    nodes with zones, and the claim that it waits for (`namespace/name`), "" where it is for anybody.
     """
 
     name: str
@@ -129,6 +134,7 @@ class Volume(Struct, frozen=True):
     labels: Pairs = ()
     terms: tuple[NodeTerm, ...] | None = None
     claim: str = ""
+    zones: tuple[Requirement, ...] = ()
 
 
 class PodTerm(Struct, frozen=True):
@@ -189,7 +195,9 @@ class PodSpec(Struct, frozen=True):
     and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
     claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
     `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask. `claimed`
-    counts its claims, those that ask nothing of the node too.
+    counts its claims, those that ask nothing of the node too. `images` are those of its containers, one each.
+    `unmet` says what is not there without which no node is looked for. `scored_apart` is what its containers
+    alone would score as, where something is asked for the whole pod.
     """
 
     namespace: str = "default"
@@ -220,6 +228,9 @@ class PodSpec(Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
     disks: tuple[Disk, ...] = ()
     claimed: int = 0
+    images: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    scored_apart: Requests | None = None
 
 
 class Strategy(StrEnum):
@@ -338,3 +349,5 @@ class Cluster(Struct, frozen=True):
     budgets: tuple[Budget, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
+    promised: tuple[StandingPod, ...] = ()
+    version: tuple[int, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
@@ -12,7 +12,7 @@ from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
 # The attribute that planning reads.
 OBJECTS: Final = "objects"
-_COMMAND: Final = "kubectl get nodes,pods -A -o json"
+_COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json"
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -26,6 +26,11 @@ _SCHEMA: Final = BlockSchema(
             "Id of the nexus_kubernetes_cluster or tacker_vnf that they show, or the name of a "
             "fleet_member_cluster whose figures are given.",
             required=True,
+        ),
+        "kubernetes_version": Attribute(
+            STRING,
+            'The version of Kubernetes that schedules there ("1.34"), where the nodes do not tell; some '
+            "versions decide otherwise than is documented.",
         ),
         "id": Attribute(STRING, "The cluster's id.", computed=True),
         "nodes": Attribute(
@@ -59,6 +64,7 @@ def identify(attributes: Mapping[str, Any]) -> str:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files."""
     from nexusform.domains.pods.importers.kubernetes_nodes import observation_of, read_cluster
+    from nexusform.domains.pods.scheduling.versions import version_of
 
     contents: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
@@ -70,10 +76,17 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     reading = read_cluster(contents)
     problems += [Problem(("files",), each.id, str(each), each.severity) for each in reading.findings]
     if not problems and not reading.nodes:
-        detail = f"There is no Node in these files. Make one with: {_COMMAND} > nodes.json"
+        detail = f"There is no Node in these files. Make one with: {_COMMAND} > cluster.json"
         problems.append(Problem(("files",), "no-nodes-in-the-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataAnswer({}, problems)
+    reading.version = str(attributes.get("kubernetes_version") or "")
+    if reading.version and not version_of(reading.version):
+        detail = f'"{reading.version}" is no version of Kubernetes; write major and minor number: "1.34".'
+        return DataAnswer(
+            {}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
+        )
+    problems += _what_is_missing(reading.lacks())
     text = reading.text()
     shown = {
         name: {
@@ -90,6 +103,20 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
         OBJECTS: text,
     }
     return DataAnswer(values, problems)
+
+
+def _what_is_missing(kinds: Sequence[str]) -> list[Problem]:
+    """One warning about everything that the files do not show though every cluster has it."""
+    if not kinds:
+        return []
+    named = " and no ".join(kinds)
+    detail = (
+        f"There is no {named} in these files, and every cluster has some: they were printed by a shorter "
+        "command. Which claims, volumes, quotas, limits, budgets and priority classes the cluster has is not "
+        f"known. Print them with: {_COMMAND} > cluster.json"
+    )
+    brief = f"the files hold no {named}"
+    return [Problem(("files",), "cluster-is-shown-in-part", detail, Severity.WARNING, brief=brief)]
 
 
 KUBERNETES_NODES: Final = ResourceType(

@@ -45,7 +45,6 @@ from nexusform.domains.pods.planning.blocks import objects_in, prior_members, pr
 from nexusform.domains.pods.planning.nodes import NodeCluster, standing_clusters
 from nexusform.domains.pods.planning.observed import ObservedCluster
 from nexusform.domains.pods.planning.phase import PodPhase
-from nexusform.domains.pods.scheduling.workloads import StandingPod
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Seat, Seats, Verb, edited
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight
 from nexusform.planning.instances.instance import Instance
@@ -150,15 +149,15 @@ class FleetSimulation(Struct, frozen=True):
 
 
 class FleetWorld(Struct, frozen=True):
-    """The objects of a fleet as they stand, to be simulated on any number of times. `facts` are pods that
-    were seen to run, by cluster id.
+    """The objects of a fleet as they stand, to be simulated on any number of times. `observed` are the
+    clusters that kubectl printed, by id.
     """
 
     instances: Mapping[Address, Instance]
     states: Mapping[Address, InstanceState]
     registries: Registries
     seats: Seats
-    facts: Mapping[str, Sequence[StandingPod]] = field(default_factory=dict)
+    observed: Mapping[str, ObservedCluster] = field(default_factory=dict)
 
 
 def fleet_world(
@@ -170,10 +169,9 @@ def fleet_world(
     clusters = standing_clusters(in_order, registries, catalogue)
     observed = dict(_observed(clusters, states, registries, sight))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
-    facts = {cluster_id: observation.standing for cluster_id, observation in observed.items()}
-    world = FleetWorld(instances, states, registries, Seats({}, {}), facts)
+    world = FleetWorld(instances, states, registries, Seats({}, {}), observed)
     pods = _pods(world, clusters, {})
-    members = dict(_seats(instances.values(), clusters, pods, facts))
+    members = dict(_seats(instances.values(), clusters, pods, observed))
     return replace(world, seats=Seats(members, clusters))
 
 
@@ -343,7 +341,7 @@ def _pods(world: FleetWorld, clusters: Mapping[str, NodeCluster], seats: Mapping
     clusters_before = prior_members(world.states, world.registries)
     clusters_now = {name: seat.cluster.id for name, seat in seats.items() if seat.cluster is not None}
     prior = prior_pods(world.states, world.registries, clusters_before)
-    pods = _Pods(clusters, prior, {**clusters_before, **clusters_now}, facts=world.facts)
+    pods = _Pods(clusters, prior, {**clusters_before, **clusters_now}, observed=world.observed)
     pods.others = {seat.cluster.id: seat.others for seat in seats.values() if seat.cluster is not None}
     for cluster_id, objects in _objects_of_clusters(world.instances).items():
         pods.place_together(cluster_id, objects)

@@ -30,7 +30,7 @@ from tests.domains.pods.scheduling.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
-CONFLICT = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
+CONFLICT = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 NONE_LEFT = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
 
 
@@ -144,7 +144,7 @@ def test_a_claim_for_one_pod_leaves_the_others_pending() -> None:
     one = claim(mode="ReadWriteOncePod", storageClassName="disk")
     first, second = places(web(2), one, wait)
     assert first in {node.name for node in NODES}
-    assert "same name and ReadWriteOncePod access mode" in second
+    assert "with ReadWriteOncePod access mode already in-use" in second
     assert all(place in {"n1", "n2", "n3"} for place in places(web(2), claim(storageClassName="disk"), wait))
 
 
@@ -166,7 +166,7 @@ def test_what_is_not_known_is_said(objects: list[dict[str, Any]], what: str) -> 
 
 # --- which volume a claim takes -------------------------------------------------------------------------
 
-UNBOUND = "0/3 nodes are available: 3 pod has unbound immediate PersistentVolumeClaims."
+UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 STATIC = {"storageClassName": ""}
 OF_LOCAL = {"storageClassName": "local"}
 
@@ -351,7 +351,9 @@ def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
     (waiting,) = pending(meanwhile)
-    assert waiting.reason == "0/2 nodes are available: 2 node(s) had volume node affinity conflict."
+    assert (
+        waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
+    )
     assert [
         (pod.node, pod.volumes) for pod in predict(cluster, meanwhile.standing(), workloads).standing()
     ] == [(pod.node, pod.volumes) for pod in before]

@@ -610,7 +610,7 @@ def test_what_a_pool_declares_can_be_asked_for_and_what_nobody_has_is_named() ->
     text = deployment("web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]})
     without = state_of(RACKS + workers(1) + manifest("m", text))
     assert standing(without)["web-0"]["state"] == "Pending"
-    assert standing(without)["web-0"]["reason"].endswith("No node has the resource intel.com/sriov.")
+    assert " No node has the resource intel.com/sriov. " in standing(without)["web-0"]["reason"]
     pools = 'kubelet {\n extended_resources = { "intel.com/sriov" = [1, 1] }\n}'
     declared = state_of(RACKS + workers(1, pools) + manifest("m", text))
     assert [standing(declared)[f"web-{n}"]["state"] for n in (0, 1)] == ["Scheduled", "Pending"]

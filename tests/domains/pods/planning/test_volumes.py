@@ -52,7 +52,7 @@ def site(count: int, *volumes: str, replicas: int = 3) -> str:
     return RACKS + workers(count) + manifest("m", CLASS, *volumes, stateful(replicas))
 
 
-CONFLICT = "2 node(s) had volume node affinity conflict"
+CONFLICT = "2 node(s) didn't match PersistentVolume's node affinity"
 VOLUMES = tuple(volume(f"v{at}", f"a-np-{at}") for at in range(3))
 
 
@@ -127,7 +127,9 @@ def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> 
     text = RACKS + workers(3) + manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
     result = good(plan(text))
     assert [node for node, _ in places(applied(result)).values()] == ["a-np-0", None, None]
-    assert reasons(result) == {"new", "0/4 nodes are available: 1 node(s) had volume node affinity conflict."}
+    others = "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    one = "1 node(s) didn't match PersistentVolume's node affinity"
+    assert reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
     assert is_empty(good(plan(text, applied(result))))
 
 

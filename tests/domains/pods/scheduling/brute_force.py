@@ -50,11 +50,14 @@ class Cluster:
         return [reason for reason in self._reasons(pod, node) if reason]
 
     def _reasons(self, pod: PodSpec, node: Node) -> Iterator[str | None]:
+        if pod.node_terms and not any(self.may_mean(term, node) for term in pod.node_terms):
+            yield "node(s) didn't satisfy plugin(s) [NodeAffinity]"
         yield self.cordoned(pod, node)
         if pod.node_name and pod.node_name != node.name:
             yield "node(s) didn't match the requested node name"
         yield self.tainted(pod, node)
-        if not self.node_matches(pod, node):
+        left_out = pod.node_terms and not any(self.may_mean(term, node) for term in pod.node_terms)
+        if not left_out and not self.node_matches(pod, node):
             yield "node(s) didn't match Pod's node affinity/selector"
         yield self.ports(pod, node)
         yield self.resources(pod, node)
@@ -71,7 +74,7 @@ class Cluster:
     def tainted(self, pod: PodSpec, node: Node) -> str | None:
         for taint in node.taints:
             if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
-                return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+                return "node(s) had untolerated taint(s)"
         return None
 
     def node_matches(self, pod: PodSpec, node: Node) -> bool:
@@ -80,6 +83,9 @@ class Cluster:
         if pod.node_terms is None:
             return True
         return any(self.node_term(term, node) for term in pod.node_terms)
+
+    def may_mean(self, term: Any, node: Node) -> bool:
+        return not any(field.operator == "In" and node.name not in field.values for field in term.fields)
 
     def node_term(self, term: Any, node: Node) -> bool:
         answers = [holds(r, node.labels) for r in term.labels]
@@ -298,6 +304,7 @@ class Cluster:
 # --- preemption ---------------------------------------------------------------------------------------
 
 HOPELESS = (
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "node(s) were unschedulable",
     "node(s) didn't match the requested node name",
     "node(s) didn't match Pod's node affinity/selector",
@@ -319,7 +326,7 @@ def victims_on(
         return not Cluster(nodes, [(spec, name) for _, spec, name, _ in present]).reasons(pod, node)
 
     first = Cluster(nodes, [(spec, name) for _, spec, name, _ in tenants]).reasons(pod, node)[0]
-    if first in HOPELESS or "untolerated taint" in first:
+    if first in HOPELESS or "untolerated taint(s)" in first:
         return None
     weaker = [t for t in tenants if t[2] == node.name and t[1].priority < pod.priority]
     present = [t for t in tenants if t not in weaker]

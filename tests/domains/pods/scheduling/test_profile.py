@@ -29,6 +29,7 @@ from nexusform.scheduling.matching import Requirement, Taint, label_selector
 GIB = 1 << 30
 APP = (("app", "a"),)
 ITSELF = label_selector({"app": "a"})
+ON_N1 = Requirement("metadata.name", "In", ("n1",))
 IN_Y = NodeTerm((Requirement(ZONE, "In", ("y",)),))
 
 
@@ -57,6 +58,13 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         SMALL,
     ),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
+    ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(unmet=("the claim is not there",))),
+    ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeTerm(fields=(ON_N1,)),))),
+    ("NODE_FILTERS", "volume_zones"): (
+        TWO,
+        (),
+        asks(volumes=(VolumeNeed(None, bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
+    ),
     ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), bound=True),))),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,
@@ -92,6 +100,11 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         SMALL,
     ),
     ("NODE_SCORES", "node_affinity"): (TWO, (), asks(preferred_nodes=((10, IN_Y),))),
+    ("NODE_SCORES", "image_locality"): (
+        (node("n0", "x", images={}), node("n1", "y", images={"i:1": GIB})),
+        (),
+        asks(images=("i:1",)),
+    ),
     ("DOMAIN_SCORES", "topology_spread"): (
         TWO,
         (on_n0(asks()),),
@@ -103,7 +116,15 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         asks(preferred_anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",), None, 10),)),
     ),
 }
-TABLES = ("NODE_FILTERS", "USAGE_FILTERS", "DOMAIN_FILTERS", "USAGE_SCORES", "NODE_SCORES", "DOMAIN_SCORES")
+TABLES = (
+    "POD_FILTERS",
+    "NODE_FILTERS",
+    "USAGE_FILTERS",
+    "DOMAIN_FILTERS",
+    "USAGE_SCORES",
+    "NODE_SCORES",
+    "DOMAIN_SCORES",
+)
 
 
 def name_of(entry: Any) -> str:
@@ -127,8 +148,8 @@ def entries() -> Sequence[tuple[str, str]]:
 @pytest.mark.parametrize(("table", "name"), entries())
 def test_every_entry_decides_something(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[table, name]
-    # A claim for one pod keeps others from every node.
-    assert chosen(table, case) == (set() if name == "claims" else {"n1"})
+    # A claim for one pod keeps others from every node, as does one that is not there.
+    assert chosen(table, case) == (set() if name in ("claims", "volumes_to_be") else {"n1"})
     left = tuple(entry for entry in getattr(profile, table) if name_of(entry) != name)
     monkeypatch.setattr(profile, table, left)
     assert "n0" in chosen(table, case)

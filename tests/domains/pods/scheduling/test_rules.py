@@ -317,7 +317,7 @@ def test_host_ports(mine: HostPort, theirs: HostPort, clash: bool) -> None:
 
 def test_taints_and_cordons() -> None:
     tainted = replace(node("n"), taints=(Taint("k", "v", "NoExecute"),))
-    assert reasons([tainted], [], pod())["n"] == "node(s) had untolerated taint {k: v}"
+    assert reasons([tainted], [], pod())["n"] == "node(s) had untolerated taint(s)"
     assert reasons([tainted], [], pod(tolerations=(Toleration("k", "Exists"),)))["n"] == ""
     cordoned = replace(node("n"), unschedulable=True)
     assert reasons([cordoned], [], pod())["n"] == "node(s) were unschedulable"

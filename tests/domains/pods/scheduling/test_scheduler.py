@@ -355,7 +355,8 @@ def test_pending_says_how_many_nodes_for_which_reason() -> None:
     nodes = (*cluster(2).nodes, Node("n3", {}, (Taint("gpu", "yes"),), 9000, 4 << 30))
     (outcome,) = predict(Cluster("k", nodes), (), [workload(cpu=2000)]).outcomes
     assert outcome.reason == (
-        "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 2 Insufficient cpu."
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+        "Not tolerated: gpu=yes:NoSchedule (1 node)."
     )
     assert [(r.candidate, r.rule) for r in outcome.refusals] == [
         ("n1", "resources"),

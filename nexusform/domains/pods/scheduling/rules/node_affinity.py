@@ -7,14 +7,28 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec
-from nexusform.scheduling.matching import holds
+from nexusform.scheduling.matching import IN, holds
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
+LEFT_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+def left_out(pod: PodSpec, node: Node) -> str | None:
+    """A reason when every required term names its nodes, and none of them this one: then nobody looks at
+    it.
+    """
+    if not pod.node_terms:
+        return None
+    for term in pod.node_terms:
+        by_name = [field for field in term.fields if field.operator == IN]
+        if all(node.name in field.values for field in by_name):
+            return None  # true of a term without names, too
+    return LEFT_OUT
 
 
 def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason unless the node has all of nodeSelector and satisfies one required term."""
-    return None if required(pod, node) else REASON
+    """A reason unless the node has all of nodeSelector and satisfies one required term, or is left out."""
+    return None if required(pod, node) or left_out(pod, node) else REASON
 
 
 def required(pod: PodSpec, node: Node) -> bool:

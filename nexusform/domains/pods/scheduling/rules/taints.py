@@ -7,19 +7,24 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.matching import NO_SCHEDULE, is_tolerated, untolerated
+from nexusform.scheduling.matching import NO_SCHEDULE, Taint, is_tolerated, untolerated
 
+REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
 
 def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason that names the first taint which nothing tolerates."""
+    """A reason when a taint of the node keeps the pod away."""
+    return None if keeping_away(pod, node) is None else REASON
+
+
+def keeping_away(pod: PodSpec, node: Node) -> Taint | None:
+    """The first taint of a node that keeps a pod away."""
     if not node.taints:
         return None
     hard = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    taint = untolerated(hard, pod.tolerations)
-    return None if taint is None else f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    return untolerated(hard, pod.tolerations)
 
 
 def raw(pod: PodSpec, node: Node) -> int:
