@@ -121,3 +121,64 @@ def test_members_with_given_figures_get_nodes() -> None:
     state = applied(good(seen(text, node("n1", labels=labels))))
     place = standing(state)["web-0"]
     assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")
+
+
+def whole(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """These objects with what every cluster has."""
+    always = (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "gold"},
+            "value": 1000,
+        },
+    )
+    return (*always, *objects)
+
+
+def with_images(body: dict[str, Any], **images: int) -> dict[str, Any]:
+    listed = [{"names": [f"{name}:latest"], "sizeBytes": size} for name, size in images.items()]
+    return {**body, "status": {**body["status"], "images": listed}}
+
+
+def test_a_pod_goes_where_its_image_is_and_is_certain_of_it() -> None:
+    there = with_images(node("a-np-1"), web=4 << 30)
+    container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
+    text = web(1, spec={"containers": [container]})
+    control = node("a-control-plane-0", unschedulable=True)
+    place = standing(applied(good(seen(text, node("a-np-0"), there, control))))["web-0"]
+    assert (place["node"], place["certain"]) == ("a-np-1", True)
+    # Of a node that kubectl does not show nobody knows which images it has.
+    result = good(seen(text, there, control))
+    assert not standing(applied(result))["web-0"]["certain"]
+
+
+def test_room_that_is_promised_to_a_pod_is_kept_for_it() -> None:
+    waiting = pod("vip", "", "6", priority=5)
+    waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a-np-0"}
+    assert places(good(seen(web(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))) == {
+        "web-0": "a-np-1"
+    }
+    # A more important pod does not mind.
+    above = web(1, cpu="5", spec={"priority": 9})
+    assert places(good(seen(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-0"}
+
+
+def test_a_pod_that_is_being_resized_holds_the_larger_amount() -> None:
+    smaller = pod("other", "a-np-0", "1")
+    smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
+    assert places(good(seen(web(1), *NODES, smaller))) == {"web-0": "a-np-1"}
+
+
+def test_quotas_and_priorities_of_the_cluster_count() -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"hard": {"pods": "2"}},
+    }
+    text = web(3, spec={"priorityClassName": "gold"})
+    result = good(seen(text, *whole(*NODES, quota)))
+    assert len(places(result)) == 2
+    assert {each.id for each in warnings(result)} & {"pods-are-not-made"}

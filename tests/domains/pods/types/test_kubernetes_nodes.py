@@ -23,7 +23,7 @@ def test_nodes_are_shown_with_what_they_registered() -> None:
 def test_what_cannot_be_read_names_the_file_and_the_command() -> None:
     (unreadable,) = answer(a=b"NAME STATUS").problems
     assert (unreadable.id, unreadable.path) == ("invalid-kubernetes-manifest", ("files",))
-    assert "kubectl get nodes,pods" in unreadable.detail
+    assert "kubectl get ns,nodes,pods" in unreadable.detail
     assert "a" in unreadable.detail
     (no_node,) = answer(a=printed(pod("p1", "n1"))).problems
     assert no_node.id == "no-nodes-in-the-files"
