@@ -103,6 +103,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "engine-cannot-be-used": "Engine cannot be used",
     "error-acquiring-the-state-lock": "Error acquiring the state lock",
     "error-releasing-the-state-lock": "Error releasing the state lock",
+    "even-control-plane": "Even number of control-plane nodes",
     "eviction-is-not-executed": "Eviction is not executed",
     "expected-failure-while-planning": "Expected failure while planning",
     "experiment-is-not-switched-on": "Experiment is not switched on",

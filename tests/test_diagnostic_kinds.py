@@ -26,7 +26,7 @@ PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 TABLES = (PACKAGE / "diagnostic_kinds.py", PACKAGE / "language_kinds.py")
 # These name ids, and say none.
-ADVICE = PACKAGE / "rendering" / "report" / "entries.py"
+ADVICE = PACKAGE / "weights.py"
 HELD_BEFORE = PACKAGE / "planning" / "held_before.py"
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (*TABLES, ADVICE, HELD_BEFORE)]
 NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}

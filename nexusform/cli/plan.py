@@ -90,10 +90,11 @@ def plan(arguments: PlanArguments) -> int:
     """Show what apply would change, and where every VM, binding and pod would land.
 
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
-    -fail-on=moved:0,room:5,certainty:0.9 makes a plan an error that moves more than
-    so many placements, leaves room for fewer VMs on a site (of its largest SKU), or
-    is sure of a smaller part of its VMs per rack. Every report says so, and apply
-    refuses the saved plan.
+    -fail-on=moved:0,removed:0,room:5,certainty:0.9 makes a plan an error that moves
+    (or takes the machine from) more than so many placements, removes or forgets
+    more, leaves room for fewer VMs on a site (of its largest SKU), or is sure of a
+    smaller part of its VMs per rack. Every report says so, and apply refuses the
+    saved plan.
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"

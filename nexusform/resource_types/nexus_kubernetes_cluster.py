@@ -34,6 +34,7 @@ from nexusform.resource_types.nks_pools import (
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     azure_problems,
+    even_control_plane,
     id_attribute,
     joined_id,
     name_attribute,
@@ -139,6 +140,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += whole_number_problems(plane, ("count",), ("control_plane",))
+        problems += even_control_plane(plane.get("count"), ("control_plane", "count"))
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
     problems += azure_problems(attributes, _SAYS, ())
     pools = attributes.get("agent_pool")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, did_you_mean, nearest_names
+from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest_names
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
 from nexusform.value_types import DYNAMIC, NUMBER, STRING
@@ -202,3 +202,16 @@ def azure_problems(values: Mapping[str, Any], said: Collection[str], path: Path)
             f"{'.'.join(map(str, at))} follows from the arguments of the block: leave it out of the body."
         )
         yield Problem((*here, *at), "invalid-azure-body", detail)
+
+
+def even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
+    """A warning about a control plane with an even number of members."""
+    if not isinstance(count, int) or count < 2 or count % 2:
+        return
+    detail = (
+        f"etcd needs more than half of its members. {count} of them survive the loss of "
+        f"{count // 2 - 1}, no more than {count - 1} do, and there is one more that can fail. Take "
+        f"{count - 1} or {count + 1}."
+    )
+    brief = f"{count} control-plane nodes survive the loss of no more than {count - 1} do"
+    yield Problem(path, "even-control-plane", detail, Severity.WARNING, brief=brief)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
-from nexusform.diagnostics import warning
+from nexusform.diagnostics import error, warning
 from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
@@ -27,7 +27,7 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 
 OLD = parse_address("nexus_kubernetes_cluster.old")
 NEW = parse_address("nexus_kubernetes_cluster.new")
-LEVELS = {"old": "note", "new": "warning", "advice": "note"}
+LEVELS = {"new": "warning", "old": "warning", "advice": "advice"}
 
 
 @pytest.fixture
@@ -54,20 +54,21 @@ def test_documents_give_every_finding_its_level(plan: Plan) -> None:
     assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
     assert [each["detail"] for each in document["diagnostics"] if each.get("held_before")] == ["old"]
     results = sarif_document(plan)["runs"][0]["results"]
-    assert [each["level"] for each in results] == list(LEVELS.values())
-    assert "Not caused by this plan" in results[0]["message"]["text"]
+    assert [each["level"] for each in results] == ["warning", "warning", "note"]
+    assert [each["properties"]["weight"] for each in results] == list(LEVELS.values())
+    assert [each["baselineState"] for each in results] == ["new", "unchanged", "new"]
+    assert "Not caused by this plan" in results[1]["message"]["text"]
     events = [finding_event(finding, {}, "") for finding in plan_findings(plan)]
-    assert [each["@level"] for each in events] == ["info", "warn", "info"]
+    assert [each["@level"] for each in events] == ["warn", "warn", "info"]
     assert [each["diagnostic"]["level"] for each in events] == list(LEVELS.values())
 
 
-def test_only_what_the_plan_makes_fail_fails_a_test_report(plan: Plan) -> None:
+def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
     text = render_junit(plan)
-    assert text.count("<failure") == 1
-    failure = re.search(r"<failure[^>]*>(.*?)</failure>", text, re.DOTALL)
-    assert failure is not None
-    assert "new" in failure[1]
-    assert "old" not in failure[1]
+    assert "<failure" not in text
+    assert "Warning: new" in text
+    assert "Advice: advice" in text
+    assert "<error" in render_junit(replace(plan, diagnostics=(error("does-not-fit", "x"),)))
     notes = re.findall(r"<system-out>(.*?)</system-out>", text, re.DOTALL)
     assert any("old" in note and "Not caused by this plan" in note for note in notes)
 
@@ -76,14 +77,14 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     page = render_html(plan, {}, Registries())
     assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
     tags = re.findall(r'<span class="tag">(.*?)</span>', page)
-    assert tags == ["Not caused by this plan", "Warning", "Advice"]
-    assert 'class="verdict look"' in page
+    assert tags == ["Warning", "Not caused by this plan", "Advice"]
+    assert 'class="verdict allowed"' in page
     details = render_plan(plan, {}, PlanTextOptions(details=True, hints=False))
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
     assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
     comment = render_markdown(plan, {})
     assert "> **Mind:** new/p: an upgrade would fail (no-surge-room).\n" in comment
-    assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!WARNING]\n")
+    assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!NOTE]\n")
 
 
 def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> None:
@@ -95,7 +96,7 @@ def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> N
 
 def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, Registries())
-    assert 'class="verdict look"' in page
+    assert 'class="verdict caution"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
 
 

@@ -14,6 +14,22 @@ deny contains message if {
 	message := sprintf("%s moves from %s to %s (%s)", [row.object, row.from.machine, row.to.machine, row.trigger])
 }
 
+# A plan that was refused or breaks a guard rail is no plan to be merged.
+deny contains message if {
+	some finding in input.diagnostics
+	finding.level == "error"
+	message := sprintf("refused: %s", [finding.summary])
+}
+
+deny contains "the plan is in error" if input.errored
+
+# What runs loses its machine.
+deny contains message if {
+	some row in input.placement_changes
+	row.action == "lose_machine"
+	message := sprintf("%s loses its machine", [row.object])
+}
+
 # Every pool of three VMs or more stands on two racks at least.
 deny contains message if {
 	some table in input.placement_tables
@@ -32,6 +48,7 @@ deny contains message if {
 
 warn contains message if {
 	some finding in input.diagnostics
-	finding.severity == "warning"
+	finding.level == "warning"
+	not finding.held_before
 	message := finding.summary
 }

@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 
 import nexusform
 from nexusform.configuration.loader import NATIVE
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic
 from nexusform.domains.editor.completion import Suggestion, completions
 from nexusform.domains.editor.hover import hover_text
 from nexusform.domains.editor.landing import Landing, blocks_that_place, plan_landing
@@ -29,6 +29,7 @@ from nexusform.domains.editor.module_text import (
 from nexusform.domains.editor.positions import byte_at, position_at
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
+from nexusform.weights import Level, level_of
 from nexusform.workflow.place import place_in
 from nexusform.workflow.validate import validate_directory
 
@@ -40,8 +41,10 @@ _KINDS = {
     "reference": lsp.CompletionItemKind.Reference,
 }
 _SEVERITIES = {
-    Severity.ERROR: lsp.DiagnosticSeverity.Error,
-    Severity.WARNING: lsp.DiagnosticSeverity.Warning,
+    Level.ERROR: lsp.DiagnosticSeverity.Error,
+    Level.WARNING: lsp.DiagnosticSeverity.Warning,
+    Level.ADVICE: lsp.DiagnosticSeverity.Information,
+    Level.NOTE: lsp.DiagnosticSeverity.Hint,
 }
 
 
@@ -274,7 +277,7 @@ def _diagnostic(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     return Marker(
         range=where,
         message=f"{diagnostic.summary}{detail}",
-        severity=_SEVERITIES[diagnostic.severity],
+        severity=_SEVERITIES[level_of(diagnostic)],
         code=diagnostic.id,
         source="nexusform",
     )

@@ -11,6 +11,7 @@ from nexusform.planning.plan import Action
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.source import Position, SourceFile, Span
+from nexusform.weights import level_of
 
 # What readers of plan documents check before they go on.
 TERRAFORM_VERSION: Final = "1.11.0"
@@ -58,7 +59,7 @@ def resource_keys(address: Address) -> dict[str, Any]:
 def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """One diagnostic: severity, summary, detail and, where they are known, address, range, snippet.
 
-    Beyond OpenTofu's keys: `id`, and what the diagnostic carries as `extra`
+    Beyond OpenTofu's keys: `id`, how much it weighs (`level`), and what the diagnostic carries as `extra`
     (`fit`: the ways out of a placement that does not fit).
     """
     document: dict[str, Any] = {
@@ -66,6 +67,7 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
         "summary": diagnostic.summary,
         "detail": diagnostic.detail,
         "id": diagnostic.id,
+        "level": level_of(diagnostic).value,
     }
     if diagnostic.address:
         document["address"] = diagnostic.address
@@ -80,8 +82,8 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 
 
 def finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """A diagnostic of a plan, with how much it weighs (`level`) and whether it held before."""
-    document = diagnostic_document(finding.diagnostic, files) | {"level": finding.level.value}
+    """A diagnostic of a plan, with whether it held before."""
+    document = diagnostic_document(finding.diagnostic, files)
     return document | {"held_before": True} if finding.held_before else document
 
 

@@ -22,11 +22,12 @@ from nexusform.rendering.json.json_parts import (
 from nexusform.rendering.json.json_placements import placement_changes
 from nexusform.rendering.notation.json_values import shown, shown_type
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.entries import Finding, Level
+from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
+from nexusform.weights import Level
 
 MODULE: Final = "nexusform.ui"
 UI_VERSION: Final = "1.2"
@@ -74,8 +75,9 @@ def finding_event(finding: Finding, files: Mapping[str, SourceFile], time: str) 
     """A diagnostic of a plan; a note is told as information."""
     stream_event = diagnostic_event(finding.diagnostic, files, time)
     stream_event["diagnostic"] = finding_document(finding, files)
-    if finding.level is Level.NOTE:
-        stream_event |= {"@level": "info", "@message": f"Note: {finding.diagnostic.summary}"}
+    if finding.level in (Level.ADVICE, Level.NOTE):
+        word = finding.level.value.capitalize()
+        stream_event |= {"@level": "info", "@message": f"{word}: {finding.diagnostic.summary}"}
     return stream_event
 
 

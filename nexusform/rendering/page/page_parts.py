@@ -15,13 +15,13 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
-from nexusform.rendering.report.entries import Finding, Level
+from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.folding import MOST_ROWS, names_text
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.overview import (
     Overview,
     ResourceCount,
-    RoomRow,
+    Stake,
     TriggerCount,
     finding_counts,
     violation_text,
@@ -29,9 +29,11 @@ from nexusform.rendering.report.overview import (
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
+from nexusform.rendering.report.room_table import RoomRow
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
 from nexusform.source import SourceFile
+from nexusform.weights import Level
 from nexusform.words import counted
 
 TABLE_HEADS: Final = (
@@ -187,13 +189,17 @@ def overview_part(overview: Overview) -> Part:
     return section("overview", "Room and counts", drawn, data_short="Room") if tables else None
 
 
+_STAKES: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
+
+
 def _verdict(overview: Overview) -> Markup:
     """Whether it may be applied; a plan that is refused says where that is explained."""
     if overview.denied:
         return element("p", element("strong", "Denied"), f" by {overview.denied}", class_="verdict denied")
-    reasons = [*overview.reasons, *([overview.warned] if overview.warned else [])]
+    reasons = [*overview.ending_rules, *overview.endangered, *overview.reasons]
+    reasons += [overview.warned] if overview.warned else []
     because = f" ({'; '.join(reasons)})" if reasons else ""
-    kind = "look" if overview.needs_a_look else "allowed"
+    kind = _STAKES[overview.stake]
     return element("p", element("strong", "Allowed"), because, class_=f"verdict {kind}")
 
 
@@ -250,7 +256,7 @@ def diagnostics_part(findings: Sequence[Finding], sources: Mapping[str, SourceFi
     return section("diagnostics", f"Findings: {title}", articles, data_short="Findings")
 
 
-_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.NOTE: "Advice"}
+_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVICE: "Advice", Level.NOTE: "Note"}
 
 
 def _diagnostic(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:

@@ -12,8 +12,9 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.guard_rails import GUARD_RAIL, limit_of
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.report.entries import HELD_BEFORE, Finding, Level, plan_findings
+from nexusform.rendering.report.entries import HELD_BEFORE, Finding, plan_findings
 from nexusform.rendering.report.overview import violation_text
+from nexusform.weights import Level
 from nexusform.words import form
 
 
@@ -120,14 +121,10 @@ def _name(diagnostic: Diagnostic) -> str:
 
 
 def _lint(rule: str, findings: Iterable[Finding]) -> Case:
-    """One lint rule: passed, failed, or passed with what nothing fails by."""
+    """One lint rule: it passes with what it found, by which no plan fails."""
     of_rule = [finding for finding in findings if finding.diagnostic.id == rule]
-    failing = [finding for finding in of_rule if finding.level is not Level.NOTE]
-    notes = [finding for finding in of_rule if finding.level is Level.NOTE]
-    note = "\n".join([f"{_counted(notes)}:", *map(_line, notes)]) if notes else ""
-    if not failing:
-        return Case("lint", rule, note=note)
-    return Case("lint", rule, "failure", _counted(failing), "\n".join(map(_line, failing)), note=note)
+    note = "\n".join([f"{_counted(of_rule)}:", *map(_line, of_rule)]) if of_rule else ""
+    return Case("lint", rule, note=note)
 
 
 def _counted(findings: Sequence[Finding]) -> str:
@@ -139,22 +136,19 @@ def _line(finding: Finding) -> str:
 
 
 def _said(finding: Finding) -> str:
-    text = finding.diagnostic.detail or finding.diagnostic.summary
+    word = finding.level.value.capitalize()
+    text = f"{word}: {finding.diagnostic.detail or finding.diagnostic.summary}"
     return f"{text}\n{HELD_BEFORE}" if finding.held_before else text
 
 
 def _warnings(findings: Iterable[Finding]) -> list[Case]:
-    """Every other warning: what does not work fails, the rest is said of a case that passes."""
+    """Every other finding that is no error: it is said of a case that passes."""
     cases = []
     for finding in findings:
         diagnostic = finding.diagnostic
         if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
             continue
-        name = _name(diagnostic)
-        if finding.level is Level.NOTE:
-            cases.append(Case(diagnostic.id, name, note=_said(finding)))
-        else:
-            cases.append(Case(diagnostic.id, name, "failure", diagnostic.summary, diagnostic.detail))
+        cases.append(Case(diagnostic.id, _name(diagnostic), note=_said(finding)))
     return cases
 
 

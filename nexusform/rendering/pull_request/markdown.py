@@ -57,6 +57,7 @@ from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
+from nexusform.weights import Level
 from nexusform.words import counted, first_of, listed, natural
 
 MAX_BYTES: Final = 65_000
@@ -250,7 +251,7 @@ def finding_lines(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
 
 
 def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
-    mark = "**Warning**" if entry.fails else "Advice"
+    mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
     places = [line_of(place, origin) for place in entry.places]
     where = f" ({first_of(places, _PLACES)})" if places else ""
     return f"- {mark} {plain(entry.id)}: {_said(entry)}{where}"

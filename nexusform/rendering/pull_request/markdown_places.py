@@ -18,10 +18,9 @@ from nexusform.planning.plan import (
     PlacementTable,
     Plan,
 )
-from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
-from nexusform.rendering.report.overview import Overview, RoomRow
+from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
@@ -29,10 +28,13 @@ from nexusform.rendering.report.placement_rows import (
     either_text,
     line_verb,
     parting,
+    trigger_words,
     vm_journeys,
 )
+from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
+from nexusform.rendering.report.room_table import RoomRow
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed, natural
 
@@ -224,7 +226,7 @@ def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
     """`**east** joins` and so on: bindings by what becomes of them, and why."""
     groups: dict[tuple[PlacementAction, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.action, row.trigger), []).append(f"**{plain(row.object)}**")
+        groups.setdefault((row.action, trigger_words(row)), []).append(f"**{plain(row.object)}**")
     clauses = []
     for action, verb in _BINDING_VERBS.items():
         for (done, trigger), names in groups.items():
@@ -283,19 +285,10 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
             continue
         kind = summary.kind or kind_of_all
         counts_text = ", ".join(f"{count:,} {word}" for count, word in summary.outcomes)
-        certainty = _certainty(report, kind) if summary.place + summary.move else ""
+        sure = sure_of(plan) if kind == "vm" and summary.place + summary.move else ""
+        certainty = f" Sure of {sure}" if sure else ""
         lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {counts_text}.{certainty}")
     return lines
-
-
-def _certainty(report: Report, kind: str) -> str:
-    if kind == "vm" and report.decided:
-        return " Decided here, not predicted."
-    if kind != "vm" or not report.tie_breaks or not report.placed:
-        return " Predicted; certainty not computed."
-    racks = f"VMs per rack certain for {report.racks_certain:,} of {report.placed:,}"
-    sure = f" {racks}, machines for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
-    return f"{sure} NUMA cells: {draws_text(report.draws)}" if report.draws is not None else sure
 
 
 def causes_of_moves(plan: Plan) -> tuple[Change, ...]:

@@ -30,20 +30,21 @@ def title_line(overview: Overview) -> str:
 
 
 def alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
-    """GitHub's box with the verdict: CAUTION when refused, WARNING where a look is needed, else NOTE."""
+    """GitHub's box with the verdict: by what is at stake."""
     if overview.denied:
         lines = [f"**Denied** by {plain(overview.denied)}.", *map(plain, overview.breaches)]
         if not report.errored:
             lines.append(_sentences(plan, report))
         return _boxed("CAUTION", [*lines, *_age_line(overview)])
     lines = [f"**Allowed.** {_sentences(plan, report)}".replace("** **", " ", 1)]
+    lines += [f"**{plain(text)}.**" for text in (*overview.ending_rules, *overview.endangered[:_NAMED])]
     if overview.reasons:
         reasons = "; ".join(overview.reasons)
         lines.append(f"{plain(reasons[0].upper() + reasons[1:])}.")
     if overview.warned:
         lines.append(f"**Mind:** {plain(overview.warned)}.")
     lines += _age_line(overview)
-    return _boxed("WARNING" if overview.needs_a_look else "NOTE", lines)
+    return _boxed(overview.stake.value.upper(), lines)
 
 
 def _boxed(kind: str, lines: Iterable[str]) -> list[str]:

@@ -19,8 +19,8 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody
-from nexusform.rendering.report.entries import ADVICE
 from nexusform.source import SourceFile
+from nexusform.weights import Level, level_of
 
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 _MOST_COMMENTS: Final = 30
@@ -73,7 +73,7 @@ def review_document(
     failing = [
         diagnostic
         for diagnostic in plan.diagnostics
-        if diagnostic.id not in ADVICE and diagnostic.subject is not None
+        if level_of(diagnostic).order <= Level.WARNING.order and diagnostic.subject is not None
     ]
     comments: list[dict[str, Any]] = []
     for diagnostic in failing:

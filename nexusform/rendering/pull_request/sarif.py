@@ -11,13 +11,21 @@ from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.report.entries import HELD_BEFORE, Finding, level_of, plan_findings
+from nexusform.rendering.report.entries import HELD_BEFORE, Finding, plan_findings
 from nexusform.source import Span
+from nexusform.weights import Level, level_of
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PAGES: Final = "https://github.com/nexusform/nexusform/blob/main/docs/reference"
 _HELP: Final = {rule.id: rule.help for rule in RULES}
+# SARIF has no word for advice.
+_LEVELS: Final = {
+    Level.ERROR: "error",
+    Level.WARNING: "warning",
+    Level.ADVICE: "note",
+    Level.NOTE: "note",
+}
 _SILENCE: Final = "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
 
 
@@ -65,7 +73,7 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
         "shortDescription": {"text": harmless(text)},
         "help": _help(diagnostic.id, text),
         "helpUri": f"{_PAGES}/{_page(diagnostic.id)}",
-        "defaultConfiguration": {"level": level_of(diagnostic).value},
+        "defaultConfiguration": {"level": _LEVELS[level_of(diagnostic)]},
     }
 
 
@@ -94,7 +102,9 @@ def _result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[s
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,
         "ruleIndex": number,
-        "level": finding.level.value,
+        "level": _LEVELS[finding.level],
+        "baselineState": "unchanged" if finding.held_before else "new",
+        "properties": {"weight": finding.level.value},
         "message": {"text": harmless(f"{diagnostic.summary}{detail}")},
     }
     location = _location(diagnostic, blocks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -14,84 +13,21 @@ from nexusform.planning.held_before import warnings_held_before
 from nexusform.planning.occupancy import SiteRoom, sharing_as_before
 from nexusform.planning.plan import Plan
 from nexusform.source import Span
-
-# Warnings worth knowing by which nothing fails; every other warning says that something does not work.
-ADVICE: Final = frozenset(
-    {
-        "a-fresh-schedule-would-choose-otherwise",
-        "a-real-hub-treats-this-differently",
-        "age-of-the-inventory-unknown",
-        "backend-configuration-ignored",
-        "creation-times-not-captured",
-        "deprecated-envelope",
-        "derived-at-reading",
-        "document-read-with-a-correction",
-        "generated-configuration-stands-elsewhere",
-        "health-of-a-member-is-unknown",
-        "incomplete-list",
-        "managed-from-elsewhere",
-        "members-of-a-placement-share-machines",
-        "more-findings",
-        "node-differs-from-its-vm-sku",
-        "not-read-for-placement",
-        "object-will-be-forgotten",
-        "old-inventory",
-        "older-property-name",
-        "older-state",
-        "pods-are-not-predicted",
-        "read-with-a-correction",
-        "replicas-are-changed-by-an-autoscaler",
-        "resource-targeting-is-in-effect",
-        "resources-not-read",
-        "resources-twice",
-        "room-of-forgotten-vms-counts-as-free",
-        "shared-machine",
-        "pods-share-a-machine",
-        "pods-share-a-rack",
-        "sku-catalogue-ignored",
-        "sku-mismatch",
-        "small-before-large",
-        "staged-run-waits-for-an-approval",
-        "the-state-stays-on-this-machine",
-        "unmanaged-vms",
-        "value-for-undeclared-variable",
-        "daemons-are-replaced-one-after-the-other",
-        "limits-of-volumes-are-not-known",
-        "volumes-are-not-known",
-        "zones-pinned",
-        "zones-too-small",
-    }
-)
-
+from nexusform.weights import Level, level_of, level_of_warning
 
 HELD_BEFORE: Final = "Not caused by this plan: it held before."
 
 
-class Level(StrEnum):
-    """How much a finding weighs, the same in every report: SARIF's words. A note fails nothing."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
 class Finding(Struct, frozen=True):
-    """A diagnostic and how much it weighs; what held before the plan as it does after it is a note."""
+    """A diagnostic and how much it weighs; `held_before`: the plan did not cause it."""
 
     diagnostic: Diagnostic
     level: Level
     held_before: bool = False
 
 
-def level_of(diagnostic: Diagnostic) -> Level:
-    """How much a diagnostic weighs by itself."""
-    if diagnostic.severity is Severity.ERROR:
-        return Level.ERROR
-    return Level.NOTE if diagnostic.id in ADVICE else Level.WARNING
-
-
 def plan_findings(plan: Plan) -> tuple[Finding, ...]:
-    """The diagnostics of a plan, in its order."""
+    """The diagnostics of a plan by weight, those that it causes before those that held before."""
     as_before = {
         "no-surge-room": _without_surge_room(plan),
         "shared-machine": sharing_as_before(plan.sites),
@@ -102,18 +38,17 @@ def plan_findings(plan: Plan) -> tuple[Finding, ...]:
             diagnostic.severity is not Severity.ERROR
             and diagnostic.address in as_before.get(diagnostic.id, ())
         )
-        level = Level.NOTE if held_before else level_of(diagnostic)
-        findings.append(Finding(diagnostic, level, held_before))
-    return tuple(findings)
+        findings.append(Finding(diagnostic, level_of(diagnostic), held_before))
+    return tuple(sorted(findings, key=lambda finding: (finding.level.order, finding.held_before)))
 
 
 class Entry(Struct, frozen=True):
     """Diagnostics that say the same: of whom (`subjects`, "" where it is said of nobody), what, and where.
 
-    `fails` says that something does not work; the rest is advice. `places` are `file:line`.
+    `places` are `file:line`.
     """
 
-    fails: bool
+    level: Level
     id: str
     subjects: tuple[str, ...]
     text: str
@@ -121,7 +56,7 @@ class Entry(Struct, frozen=True):
 
 
 class Entries(Struct, frozen=True):
-    """Entries in their order: what fails first. `standing` held before this plan as it does after it."""
+    """Entries by weight. `standing` held before this plan as it does after it."""
 
     caused: tuple[Entry, ...] = ()
     standing: tuple[Entry, ...] = ()
@@ -164,8 +99,8 @@ def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
     for (kind, text), uses in groups.items():
         subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
         places = tuple(dict.fromkeys(place for _, place in uses if place))
-        entries.append(Entry(kind not in ADVICE, kind, subjects, text, places))
-    return tuple(sorted(entries, key=lambda entry: not entry.fails))
+        entries.append(Entry(level_of_warning(kind), kind, subjects, text, places))
+    return tuple(sorted(entries, key=lambda entry: entry.level.order))
 
 
 def _said(warning: Diagnostic) -> tuple[str, str]:

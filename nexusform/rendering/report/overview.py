@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.effects import LEAVING, Effect, effect_clauses, number_of
+from nexusform.planning.effects import DISMISSED, LEAVING, Effect, effect_clauses, number_of
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
-from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     Action,
     Mode,
@@ -26,131 +26,16 @@ from nexusform.planning.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
-from nexusform.rendering.report.entries import Entries, Finding, Level, plan_entries, plan_findings
+from nexusform.rendering.report.entries import Entries, Finding, plan_entries, plan_findings
+from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.room_table import RoomRow, room_rows, sites_with_room
+from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.rendering.report.wording import plan_counts
+from nexusform.weights import Level
 from nexusform.words import counted, first_of, form, listed
 
 _MOST_NAMES: Final = 3
-
-
-class RoomRow(Struct, frozen=True):
-    """One figure of the room table, as text per site: (before, after) pairs."""
-
-    label: str
-    values: tuple[tuple[str, str], ...]
-    worse: tuple[bool, ...]
-
-
-class Moment(Struct, frozen=True):
-    """One site at one moment: the room for its largest SKU, its clusters, those that cannot surge, and those
-    that perhaps cannot.
-    """
-
-    largest: Room
-    clusters: tuple[str, ...]
-    no_surge: tuple[str, ...]
-    unsure_surge: tuple[str, ...] = ()
-
-
-class SiteSummary(Struct, frozen=True):
-    """One site before the plan and after it; None where it does not stand. `sku` is its largest in play."""
-
-    name: str
-    sku: str
-    cells: int
-    before: Moment | None
-    after: Moment | None
-
-
-def sites_with_room(room: Sequence[SiteRoom]) -> tuple[str, ...]:
-    """The names of the sites of which the table speaks, in its order."""
-    return tuple(site.name for site in site_rooms(room))
-
-
-def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
-    """The rows of the table; none when there is no room to speak of."""
-    sites = site_rooms(room)
-    if not sites:
-        return ()
-    skus = {site.sku for site in sites}
-    sku = sites[0].sku if len(skus) == 1 else "the largest VM SKU in play"
-    kind = "cells" if all(site.cells == 1 for site in sites) else "places"
-    return (
-        _row(f"free {kind} for {sku}", sites, _free, lambda moment: -moment.largest.free),
-        _row("the same with any one rack lost", sites, _rack_lost, lambda moment: -moment.largest.rack_lost),
-        _row("room for the surge VMs of every cluster", sites, _surge, _surge_badness),
-    )
-
-
-def site_rooms(room: Sequence[SiteRoom]) -> list[SiteSummary]:
-    """What the room of every site comes to, in the plan's order."""
-    by_site: dict[str, list[SiteRoom]] = {}
-    for row in room:
-        by_site.setdefault(row.site_id, []).append(row)
-    return [_site(rows) for rows in by_site.values()]
-
-
-def _site(rows: Sequence[SiteRoom]) -> SiteSummary:
-    largest = rows[0]
-    before = _moment([row.before for row in rows if row.before is not None])
-    after = _moment([row.after for row in rows if row.after is not None])
-    return SiteSummary(name=largest.site, sku=largest.sku, cells=largest.cells, before=before, after=after)
-
-
-def _moment(rooms: Sequence[Room]) -> Moment | None:
-    """A site's rooms by SKU, largest first, at one moment; None when it is not there then."""
-    if not rooms:
-        return None
-    clusters: dict[str, None] = {}
-    no_surge: dict[str, None] = {}
-    unsure: dict[str, None] = {}
-    for room in rooms:
-        clusters.update(dict.fromkeys(room.clusters))
-        no_surge.update(dict.fromkeys(room.no_surge))
-        unsure.update(dict.fromkeys(room.unsure_surge))
-    unsure_surge = tuple(cluster for cluster in unsure if cluster not in no_surge)
-    return Moment(rooms[0], tuple(clusters), tuple(no_surge), unsure_surge)
-
-
-def _row(
-    label: str,
-    sites: Iterable[SiteSummary],
-    text: Callable[[Moment], str],
-    badness: Callable[[Moment], int],
-) -> RoomRow:
-    """One figure of every site, before and after; a greater `badness` after is worse."""
-    values: list[tuple[str, str]] = []
-    worse: list[bool] = []
-    for site in sites:
-        before, after = site.before, site.after
-        values.append((text(before) if before else "-", text(after) if after else "-"))
-        worse.append(bool(before and after and badness(after) > badness(before)))
-    return RoomRow(label, tuple(values), tuple(worse))
-
-
-def _free(moment: Moment) -> str:
-    """How many VMs of the largest SKU fit."""
-    return f"{moment.largest.fitting}"
-
-
-def _rack_lost(moment: Moment) -> str:
-    """How many of them fit with any one rack lost."""
-    return f"{moment.largest.fitting_with_a_rack_lost}"
-
-
-def _surge_badness(moment: Moment) -> int:
-    """The more clusters have no room for surge VMs, or perhaps none, the worse."""
-    return 2 * len(moment.no_surge) + len(moment.unsure_surge)
-
-
-def _surge(moment: Moment) -> str:
-    """Whether every cluster has room for its surge VMs, else which have none."""
-    if moment.no_surge:
-        return f"no: {first_of(moment.no_surge, _MOST_NAMES)}"
-    if moment.unsure_surge:
-        return f"perhaps not: {first_of(moment.unsure_surge, _MOST_NAMES)}"
-    return "yes" if moment.clusters else "-"
 
 
 class ResourceCount(Struct, frozen=True):
@@ -176,8 +61,9 @@ class Overview(Struct, frozen=True):
 
     `denied` is "" when the plan may be applied, else by which rules it may not; `breaches` say how far it
     goes beyond its guard rails; `reasons` are what it was held against, `risks` the summaries of its
-    `warnings` warnings, `findings` how many there are of each weight. `needs_a_look`: somebody should read on
-    although it is allowed; `warned` is why, where it makes something fail. `certainty` and
+    `warnings` warnings, `findings` how many there are of each weight. `stake` is what is at stake,
+    `endangered` whose quorum or last replica is, `ending_rules` the separation rules that end or only warn
+    from now on; `warned` is the first thing that the plan makes fail. `certainty` and
     `inventory` are "" when unknown; `inventory_is_old` says that it should be read anew.
     """
 
@@ -191,7 +77,9 @@ class Overview(Struct, frozen=True):
     room: tuple[RoomRow, ...]
     inventory: str
     inventory_is_old: bool
-    needs_a_look: bool
+    stake: Stake
+    endangered: tuple[str, ...]
+    ending_rules: tuple[str, ...]
     warned: str
     warnings: int
     findings: tuple[str, ...]
@@ -209,14 +97,16 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         breaches=tuple(diagnostic.detail for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL),
         reasons=_reasons(plan),
         placements=_placements(report),
-        certainty=_certainty(report),
+        certainty=sure_of(plan),
         sites=sites_with_room(plan.room),
         room=room_rows(plan.room),
         inventory=inventory_text(plan),
         inventory_is_old=inventory_is_old(plan),
-        needs_a_look=_needs_a_look(plan, report, entries),
+        stake=_stake(plan, report),
+        endangered=tuple(endangered(plan)),
+        ending_rules=tuple(ending_rules(plan)),
         warned=_warned(entries),
-        warnings=sum(finding.level is Level.WARNING for finding in findings),
+        warnings=sum(finding.level is Level.WARNING and not finding.held_before for finding in findings),
         findings=tuple(finding_counts(findings)),
         risks=_risks(findings),
         resources=_resources(plan),
@@ -309,7 +199,9 @@ def _reasons(plan: Plan) -> tuple[str, ...]:
     """What the plan was held against: draws of cells that nobody told, separation rules and conditions."""
     reasons = list(_draws_reason(plan))
     reasons += [_separation_reason(verdict) for verdict in plan.separation_rules]
-    reasons += [f"{counted(count, 'condition')} {verb}" for count, verb in condition_counts(plan)]
+    counts = condition_counts(plan)
+    if any(check.status != "pass" for check in plan.checks):
+        reasons += [f"{counted(count, 'condition')} {verb}" for count, verb in counts]
     return tuple(reasons)
 
 
@@ -343,20 +235,6 @@ def _separation_reason(verdict: SeparationVerdict) -> str:
 def _placements(report: Report) -> str:
     outcomes = report.summaries[0].outcomes
     return ", ".join(f"{count:,} {words}" for count, words in outcomes)
-
-
-def _certainty(report: Report) -> str:
-    """How certain racks and machines are, "" when nothing was placed."""
-    if not report.placed:
-        return ""
-    if report.decided:
-        return "decided here, not predicted"
-    if not report.tie_breaks:
-        return "certainty not computed"
-    return (
-        f"VMs per rack certain for {report.racks_certain:,} of {report.placed:,}, machines for "
-        f"{report.machines_certain:,} (over {report.tie_breaks} tie-breaks)"
-    )
 
 
 # --- age and risks -----------------------------------------------------------------------------
@@ -406,7 +284,8 @@ def age_text(seconds: float) -> str:
 
 def _risks(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The summaries of what fails."""
-    counts = Counter(finding.diagnostic.summary for finding in findings if finding.level is Level.WARNING)
+    warnings = (finding for finding in findings if finding.level is Level.WARNING and not finding.held_before)
+    counts = Counter(finding.diagnostic.summary for finding in warnings)
     return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in counts.items())
 
 
@@ -417,7 +296,8 @@ def finding_counts(findings: Sequence[Finding]) -> list[str]:
     nouns = {
         Level.ERROR: ("error", "errors"),
         Level.WARNING: ("warning", "warnings"),
-        Level.NOTE: ("piece of advice", "pieces of advice"),
+        Level.ADVICE: ("piece of advice", "pieces of advice"),
+        Level.NOTE: ("note", "notes"),
     }
     texts = [counted(levels[level], *noun) for level, noun in nouns.items() if levels[level]]
     return [*texts, f"{standing:,} not caused by this plan"] if standing else texts
@@ -428,7 +308,7 @@ _LONGEST: Final = 200  # characters
 
 def _warned(entries: Entries) -> str:
     """The first of what the plan makes fail, in a clause, and how much more there is; "" for nothing."""
-    failing = [entry for entry in entries.caused if entry.fails]
+    failing = [entry for entry in entries.caused if entry.level is Level.WARNING]
     if not failing:
         return ""
     first_entry = failing[0]
@@ -441,16 +321,31 @@ def _warned(entries: Entries) -> str:
     return f"{text} ({first_entry.id})" + (f", and {counted(further, 'more warning')}" if further else "")
 
 
-def _needs_a_look(plan: Plan, report: Report, entries: Entries) -> bool:
-    """Whether somebody should read on although the plan is allowed."""
-    return (
-        number_of(report.summaries[0].effects, *LEAVING, Effect.WAITING) > 0
+class Stake(StrEnum):
+    """What is at stake: nothing that runs is touched; something moves, or is not sure; something loses its
+    place, or what kept it safe.
+    """
+
+    NOTHING = "note"
+    MOVES = "warning"
+    LOSES = "caution"
+
+
+def _stake(plan: Plan, report: Report) -> Stake:
+    """What is at stake in a plan that may be applied."""
+    counts = report.summaries[0].effects
+    if plan.denied or number_of(counts, Effect.LOST, Effect.UNPLACED, *DISMISSED) > 0:
+        return Stake.LOSES
+    if any(endangered(plan)) or any(ending_rules(plan)):
+        return Stake.LOSES
+    unsure = (
+        number_of(counts, *LEAVING, Effect.WAITING) > 0
         or plan.to_destroy > 0
         or inventory_is_old(plan)
-        or any(entry.fails for entry in entries.caused)
         or any(verdict.holds != "always" for verdict in plan.separation_rules)
         or any(check.status in ("fail", "error") for check in plan.checks)
     )
+    return Stake.MOVES if unsure else Stake.NOTHING
 
 
 # --- counts ------------------------------------------------------------------------------------

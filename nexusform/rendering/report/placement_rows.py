@@ -284,7 +284,7 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
         effect=effect,
         origin=state_before or origin,
         target=waits or (f"{state_after}: {target}" if state_after else target),
-        trigger=first_row.trigger,
+        trigger=trigger_words(first_row),
         count=len(run),
     )
 
@@ -334,6 +334,18 @@ def parting(line: PlacementLine) -> str:
     return form(line.count, *verbs) if verbs else ""
 
 
+# A trigger is about a cluster, and the row may be about another.
+_OF_ANOTHER: Mapping[str, str] = {
+    "cluster_left": "another cluster left",
+}
+
+
+def trigger_words(row: PlacementChange) -> str:
+    """Why something happens to the object of a row: its trigger, where that does not mislead."""
+    comes = row.kind == "binding" and row.action is PlacementAction.PLACE
+    return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger
+
+
 def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     """The line of one row."""
     origin = _place_in_row(row, row.source, say) if row.source else ""
@@ -349,7 +361,7 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
         label=_called(row),
         origin=origin,
         target=target,
-        trigger=row.trigger,
+        trigger=trigger_words(row),
     )
 
 

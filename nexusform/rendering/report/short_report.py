@@ -7,20 +7,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore, all_decided
+from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
-from nexusform.rendering.notation.places import draws_text, fits_text
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
 from nexusform.rendering.report.folding import SitePools, names_text, site_pools
 from nexusform.rendering.report.object_rows import ObjectFold, drift_folds, object_folds
 from nexusform.rendering.report.overview import (
-    SiteSummary,
     condition_counts,
     denied_by,
     inventory_text,
-    site_rooms,
 )
 from nexusform.rendering.report.placement_rows import (
     Detail,
@@ -30,9 +27,12 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
+from nexusform.rendering.report.plain_words import cells_not_told, room_of, scale_in_of, sure_of, upgrades_of
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
-from nexusform.words import counted, first_of, form
+from nexusform.rendering.report.room_table import SiteSummary, site_rooms
+from nexusform.rendering.report.stakes import endangered, ending_rules
+from nexusform.words import counted, form
 
 MOST_SITES: Final = 6
 INVENTORY: Final = "Inventory"  # a heading of the verdict
@@ -113,28 +113,15 @@ def _beside_tables(
 def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     """The closing lines: a heading and a sentence each, without those that have nothing to say."""
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
-    sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
-    sentences += [("NUMA cells", draws_text(plan.draws)), ("Scale-in", _scale_in(plan))]
+    sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Sure of", sure_of(plan))]
+    sentences += [("NUMA cells", cells_not_told(plan.draws)), ("Scale-in", scale_in_of(plan))]
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)
+    sentences += [("At stake", f"{text}.") for text in (*ending_rules(plan), *endangered(plan))]
     sentences += [("Conditions", _conditions(plan)), (INVENTORY, _inventory(plan))]
     denied = denied_by(plan)
     sentences.append(("Denied", f"by {denied}." if denied else ""))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
-
-
-def _scale_in(plan: Plan) -> str:
-    """The worst that a platform which chooses for itself can leave of the pools that shrink."""
-    worst = [
-        f"{table.fewest_left_on_a_rack:,} of {table.cluster}/{table.pool}"
-        for table in plan.placement_tables
-        if table.fewest_left_on_a_rack is not None
-    ]
-    if not worst:
-        return ""
-    return (
-        f"the platform chooses which VMs go; in the worst case {first_of(worst, MOST_SITES)} stay on a rack."
-    )
 
 
 def _score(score: PredictionScore) -> str:
@@ -149,65 +136,22 @@ def _score(score: PredictionScore) -> str:
 
 
 def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:
-    """What is left on every site: `46 more NC_P46_224_v1 fit, 37 with any one rack lost`."""
-    shown = [(f"Room on {site.name}", _room(site)) for site in sites[:MOST_SITES]]
+    """What is left on every site."""
+    shown = [(f"Room on {site.name}", room_of(site)) for site in sites[:MOST_SITES]]
     if len(sites) > MOST_SITES:
         shown.append(("Room", f"{len(sites) - MOST_SITES} more sites: -report=html:FILE shows them."))
     return shown
 
 
-def _room(site: SiteSummary) -> str:
-    """What a site's racks have room for after the plan, and before it where that differs."""
-    before, after = site.before, site.after
-    assert after is not None, "sites that stand"
-    free, lost = after.largest.fitting, after.largest.fitting_with_a_rack_lost
-    comma = "," if free.exact else ";"
-    text = f"{free} more {site.sku} {fits_text(free)}{comma} {lost} with any one rack lost"
-    if before is None:
-        return f"{text}."
-    free_before, lost_before = before.largest.fitting, before.largest.fitting_with_a_rack_lost
-    if (free_before, lost_before) == (free, lost):
-        return f"{text}."
-    return f"{text} (before: {free_before} and {lost_before})."
-
-
 def _upgrades(sites: list[SiteSummary]) -> str:
-    """Which clusters could not be upgraded: `no surge room for cluster-d; the other 4 clusters have it`."""
-    clusters: list[str] = []
+    """Which clusters could not be upgraded."""
     without: list[str] = []
     unsure: list[str] = []
     for site in sites:
-        assert site.after is not None, "sites that stand"
-        clusters += site.after.clusters
-        without += site.after.no_surge
-        unsure += site.after.unsure_surge
-    if not clusters:
-        return ""
-    if not without and not unsure:
-        return "every cluster has room for its surge VMs."
-    clauses: list[str] = []
-    if without:
-        clauses.append(f"no surge room for {names_text(without)}")
-    if unsure:
-        clauses.append(f"perhaps no surge room for {names_text(unsure)} (NUMA cells are not known)")
-    others = len(clusters) - len(without) - len(unsure)
-    if others:
-        clauses.append(f"the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it")
-    return f"{'; '.join(clauses)}."
-
-
-def _certainty(plan: Plan) -> str:
-    """How many of the VMs have a sure rack, and a sure machine."""
-    placed = sum(table.placed for table in plan.placement_tables)
-    if not placed:
-        return ""
-    if all_decided(plan.placement_tables):
-        return "decided here, not predicted."
-    if not plan.tie_breaks:
-        return "not computed (no tie-breaks were repeated)."
-    racks = sum(table.racks_certain for table in plan.placement_tables)
-    machines = sum(table.machines_certain for table in plan.placement_tables)
-    return f"VMs per rack for {racks:,} of {placed:,}, machines for {machines:,} of {placed:,}."
+        if site.after is not None:
+            without += site.after.no_surge
+            unsure += site.after.unsure_surge
+    return upgrades_of(sites, names_text(without), names_text(unsure))
 
 
 def _separations(plan: Plan) -> list[tuple[str, str]]:
@@ -235,6 +179,8 @@ def _inventory(plan: Plan) -> str:
 
 
 def _conditions(plan: Plan) -> str:
-    """Conditions of a plan are held against what it predicts."""
+    """Conditions of a plan are held against what it predicts; nothing is said of them where all hold."""
+    if all(check.status == "pass" for check in plan.checks):
+        return ""
     texts = [f"{count:,} {verb}" for count, verb in condition_counts(plan)]
     return f"{', '.join(texts)}, as far as the plan predicts." if texts else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.rendering.notation.colours import Painter, columns, harmless, indented, wrap
 from nexusform.source import SourceFile, Span
+from nexusform.weights import Level, level_of
 from nexusform.words import form
 
 DEFAULT_WIDTH = 78
@@ -27,10 +29,11 @@ def render_diagnostics(
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
     compact_warnings: bool = False,
-    advice: Collection[str] = (),
+    *,
+    terraform: bool = False,
 ) -> str:
-    """All diagnostics: warnings first, equal ones consolidated, then errors. `advice` are ids of warnings
-    that are called so.
+    """All diagnostics by weight, equal ones consolidated; errors come last, where they are seen. `terraform`
+    knows warnings and errors alone.
 
     `width` is in terminal columns; 0 turns wrapping off. `compact_warnings` gives one line per
     warning, only when there is no error. "" when there are none.
@@ -38,10 +41,11 @@ def render_diagnostics(
     consolidated = consolidate(diagnostics)
     if compact_warnings and consolidated and not has_errors(consolidated):
         return _compact(diagnostics, width)
-    ordered = sorted(consolidated, key=lambda diagnostic: diagnostic.severity is Severity.ERROR)
+    levels = ((each, _level(each, terraform=terraform)) for each in consolidated)
+    by_weight = sorted(levels, key=lambda pair: (pair[1] is Level.ERROR, pair[1].order))
     return "".join(
-        render_diagnostic(diagnostic, files, colour=colour, width=width, is_advice=diagnostic.id in advice)
-        for diagnostic in ordered
+        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
+        for diagnostic, _ in by_weight
     )
 
 
@@ -51,13 +55,12 @@ def render_diagnostic(
     *,
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
-    is_advice: bool = False,
+    terraform: bool = False,
 ) -> str:
     """One diagnostic in its box, with a newline at the end."""
     paint = Painter(colour)
-    word, tone = ("Advice: ", "cyan") if is_advice else ("Warning: ", "yellow")
-    if diagnostic.severity is Severity.ERROR:
-        word, tone = "Error: ", "red"
+    level = _level(diagnostic, terraform=terraform)
+    word, tone = f"{level.value.capitalize()}: ", _TONES[level]
     room = width - 2 if width else 0
     first_line, *further_lines = wrap(f"{word}{harmless(diagnostic.summary)}", room)
     inner = [f"{paint(word, 'bold', tone)}{paint(first_line.removeprefix(word), 'bold')}"]
@@ -70,6 +73,14 @@ def render_diagnostic(
     bar = paint("│", tone)
     lines = [f"{bar} {line}" if line else bar for line in inner]
     return "\n".join([paint("╷", tone), *lines, paint("╵", tone), ""])
+
+
+_TONES: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
+
+
+def _level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
+    level = level_of(diagnostic)
+    return Level.WARNING if terraform and level is not Level.ERROR else level
 
 
 def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:

@@ -18,8 +18,8 @@ from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
 
-_HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack", "sure")
-_TO_THE_RIGHT: Final = (3, 5, 6)
+_HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
+_TO_THE_RIGHT: Final = (3, 5)
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
 _WIDEST_LABEL: Final = 30
 _MOST_LINES: Final = 60
@@ -31,7 +31,7 @@ def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str
     """The tables and lines, each part without a newline at its end."""
     parts = [_site(site, report, width, paint) for site in report.pools]
     if report.pools:
-        note = _sure_note(report)
+        note = _more_note(report)
         parts[-1] += f"\n{note}" if note else ""
     lines = _group_lines(report.groups, width, paint)
     if lines:
@@ -41,8 +41,7 @@ def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str
 
 def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
     """The table of one site under its title."""
-    repeated = f"{report.tie_breaks} tie-breaks" if report.tie_breaks else "certainty not computed"
-    how = " (decided here)" if site.decided else f" (predicted, {repeated})"
+    how = " (decided here)" if site.decided else " (predicted)"
     how = how if report.placed else ""
     title = f"{paint(f'Where VMs land on {harmless(site.site)}', 'bold')}{how}:"
     lines = [title, *(f"  {line}" for line in _table(site.rows, width - 2, paint))]
@@ -56,8 +55,7 @@ def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> s
 
 def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
     """A line per pool, a cluster named once; in records of two lines where it is too wide."""
-    sure = any(row.sure for row in rows)
-    heads: Sequence[str] = _HEADS if sure else _HEADS[:-1]
+    heads: Sequence[str] = _HEADS
     cells: list[Sequence[str]] = []
     previous = ""
     for row in rows:
@@ -70,9 +68,8 @@ def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
             row.count,
             row.racks,
             row.per_rack,
-            row.sure or "-",
         )
-        cells.append(tuple(harmless(text) for text in texts[: len(heads)]))
+        cells.append(tuple(map(harmless, texts)))
     widths = column_widths([heads, *cells])
     if sum(widths) + 2 * (len(widths) - 1) > width:
         return _records(rows, width, paint)
@@ -99,23 +96,19 @@ def _records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
     """The rows one below the other, where the table is too wide."""
     lines: list[str] = []
     for row in rows:
-        sure = f", sure {row.sure}" if row.sure else ""
-        text = f"{row.count} x {row.sku} on {row.racks}, {row.per_rack} per rack{sure}"
+        text = f"{row.count} x {row.sku} on {row.racks}, {row.per_rack} per rack"
         lines.append(paint(harmless(f"{row.cluster}/{row.pool}"), "bold"))
         lines += hanging("", harmless(text), 4, width)
         lines += _note(row.note, 4, width) if row.note else []
     return lines
 
 
-def _sure_note(report: ShortReport) -> str:
-    """What the column `sure` means, below the last table."""
-    if not report.placed or not report.tie_breaks:
+def _more_note(report: ShortReport) -> str:
+    """Where more is said of the VMs of the tables."""
+    if not report.placed:
         return ""
-    lines = ["  sure: VMs whose rack holds that many of its pool in every tie-break."]
-    sure = report.machines_sure
-    machines = f"The machine is sure for {sure} of {report.placed}." if sure else "No machine is sure."
-    lines.append(f"  {machines} -placements=all lists every VM.")
-    return "\n".join(lines)
+    sure = " -details says how sure each is." if report.tie_breaks else ""
+    return f"  -placements=all lists every VM.{sure}"
 
 
 # --- lines -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from nexusform.rendering.text.placement_text import placement_count_lines
 from nexusform.rendering.text.short_placements import cut, hanging, placement_parts, rollout_text
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines
 from nexusform.source import SourceFile
+from nexusform.weights import Level
 from nexusform.words import counted, form
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
@@ -37,6 +38,7 @@ _MOST_LINES: Final = 3  # of one entry
 _FEW_SUBJECTS: Final = 4
 _MOST_PLACES: Final = 2
 _MOST_ADVICE: Final = 12
+_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
@@ -137,8 +139,8 @@ def _hint(report: ShortReport, saved_to: str) -> str:
 def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
     """The findings that the plan causes, failing ones first, and in one line those that it does not."""
     caused = report.entries.caused
-    failing = [entry for entry in caused if entry.fails]
-    advice = [entry for entry in caused if not entry.fails]
+    failing = [entry for entry in caused if entry.level is Level.WARNING]
+    advice = [entry for entry in caused if entry.level is not Level.WARNING]
     lines: list[str] = []
     for entry in [*failing, *advice[:_MOST_ADVICE]]:
         lines += entry_lines(entry, width, paint)
@@ -160,13 +162,14 @@ def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     Of a longer text as many whole thoughts as fit. What fails names all of whom it speaks, on further lines
     where three do not do.
     """
-    mark = paint("!", "bold", "red") if entry.fails else paint("i", "cyan")
+    fails = entry.level is Level.WARNING
+    mark = paint("!", "bold", "red") if fails else paint(_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(harmless(entry.id), 'bold')}"
-    most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if entry.fails else _FEW_SUBJECTS
+    most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if fails else _FEW_SUBJECTS
     subjects = harmless(names_text(entry.subjects, most_subjects))
     place = harmless(_places(entry.places))
     indent = _ID_COLUMNS if columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID
-    most = _MOST_LINES + (columns(subjects) // (width - indent) if entry.fails else 0)
+    most = _MOST_LINES + (columns(subjects) // (width - indent) if fails else 0)
     lines: list[str] = []
     for text in whole_thoughts(harmless(entry.text)):
         lines = _said(label, subjects, text, indent, width)

@@ -9,7 +9,6 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Mode, Plan, SeparationVerdict
 from nexusform.rendering.notation.colours import Painter, harmless, indented, wrap
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.entries import ADVICE
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
@@ -48,7 +47,6 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
 def _finding_parts(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """The boxes of what is to be said; what held before the plan comes last, under a line of its own."""
     # Readers of Terraform's text know errors and warnings alone.
-    advice = frozenset() if options.terraform else ADVICE
 
     def boxes(diagnostics: Sequence[Diagnostic]) -> str:
         return render_diagnostics(
@@ -57,7 +55,7 @@ def _finding_parts(report: Report, sources: Mapping[str, SourceFile], options: P
             colour=options.colour,
             width=options.width,
             compact_warnings=options.compact_warnings,
-            advice=advice,
+            terraform=options.terraform,
         ).rstrip("\n")
 
     if options.terraform:

@@ -14,5 +14,5 @@ def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
     spot = plans.span_of("agent_pool")
     findings = [warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
     text = render_advice([*findings, warning("no-surge-room", "d", spot, headline="y")], plans.files)
-    assert text.count("Warning: zones-pinned: x") == 2
+    assert text.count("Advice: zones-pinned: x") == 2
     assert "3 findings (no-surge-room: 1, zones-pinned: 2).\n" in text

@@ -24,6 +24,7 @@ def test_every_key(plans: SimpleNamespace) -> None:
         "summary": "Do not fit",
         "detail": "Because.",
         "id": "does-not-fit",
+        "level": "error",
         "address": "nexus_kubernetes_cluster.d",
         "range": {
             "filename": "main.nf.hcl",

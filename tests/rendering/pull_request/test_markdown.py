@@ -44,7 +44,7 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     assert "\n`Plan: 1 to add, 0 to change, 0 to destroy.`" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
     assert moved.startswith(
-        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!WARNING]\n"
+        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n"
     )
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
@@ -120,10 +120,9 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
         for line in shown.split("\n"):
             assert not ("not computed" in line and re.search(r"\d of \d", line)), line
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
-    assert (
-        "- **VMs**: 14 placed. VMs per rack certain for 4 of 14, machines for 0 (100 tie-breaks).\n" in fleet
-    )
-    assert "- **Pods**: 10 placed. Predicted; certainty not computed.\n" in fleet
+    sure = "Sure of the number of VMs per rack for 4 of 14. Which machine: the platform decides."
+    assert f"- **VMs**: 14 placed. {sure}\n" in fleet
+    assert "- **Pods**: 10 placed.\n" in fleet
 
 
 def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:

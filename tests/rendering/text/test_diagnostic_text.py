@@ -59,9 +59,9 @@ def test_colour_adds_escapes_and_underlines_the_subject(plans: SimpleNamespace) 
 
 def test_warnings_come_first_and_equal_ones_once(plans: SimpleNamespace) -> None:
     text = render_diagnostics(samples(plans), plans.files)
-    assert text.count("Warning: Value for undeclared variable") == 1
+    assert text.count("Advice: Value for undeclared variable") == 1
     assert "(and 2 more similar warnings elsewhere)" in text
-    assert text.index("Warning:") < text.index("Error:")
+    assert text.index("Advice:") < text.index("Error:")
 
 
 def test_one_more_warning_is_said_in_words(plans: SimpleNamespace) -> None:

@@ -54,6 +54,13 @@ def moves_but_for_repairs(plan: Plan, address: str) -> Iterator[str]:
             yield f"{row['object']} moves from {places} ({row['trigger']})"
 
 
+def refusals(plan: Plan, address: str) -> Iterator[str]:
+    """Why the plan is refused. What speaks of no resource is said of each."""
+    for finding in (*plan.diagnostics.get(address, ()), *plan.diagnostics.get(None, ())):
+        if finding["level"] == "error":
+            yield finding["summary"]
+
+
 def pools_on_one_rack(plan: Plan, address: str) -> Iterator[str]:
     """Pools of three VMs or more that all stand on one rack."""
     racks = defaultdict(list)
@@ -77,7 +84,7 @@ def destroyed_clusters(plan: Plan, address: str) -> Iterator[str]:
 def warnings(plan: Plan, address: str) -> Iterator[str]:
     """What the plan warns of."""
     for finding in plan.diagnostics.get(address, ()):
-        if finding["severity"] == "warning":
+        if finding["level"] == "warning" and not finding.get("held_before"):
             yield finding["summary"]
 
 
@@ -103,4 +110,5 @@ CHECKS = (
     PlacementCheck(2, SPREAD, WITH_POOLS, pools_on_one_rack),
     PlacementCheck(3, "No cluster is destroyed in passing", ["nexus_site"], destroyed_clusters),
     PlacementCheck(4, "The plan warns of nothing", ["nexus_*", "tacker_*", "fleet_*"], warnings),
+    PlacementCheck(5, "The plan is not refused", ["nexus_*", "tacker_*", "fleet_*"], refusals),
 )

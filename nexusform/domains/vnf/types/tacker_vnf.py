@@ -37,6 +37,7 @@ from nexusform.resource_types.kubelet import (
     kubelet_problems,
 )
 from nexusform.resource_types.shared_arguments import (
+    even_control_plane,
     id_attribute,
     is_known,
     joined_id,
@@ -298,6 +299,8 @@ def demand(
             continue
         own = range(numbers[vdu.name])
         sku = with_vfs(sku, block)
+        is_plane = role_of(vdu.name, block) == CONTROL_PLANE_ROLE
+        problems += even_control_plane(len(own), ("vdu", vdu.name)) if is_plane else ()
         figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
@@ -308,7 +311,7 @@ def demand(
                 triggers=(("sku_changed", (sku.name, *figures)),),
                 path=("vdu", vdu.name),
                 groups=tuple(_group(rule) for rule in vnf.rules if vdu.name in rule.vdus),
-                control_plane=role_of(vdu.name, block) == CONTROL_PLANE_ROLE,
+                control_plane=is_plane,
             )
         )
     if any(problem.severity is Severity.ERROR for problem in problems):
