@@ -119,7 +119,7 @@ def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.Capt
 
 def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]) == 2
-    assert "Warning: zones-pinned" in capsys.readouterr().out
+    assert "Advice: zones-pinned" in capsys.readouterr().out
     markdown = (lab / "a.md").read_text()
     assert "| zones-pinned | main.nf.hcl:23 | nexus\\_kubernetes\\_cluster.a |" in markdown
     assert "`# nexusform:ignore ID`" in markdown

@@ -345,7 +345,14 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     moves = [message for message in pinned["deny"] if message.startswith("web-workers-")]
     assert len(moves) == 4
     assert all("(zones_changed)" in message for message in moves)
-    assert any(message.startswith("zones-pinned") for message in pinned["warn"])
+    # Advice and what held before stay in the reports.
+    assert not any(message.startswith("zones-pinned") for message in pinned["warn"])
+    finding = {"level": "warning", "summary": "an upgrade would fail", "severity": "warning"}
+    assert judged({"diagnostics": [finding, finding | {"summary": "old", "held_before": True}]})["warn"] == [
+        "an upgrade would fail"
+    ]
+    refused = judged({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})
+    assert refused["deny"] == ["refused: x", "the plan is in error"]
     # Of a refused plan, what found no place stands nowhere.
     table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
     assert judged({"placement_tables": [table]})["deny"] == []

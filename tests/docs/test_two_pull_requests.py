@@ -171,7 +171,7 @@ def test_a_runner_with_a_state_of_its_own_is_warned(tmp_path: Path) -> None:
     plan, _ = github(repository)
     repository.commit(workers=1)
     shown = plan()
-    assert "Warning: The state stays on this machine" in shown
+    assert "Advice: The state stays on this machine" in shown
     assert 'backend "azurerm"' in " ".join(shown.replace("│", " ").split())
 
 

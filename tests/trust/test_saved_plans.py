@@ -104,6 +104,10 @@ def told_as_sure(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["certainty"] = None
 
 
+def told_otherwise(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["reason"] = "because"
+
+
 def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["PodPlace"]["machine"] = "rack9-bm01"
 
@@ -186,7 +190,7 @@ def test_a_plan_of_files_that_are_others_is_said_not_to_be_compared(
     monkeypatch.chdir(tmp_path / "example")
     assert run(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "plan.json", another_file)
-    forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
+    forge(Path("p.nfplan"), "placements.json", rows("pod", told_otherwise))
     capsys.readouterr()
     assert run(["apply", "-verify=replan", "p.nfplan"]) == 1
     assert run(["apply", "p.nfplan"]) == 0

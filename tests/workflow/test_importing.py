@@ -173,7 +173,7 @@ def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFi
     write('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
     code, out, _ = told(capsys, "plan", "-generate-config-out=made.txt")
     assert code == 0
-    assert "i generated-configuration-stands-elsewhere" in " ".join(out.split())
+    assert "\N{MIDDLE DOT} generated-configuration-stands-elsewhere" in " ".join(out.split())
     assert "1 to import" in out
 
 

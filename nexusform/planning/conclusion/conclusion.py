@@ -14,7 +14,6 @@ from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.conservation import accounts, imbalance, waiting_pods_told
-from nexusform.planning.conclusion.found_standing import lost_rows, sites_of, unchanged
 from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
@@ -176,6 +175,8 @@ def refreshed_only(request: PlanRequest, prior: Prior) -> PlanResult:
     """A plan that takes over what the providers found, and changes nothing: what stands stays, but for VMs
     whose machine was found to be gone.
     """
+    from nexusform.planning.conclusion.found_standing import lost_rows, sites_of, unchanged
+
     types = request.registries.resource_types
     sites = sites_of(prior, types)
     rows = tuple(lost_rows(prior, types, sites))

@@ -21,7 +21,7 @@ def sure_of(plan: Plan) -> str:
     if not placed:
         return ""
     if all_decided(plan.placement_tables):
-        return "every place: it is decided here, not predicted."
+        return "every place, as it is decided here and not predicted."
     if not plan.tie_breaks:
         return "nothing: how sure places are was not computed (-tie-breaks)."
     racks = sum(table.racks_certain for table in plan.placement_tables)
