@@ -50,6 +50,8 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
     whole = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     vms = sum(cluster.count for cluster in site.clusters)
+    taken = sum(vm.sku.memory_gib for vm in site.scheduler.vms())
+    filled = taken / sum(machine.cells * machine.memory_gib_per_cell for machine in site.scheduler.machines)
     print(
         f"{racks * in_rack:5} machines {filled:4.0%} {vms:6} VMs, {want:3} more | rows, columns "
         f"{program.size} | built {built:5.2f} s, solved {solved:6.2f} s ({first}) | with steps "

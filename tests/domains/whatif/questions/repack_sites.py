@@ -53,6 +53,7 @@ def site_with_history(
         if not handles:
             refused += 1
             continue
+        refused = 0
         pools[number] = sku, terms, handles
         taken += sum(sku.memory_gib for _ in handles)
         number += 1

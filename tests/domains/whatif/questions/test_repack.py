@@ -19,10 +19,11 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
     rebuilt,
 )
+from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, StandingVm
+from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm
 from nexusform.worlds.world_view import SiteView
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
 
 pytest.importorskip("highspy")
 
@@ -183,6 +184,31 @@ def test_most_small_sites_are_solved_and_proved() -> None:
         for seed in range(20)
     )
     assert ends[RepackStatus.GAP] <= 2, ends
+
+
+FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
+REFUSED = {
+    "schedulable": (replace(FULL_OF_ROOM, refusal="cordoned"), request(1)),
+    "hardware": (FULL_OF_ROOM, request(1, "NC_G56_224_v1")),
+    "disk": (replace(FULL_OF_ROOM, disk_gib=100), request(1)),
+    "fits": (replace(FULL_OF_ROOM, cpus_per_cell=40), request(1)),
+    "vfs": (FULL_OF_ROOM, replace(request(1), sku=replace(SKUS[LARGE], vfs=31))),
+    "zones": (FULL_OF_ROOM, request(1, zones=frozenset({"2"}))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_each_filter_of_the_profile_decides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, asked = REFUSED[name]
+    site = view(RackScheduler([machine]), {})
+    assert make_room(site, asked).status is RepackStatus.IMPOSSIBLE
+    left = tuple(rule for rule in profile.FILTERS if rule.name != name)
+    monkeypatch.setattr(profile, "FILTERS", left)
+    if name == "fits":  # whoever fits everywhere fits without end
+        assert not RackScheduler([machine]).refusal("m", asked.demand)
+        return
+    # Rules that were opened are kept by a site: a new one.
+    assert make_room(view(RackScheduler([machine]), {}), asked).status is RepackStatus.NOTHING_TO_DO
 
 
 # --- what holds --------------------------------------------------------------------------------
