@@ -24,7 +24,8 @@ class Domain(Struct, frozen=True, kw_only=True):
 
     `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
     and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
-    types/nexus_inventory.py calls NEXUS_INVENTORY. `providers` and `backends`: names, as
+    types/nexus_inventory.py calls NEXUS_INVENTORY. `phases`: its `Phases` (planning/phases.py), "" for none.
+    `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`.
     """
 
@@ -34,6 +35,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     rim: tuple[str, ...] = ()
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
+    phases: str = ""
     providers: Mapping[str, str] = field(default_factory=dict)
     backends: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,6 +114,7 @@ _ALL: Final = (
             "fleet_cluster_resource_placement",
             "fleet_resource_placement",
         ),
+        phases="planning.fleet_phases:PHASES",
         data_sources=("fleet_hub_export", "kubernetes_manifests", "fleet_cluster_request"),
     ),
     Domain(

@@ -8,9 +8,6 @@ in which order apply follows (conclusion).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,29 +21,22 @@ from nexusform.planning.modules.outputs import plan_outputs, read_all_data
 from nexusform.planning.modules.validation import validate
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
+from nexusform.planning.phases import plan_phases, remove_phases, said_by
 from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import (
-    FLEET_PHASE,
     PLACEMENT_PHASE,
     VM_PHASE,
     Order,
     brought_forward,
     planning_order,
-    resource_blocks,
 )
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import fitting_draws
 from nexusform.planning.vms.successors import hand_on
-from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
-from nexusform.planning.vms.vm_world import VmWorld, vm_world
-from nexusform.ports import Kind
-
-if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.domains.fleet.planning.outcome import FleetOutcome
-    from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.planning.vms.vm_world import vm_world
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
@@ -145,8 +135,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     ground = vm_world(blocks)
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known
-    fleet = _planned_fleet(blocks, vms.objects.values(), placed)
-    asked = _answered_requests(blocks.request, ground, fleet, placed)
+    contributions = plan_phases(blocks, ground, vms.objects.values(), placed)
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)
@@ -155,77 +144,15 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
         ground.sites,
         vms.objects,
         ground.before,
-        fleet.outcome,
-        fleet.pods,
+        contributions,
         diagnostics=(*orphans.diagnostics, *ground.diagnostics),
-        walked=(*vms.diagnostics, *fleet.diagnostics, *asked),
+        walked=(*vms.diagnostics, *said_by(contributions)),
     )
 
 
 def _removed(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     """Nothing is planned: what is selected goes, with all that depends on it."""
     vms, before = destroy(blocks)
-    fleet = _removed_fleet(blocks, vms.values())
-    return PlannedWorld(evaluation, {}, vms, before, fleet.outcome, fleet.pods, walked=fleet.diagnostics)
-
-
-class _Fleet(Struct, frozen=True):
-    # What fleet objects, pods and placements come to; empty where there are none.
-    outcome: FleetOutcome | None = None
-    pods: PodPhase | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> _Fleet:
-    """Phases 5 and 6. Their rooms are loaded when there is anything of a fleet: most plans have nothing."""
-    if not _has_fleet(blocks):
-        return _Fleet()
-    from nexusform.domains.fleet.planning.phase import plan_placements
-    from nexusform.domains.pods.planning.blocks import plan_fleet_objects, pods_over
-    from nexusform.domains.pods.planning.elsewhere import read_elsewhere
-    from nexusform.domains.pods.planning.observed import unknown_observed
-
-    elsewhere = read_elsewhere(blocks.request, evaluation)
-    pods = pods_over(blocks, vms, elsewhere)
-    problems = plan_fleet_objects(blocks, evaluation, pods)
-    outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
-    unknown = unknown_observed(elsewhere, pods.clusters, blocks.instances.values())
-    return _Fleet(outcome, pods, (*elsewhere.diagnostics, *unknown, *problems, *outcome.diagnostics))
-
-
-def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
-    """What a fleet leaves behind when everything is destroyed."""
-    if not _has_fleet(blocks):
-        return _Fleet()
-    from nexusform.domains.fleet.planning.outcome import destroyed
-    from nexusform.domains.pods.planning.blocks import pods_over
-    from nexusform.domains.pods.planning.observed import Elsewhere
-
-    outcome = destroyed(blocks.instances.values())
-    return _Fleet(outcome, pods_over(blocks, vms, Elsewhere()), outcome.diagnostics)
-
-
-def _answered_requests(
-    request: PlanRequest, ground: VmWorld, fleet: _Fleet, evaluation: Evaluation
-) -> list[Diagnostic]:
-    """Clusters that the fleet asks for, once everything else has its place."""
-    sources = request.registries.data_sources
-    blocks = [
-        block
-        for block in resource_blocks(request.configuration)
-        if block.mode == "data" and sources[block.type].kind is Kind.CLUSTER_REQUEST
-    ]
-    if not blocks:
-        return []
-    from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
-
-    members = fleet.outcome.roster.members if fleet.outcome is not None else ()
-    return answer_cluster_requests(blocks, request, evaluation, ground, members)
-
-
-def _has_fleet(blocks: Blocks) -> bool:
-    """Whether the configuration or the state holds anything of phases 5 and 6."""
-    types = blocks.request.registries.resource_types
-    standing = {address.type for address in blocks.prior.instances}
-    phases = {*blocks.order.phases.values(), *(types[name].phase for name in standing if name in types)}
-    return bool(phases & {FLEET_PHASE, PLACEMENT_PHASE})
+    contributions = remove_phases(blocks, vms.values())
+    walked = tuple(said_by(contributions))
+    return PlannedWorld(evaluation, {}, vms, before, contributions, walked=walked)

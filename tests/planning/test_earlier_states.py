@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.workflow.reasons import pod_reasons
 from nexusform.planning.saved.plan_file import read, write
 from nexusform.planning.verification.verification import problem_of
@@ -158,8 +159,9 @@ def test_a_saved_plan_over_an_earlier_state_means_what_it_shows(name: str) -> No
 
 def test_an_explanation_says_who_foretold_it() -> None:
     result = good(plan(written("evictions"), stored("evictions")))
-    assert result.pods is not None
-    (reason,) = pod_reasons(result.pods, ["fleet_hub_manifest.gold"], "gold-0")
+    fleet = fleet_of(result)
+    assert fleet is not None
+    (reason,) = pod_reasons(fleet.pods, ["fleet_hub_manifest.gold"], "gold-0")
     assert reason.recorded
     assert reason.today
     assert "An earlier nexusform foretold it" in " ".join(pod_outline(reason).facts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
+from nexusform.planning.phases import Contribution
 from nexusform.planning.plan import (
     PREDICTION,
     Change,
@@ -54,9 +56,7 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import ObjectState
 
-if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.domains.fleet.planning.outcome import FleetOutcome
-    from nexusform.domains.pods.planning.phase import PodPhase
+T = TypeVar("T")
 
 # What may only follow from another mistake: a site that is in error cannot be found by its racks.
 _CONSEQUENCES = frozenset(
@@ -66,16 +66,15 @@ _CONSEQUENCES = frozenset(
 
 class PlannedWorld(Struct, frozen=True):
     """Where everything came to be. `before` is what VMs that stand were asked for with; `diagnostics` are
-    about what stands, `walked` those of the phases, which may only follow from others. `fleet` and `pods`
-    are None where neither the configuration nor the state holds anything of a fleet.
+    about what stands, `walked` those of the phases, which may only follow from others. `contributions`:
+    what the phases of domains came to.
     """
 
     evaluation: Evaluation
     sites: Mapping[str, SitePlan]
     vms: Mapping[Address, VmObject]
     before: PlanSurroundings
-    fleet: FleetOutcome | None
-    pods: PodPhase | None
+    contributions: tuple[Contribution, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     walked: tuple[Diagnostic, ...] = ()
 
@@ -109,7 +108,7 @@ def conclude(
     types = request.registries.resource_types
     other_rows = _other_rows(request, world, changes)
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
-    shown = world.fleet.shown if world.fleet is not None else {}
+    shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
     every += [] if has_errors(every) else imbalance(left.mistakes)
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
@@ -133,8 +132,8 @@ def conclude(
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
         separation_rules=tuple(judged.rules.verdicts),
-        rollouts=world.fleet.rollouts if world.fleet is not None else (),
-        passed_over=world.fleet.passed_over if world.fleet is not None else (),
+        rollouts=tuple(_gathered(each.rollouts for each in world.contributions)),
+        passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),
         shown=shown,
     )
     return PlanResult(
@@ -146,8 +145,7 @@ def conclude(
         objects=world.vms,
         sites=world.sites,
         separations=tuple(judged.rules.open_rules),
-        fleet=world.fleet,
-        pods=world.pods,
+        contributions=world.contributions,
     )
 
 
@@ -231,45 +229,31 @@ def _judged(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNDECIDED or not failures.unplaced
     )
     if flawed:
-        all_diagnostics += _pod_problems(world, instances, risks=False)
+        all_diagnostics += _findings(world, instances, risks=False)
         return Judged(all_diagnostics, (), Verdicts())
-    pod_problems = _pod_problems(world, instances, risks=not failures.unplaced)
+    pod_problems = _findings(world, instances, risks=not failures.unplaced)
     rules = Verdicts()
     if certainty is not None:
-        pods = world.pods.places() if world.pods is not None else ()
-        rules = judge(instances.values(), world.vms, world.sites, certainty, pods)
+        hosted = list(_gathered(each.hosted() for each in world.contributions))
+        rules = judge(instances.values(), world.vms, world.sites, certainty, hosted)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
     return Judged(all_diagnostics, failures.unplaced, rules)
 
 
-def _pod_problems(
-    world: PlannedWorld, instances: Mapping[Address, Instance], *, risks: bool
-) -> list[Diagnostic]:
-    if world.pods is None:
-        return []
-    from nexusform.domains.pods.planning.blocks import manifest_findings, pod_risks
+def _findings(world: PlannedWorld, instances: Mapping[Address, Instance], *, risks: bool) -> list[Diagnostic]:
+    return list(_gathered(each.findings(instances, risks=risks) for each in world.contributions))
 
-    problems = list(manifest_findings(world.pods, instances))
-    return [*problems, *pod_risks(world.pods, instances)] if risks else problems
+
+def _gathered(parts: Iterable[Iterable[T]]) -> Iterator[T]:
+    return chain.from_iterable(parts)
 
 
 def _other_rows(
     request: PlanRequest, world: PlannedWorld, changes: Sequence[Change]
 ) -> tuple[PlacementChange, ...]:
-    """The rows of bindings and pods."""
-    rows = (*_binding_rows(world), *_pod_rows(world, want_rejected=request.want_rejected))
+    """The rows of what domains place: bindings and pods."""
+    rows = tuple(_gathered(each.rows for each in world.contributions))
     return waiting_pods_told(rows, changes, request.registries.resource_types)
-
-
-def _binding_rows(world: PlannedWorld) -> Sequence[PlacementChange]:
-    return world.fleet.rows if world.fleet is not None else ()
-
-
-def _pod_rows(world: PlannedWorld, *, want_rejected: bool) -> Sequence[PlacementChange]:
-    rows = world.pods.rows if world.pods is not None else []
-    if want_rejected:
-        return rows
-    return [replace(row, rejected=()) if row.rejected else row for row in rows]
 
 
 def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:

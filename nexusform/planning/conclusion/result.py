@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
+from nexusform.planning.phases import Contribution
 from nexusform.planning.plan import Plan
 from nexusform.planning.verdicts.fit import Unplaced
 from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
-
-if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.domains.fleet.planning.outcome import FleetOutcome
-    from nexusform.domains.pods.planning.phase import PodPhase
 
 
 class ExplainedVm(Struct, frozen=True):
@@ -35,8 +32,8 @@ Edge: TypeAlias = tuple[str, str]
 
 class PlanResult(Struct, frozen=True):
     """A plan with what only displays need: the resource graph as (from, to) addresses, the
-    explanations asked for, the shortages behind the errors, and the separation rules that may not
-    hold.
+    explanations asked for, the shortages behind the errors, the separation rules that may not hold, and
+    what domains added.
     """
 
     plan: Plan
@@ -47,8 +44,7 @@ class PlanResult(Struct, frozen=True):
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     separations: tuple[OpenRule, ...] = ()
-    fleet: FleetOutcome | None = None
-    pods: PodPhase | None = None
+    contributions: tuple[Contribution, ...] = ()
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -8,7 +8,7 @@ places are looked up again in each repetition, all others stand where they stand
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean, has_errors
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.phases import HostedWorkload
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
@@ -26,9 +27,6 @@ from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form
-
-if TYPE_CHECKING:  # loaded where there are pods
-    from nexusform.domains.pods.planning.phase import PlannedPod
 
 BROKEN: Final = "separation"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
@@ -83,7 +81,7 @@ def judge(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
-    pods: Sequence[PlannedPod] = (),
+    pods: Sequence[HostedWorkload] = (),
 ) -> Verdicts:
     """Judge every separation rule of a plan, in planning order."""
     verdicts = Verdicts()
@@ -119,7 +117,10 @@ class _Roll:
     """All VMs and pods after the plan, by the ids that groups name."""
 
     def __init__(
-        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[PlannedPod]
+        self,
+        objects: Mapping[Address, VmObject],
+        sites: Mapping[str, SitePlan],
+        pods: Sequence[HostedWorkload],
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.phases import hosted_in
 from nexusform.planning.plan import SeparationVerdict
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verdicts.fit import broken_groups
@@ -27,9 +28,6 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.rules import hints
 from nexusform.state.objects import State
 from nexusform.words import first_of, form
-
-if TYPE_CHECKING:  # loaded where pods are kept apart
-    from nexusform.domains.pods.planning.phase import PlannedPod
 
 STANDS_AGAINST: Final = "stands-against-a-rule"
 _MOST_NAMED: Final = 5
@@ -180,7 +178,7 @@ def _broken_separations(
         return
     groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
-    pods = _standing_pods(state, registries) if selects_pods else []
+    pods = hosted_in(state, registries) if selects_pods else []
     verdicts = judge(rules.values(), objects, {}, {}, pods)
     for problem in verdicts.diagnostics:
         if problem.id != BROKEN:
@@ -200,27 +198,3 @@ def _separation_text(verdict: SeparationVerdict) -> str:
     if count > _MOST_NAMED:
         lines.append(f" - and {count - _MOST_NAMED} more")
     return "\n".join(lines)
-
-
-def _standing_pods(state: State, registries: Registries) -> list[PlannedPod]:
-    """The pods that state has on nodes, with the labels of the workloads that they came of."""
-    from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-    from nexusform.domains.pods.planning.blocks import prior_members, prior_pods
-    from nexusform.domains.pods.planning.phase import PlannedPod
-    from nexusform.domains.pods.planning.rows import read_note
-
-    pods = []
-    for brought in prior_pods(state.instances, registries, prior_members(state.instances, registries)):
-        specs = {workload.key: workload.pod for workload in workloads_of(brought.manifests).workloads}
-        for key, standing in brought.workloads.items():
-            spec = specs.get(key)
-            if spec is None:
-                continue
-            nodes = {name: read_note(values).node for name, values in standing.items()}
-            labels = dict(spec.labels)
-            pods += [
-                PlannedPod(brought.cluster_id, node, spec.namespace, name, labels)
-                for name, node in nodes.items()
-                if node
-            ]
-    return pods

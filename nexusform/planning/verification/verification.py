@@ -14,6 +14,7 @@ from nexusform.planning.conclusion.conservation import accounts
 from nexusform.planning.conclusion.step_graph import StepGraph, Waits, stuck_steps, waits_for_leaving
 from nexusform.planning.conclusion.steps import Values, draft_steps
 from nexusform.planning.instances.difference import same
+from nexusform.planning.phases import problems_of_rows
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -27,7 +28,7 @@ from nexusform.planning.plan import (
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.vm_rows import ChangedVms, changed_vms, makers_of_machines, row_problems
 from nexusform.planning.vms.vm_object import ROLLING
-from nexusform.ports import Kind, ResourceType
+from nexusform.ports import ResourceType
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import order_attribute
 from nexusform.state.conformity import misfits
@@ -49,14 +50,7 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
     changed = changed_vms(plan, types)
     if plan.mode is not Mode.REFRESH_ONLY:
         yield from row_problems(plan, changed)
-    if any(types[change.address.type].kind in (Kind.PLACEMENT, Kind.MANIFEST) for change in plan.changes):
-        from nexusform.domains.fleet.planning.fleet_rows import (
-            fleet_row_problems,  # loads the rooms of fleets
-        )
-
-        yield from fleet_row_problems(plan)
-    elif any(row.kind != "vm" for row in plan.placements):
-        yield "It shows bindings or pods, and nothing in it brings any."
+    yield from problems_of_rows(plan)
     if plan.mode is not Mode.REFRESH_ONLY and plan.placement_totals != _totals(plan, types):
         yield "What it says becomes of everything that stands does not add up."
     yield from step_problems(plan, prior, changed, makers_of_machines(plan, types), types)

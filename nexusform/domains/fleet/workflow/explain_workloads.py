@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
@@ -32,10 +33,11 @@ def explain_placements(
     """
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
     planned = make_plan(quiet)
-    if planned.fleet is None:
+    fleet = fleet_of(planned)
+    if fleet is None:
         return None
-    roster = planned.fleet.roster
-    placements = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
+    roster = fleet.outcome.roster
+    placements = [p for a, p in fleet.outcome.placements.items() if pattern.matches(a)]
     if not placements:
         return None
     known = {m.name for m in roster.members}
@@ -62,14 +64,15 @@ def explain_member(
     planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     attributes = [c.after for c in planned.plan.changes if pattern.matches(c.address)]
     names = [str(each["name"]) for each in attributes if each is not None and each.get("name")]
-    if planned.fleet is None or not names:
+    fleet = fleet_of(planned)
+    if fleet is None or not names:
         return None
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    placements = planned.fleet.placements.values()
+    placements = fleet.outcome.placements.values()
     if not placements and not wrong:
         text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
         wrong.append(error("nothing-to-explain", text))
-    roster = planned.fleet.roster
+    roster = fleet.outcome.roster
     return _reasons(planned, placements, roster, names), wrong
 
 
@@ -109,7 +112,8 @@ def explain_pods(
     planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
     rows = [r for r in planned.plan.placements if r.kind == "pod" and r.target and pattern.matches(r.address)]
-    if not rows or planned.pods is None:
+    fleet = fleet_of(planned)
+    if not rows or fleet is None:
         return None
     names = list(dict.fromkeys(row.object for row in rows))
     if not name and len(names) > 1:
@@ -125,7 +129,7 @@ def explain_pods(
     unknown = nodes_unknown(planned, pattern)
     if unknown:
         wrong.append(warning(NODES_UNKNOWN, unknown))
-    reasons = pod_reasons(planned.pods, addresses, pod)
+    reasons = pod_reasons(fleet.pods, addresses, pod)
     meant = [reason for reason in reasons if not front or front in _fronts(reason)]
     if not meant:
         known = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
@@ -142,12 +146,13 @@ def _fronts(reason: PodReason) -> tuple[str, ...]:
 
 def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
     """A sentence on the members that hold a placement and whose pods are not predicted; "" without any."""
-    members = dict(planned.pods.members) if planned.pods is not None else {}
+    fleet = fleet_of(planned)
+    members = dict(fleet.pods.members) if fleet is not None else {}
     for change in planned.plan.changes:
         after = change.after or {}
         if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
             members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
-    known = planned.pods.clusters if planned.pods is not None else {}
+    known = fleet.pods.clusters if fleet is not None else {}
     names = [
         row.object
         for row in planned.plan.placements

@@ -27,6 +27,7 @@ from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
+from nexusform.planning.phases import HostedWorkload
 from nexusform.planning.plan import PlacementChange
 
 BINDING_REMOVED: Final = "binding_removed"
@@ -35,17 +36,6 @@ _MOST_LOOKS: Final = 20
 
 # Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
 Key = tuple[str, str]
-
-
-class PlannedPod(Struct, frozen=True):
-    """A planned pod: whose it is and the VM (cluster id and node name) that it runs on."""
-
-    cluster_id: str
-    node: str
-    namespace: str
-    name: str
-    labels: Mapping[str, str]
-    trigger: str = ""
 
 
 class PodDecision(Struct, frozen=True):
@@ -530,9 +520,9 @@ class PodPhase:
                 decisions.append(PodDecision(cluster, outcome, brought.scene, others))
         return decisions
 
-    def places(self) -> list[PlannedPod]:
+    def places(self) -> list[HostedWorkload]:
         """All pods that have a node after the plan."""
-        pods: list[PlannedPod] = []
+        pods: list[HostedWorkload] = []
         for (_, cluster_id), brought in self._brought.items():
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
@@ -554,6 +544,6 @@ def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[st
     return {workload.key: workload.pod for workload in workloads_of(manifests, others).workloads}
 
 
-def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> PlannedPod:
+def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> HostedWorkload:
     labels = dict(spec.labels)
-    return PlannedPod(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)
+    return HostedWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

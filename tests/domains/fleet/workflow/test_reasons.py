@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.workflow.reasons import PodReason, pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.rendering.answers.outline import outline_text
@@ -14,8 +15,9 @@ TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
 
 
 def reason(result: PlanResult, name: str) -> PodReason:
-    assert result.pods is not None
-    (only,) = pod_reasons(result.pods, [ADDRESS], name)
+    fleet = fleet_of(result)
+    assert fleet is not None
+    (only,) = pod_reasons(fleet.pods, [ADDRESS], name)
     return only
 
 

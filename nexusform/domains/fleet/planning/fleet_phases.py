@@ -1,0 +1,111 @@
+"""Phases 5 and 6 of a plan: members, hub objects and the pods that they bring, then placements; and what is
+asked once everything has its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
+from nexusform.domains.fleet.planning.fleet_rows import fleet_row_problems
+from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
+from nexusform.domains.fleet.planning.phase import plan_placements
+from nexusform.domains.pods.planning.blocks import (
+    manifest_findings,
+    plan_fleet_objects,
+    pod_risks,
+    pods_over,
+)
+from nexusform.domains.pods.planning.elsewhere import read_elsewhere
+from nexusform.domains.pods.planning.hosted import hosted_in_state
+from nexusform.domains.pods.planning.observed import Elsewhere, unknown_observed
+from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.phases import Contribution, Instances, Phases
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.preparation.order import resource_blocks
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.ports import Kind
+
+
+class PlannedFleet(Struct, frozen=True):
+    """What the phases came to, for explanations: placements and the fleet, and the pods."""
+
+    outcome: FleetOutcome
+    pods: PodPhase
+
+
+def fleet_of(result: PlanResult) -> PlannedFleet | None:
+    """What was planned of a fleet; None where nothing names one."""
+    details = (contribution.detail for contribution in result.contributions)
+    return next((detail for detail in details if isinstance(detail, PlannedFleet)), None)
+
+
+def _plan(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> Contribution:
+    elsewhere = read_elsewhere(blocks.request, evaluation)
+    pods = pods_over(blocks, vms, elsewhere)
+    problems = plan_fleet_objects(blocks, evaluation, pods)
+    outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
+    unknown = unknown_observed(elsewhere, pods.clusters, blocks.instances.values())
+    diagnostics = (*elsewhere.diagnostics, *unknown, *problems, *outcome.diagnostics)
+    return _contribution(blocks, PlannedFleet(outcome, pods), diagnostics)
+
+
+def _remove(blocks: Blocks, vms: Iterable[VmObject]) -> Contribution:
+    outcome = destroyed(blocks.instances.values())
+    pods = pods_over(blocks, vms, Elsewhere())
+    return _contribution(blocks, PlannedFleet(outcome, pods), outcome.diagnostics)
+
+
+def _contribution(blocks: Blocks, fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]) -> Contribution:
+    pods, outcome = fleet.pods, fleet.outcome
+
+    def findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
+        problems = list(manifest_findings(pods, instances))
+        return [*problems, *pod_risks(pods, instances)] if risks else problems
+
+    return Contribution(
+        rows=(*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected)),
+        rollouts=outcome.rollouts,
+        passed_over=outcome.passed_over,
+        shown=outcome.shown,
+        diagnostics=diagnostics,
+        hosted=pods.places,
+        findings=findings,
+        detail=fleet,
+    )
+
+
+def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChange]:
+    """The rows of pods; the nodes that refused them only where somebody asks."""
+    for row in pods.rows:
+        yield replace(row, rejected=()) if row.rejected and not want_rejected else row
+
+
+def _answer(
+    blocks: Blocks, ground: VmWorld, contribution: Contribution, evaluation: Evaluation
+) -> list[Diagnostic]:
+    """Clusters that the fleet asks for."""
+    request = blocks.request
+    sources = request.registries.data_sources
+    asking = [
+        block
+        for block in resource_blocks(request.configuration)
+        if block.mode == "data" and sources[block.type].kind is Kind.CLUSTER_REQUEST
+    ]
+    if not asking:
+        return []
+    fleet = contribution.detail
+    members = fleet.outcome.roster.members if isinstance(fleet, PlannedFleet) else ()
+    return answer_cluster_requests(asking, request, evaluation, ground, members)
+
+
+PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, fleet_row_problems)

@@ -1,0 +1,156 @@
+"""What domains add to a plan: phases after that of the VMs, each on what those before it have made.
+
+A domain that has any names them in domain_table.py (`phases`). They are loaded when the configuration or the
+state holds an object of one of its types, so most plans load none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.domain_table import Domain, domains
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.plan import PassedOver, PlacementChange, Plan, Rollout
+from nexusform.planning.preparation.order import resource_blocks
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.ports import Registries
+from nexusform.state.objects import State
+
+
+class HostedWorkload(Struct, frozen=True):
+    """A workload of a domain (a pod) and the VM (cluster id and node name) that it runs on."""
+
+    cluster_id: str
+    node: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    trigger: str = ""
+
+
+Instances: TypeAlias = Mapping[Address, Instance]
+
+
+def _no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - as Contribution says
+    return []
+
+
+class Contribution(Struct, frozen=True):
+    """What the phases of a domain came to.
+
+    `rows` of all that it places, `rollouts` and `passed_over` as the plan shows them; `shown`: what objects
+    begin with instead of what state has. `hosted()` are the workloads on VMs after the plan.
+    `findings(instances, risks)` is what is to be said of them; `risks` only where everything has its place.
+    `detail` is the domain's own record, for its own explanations.
+    """
+
+    rows: tuple[PlacementChange, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    hosted: Callable[[], Sequence[HostedWorkload]] = tuple
+    findings: Callable[..., list[Diagnostic]] = _no_findings
+    detail: object = None
+
+
+NOTHING = Contribution()
+
+
+class Phases(Struct, frozen=True):
+    """The phases of a domain.
+
+    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed. `answer(blocks,
+    ground, contribution, evaluation)` gives the domain's data blocks that ask what else would fit, once
+    everything has its place. `hosted(state, registries)` are the workloads of a state.
+    `row_problems(plan)` says, a sentence each, where the rows of a saved plan contradict its changes.
+    """
+
+    plan: Callable[[Blocks, Iterable[VmObject], Evaluation], Contribution]
+    remove: Callable[[Blocks, Iterable[VmObject]], Contribution]
+    answer: Callable[[Blocks, VmWorld, Contribution, Evaluation], list[Diagnostic]]
+    hosted: Callable[[State, Registries], list[HostedWorkload]]
+    row_problems: Callable[[Plan], Iterator[str]]
+
+
+def plan_phases(
+    blocks: Blocks, ground: VmWorld, vms: Iterable[VmObject], evaluation: Evaluation
+) -> tuple[Contribution, ...]:
+    """What the domains that are named add to a plan; the diagnostics of their answers stand with the rest."""
+    contributions: list[Contribution] = []
+    types = _types_of(blocks)
+    asked = {block.type for block in resource_blocks(blocks.request.configuration) if block.mode == "data"}
+    for domain in _with_phases():
+        is_named = not types.isdisjoint(domain.resource_types)
+        is_asked = not asked.isdisjoint(domain.data_sources)
+        if not is_named and not is_asked:
+            continue
+        phases = _phases_of(domain)
+        made = phases.plan(blocks, vms, evaluation) if is_named else NOTHING
+        if is_asked:
+            answers = phases.answer(blocks, ground, made, evaluation)
+            made = replace(made, diagnostics=(*made.diagnostics, *answers))
+        contributions.append(made)
+    return tuple(contributions)
+
+
+def remove_phases(blocks: Blocks, vms: Iterable[VmObject]) -> tuple[Contribution, ...]:
+    """What the domains that are named leave behind when everything is destroyed."""
+    types = _types_of(blocks)
+    return tuple(
+        _phases_of(domain).remove(blocks, vms)
+        for domain in _with_phases()
+        if not types.isdisjoint(domain.resource_types)
+    )
+
+
+def said_by(contributions: Iterable[Contribution]) -> Iterator[Diagnostic]:
+    """The diagnostics of what domains added."""
+    for contribution in contributions:
+        yield from contribution.diagnostics
+
+
+def hosted_in(state: State, registries: Registries) -> list[HostedWorkload]:
+    """The workloads that a state has on VMs."""
+    types = {address.type for address in state.instances}
+    found: list[HostedWorkload] = []
+    for domain in _with_phases():
+        if not types.isdisjoint(domain.resource_types):
+            found += _phases_of(domain).hosted(state, registries)
+    return found
+
+
+def problems_of_rows(plan: Plan) -> Iterator[str]:
+    """Where the rows that are no VMs' contradict the changes of a saved plan."""
+    types = {change.address.type for change in plan.changes}
+    named = [domain for domain in _with_phases() if not types.isdisjoint(domain.resource_types)]
+    for domain in named:
+        yield from _phases_of(domain).row_problems(plan)
+    if not named and any(row.kind != "vm" for row in plan.placements):
+        yield "It shows bindings or pods, and nothing in it brings any."
+
+
+def _types_of(blocks: Blocks) -> set[str]:
+    """The types of the objects that the configuration or the state holds."""
+    return {block.type for block in blocks.order.blocks} | {
+        address.type for address in blocks.prior.instances
+    }
+
+
+def _with_phases() -> Iterator[Domain]:
+    return (domain for domain in domains().values() if domain.phases)
+
+
+def _phases_of(domain: Domain) -> Phases:
+    module, _, name = domain.target(domain.phases).partition(":")
+    return cast("Phases", getattr(import_module(module), name))
