@@ -107,6 +107,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "eviction-is-not-executed": "Eviction is not executed",
     "expected-failure-while-planning": "Expected failure while planning",
     "experiment-is-not-switched-on": "Experiment is not switched on",
+    "export-is-not-whole": "Export is not whole",
     "extended-location-not-in-the-inventory": "Extended location not in the inventory",
     "extraneous-dynamic-block-label": "Extraneous dynamic block label",
     "extraneous-dynamic-content-block": "Extraneous dynamic content block",

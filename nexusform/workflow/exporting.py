@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ from nexusform.resource_types.registry import registries
 from nexusform.words import first_of
 from nexusform.workflow.place import Place
 from nexusform.workflow.saved_plans import read_plan
+
+if TYPE_CHECKING:  # what is written is loaded where it is asked for
+    from nexusform.domains.azure.rendering.azure_objects import AzureObjects
 
 FORMATS: Final = ("azapi", "arm", "az", "manifests", "node-labels", "sol003")
 
@@ -41,20 +44,62 @@ def export_plan(place: Place, path: str, form: str) -> Exported:
 def _azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     from nexusform.domains.azure.rendering.azapi import azapi_document
 
-    return _resources(plan, azapi_document)
+    return _resources(plan, azapi_document, _remade_unknown)
 
 
 def _arm(plan: Plan) -> tuple[str, list[Diagnostic]]:
     from nexusform.domains.azure.rendering.arm import arm_document
 
-    return _resources(plan, arm_document)
+    return _resources(plan, arm_document, _arm_refusals)
 
 
-def _resources(plan: Plan, document_of: Callable[[Any], Mapping[str, Any]]) -> tuple[str, list[Diagnostic]]:
+def _remade_unknown(objects: AzureObjects) -> Iterator[Diagnostic]:
+    """What stands in Azure and is to be made anew without a body that is written: its networks would go."""
+    from nexusform.domains.azure.rendering.azure_objects import Do
+
+    lost = [one.title for one in objects.placed if one.do is Do.REPLACE and not one.is_whole]
+    if lost:
+        detail = (
+            f"{first_of(lost, 5)}: would be made anew without what Azure has beyond the plan's arguments "
+            "(networks, keys, options), since no azure block holds its body. Write the body there."
+        )
+        yield error("export-is-not-whole", detail)
+
+
+def _arm_refusals(objects: AzureObjects) -> Iterator[Diagnostic]:
+    """A template puts whole resources, into one group."""
+    from nexusform.domains.azure.rendering.azure_objects import Do
+
+    yield from _remade_unknown(objects)
+    put = [one.title for one in objects.placed if one.do is Do.UPDATE and not one.is_whole]
+    if put:
+        detail = (
+            f"{first_of(put, 5)}: a template puts whole resources, and what Azure has of these beyond the "
+            "plan's arguments (networks, keys, options) is not known: it would be dropped. Export with "
+            "-format=az or -format=azapi, which send the change alone, or write the body in the azure block."
+        )
+        yield error("export-is-not-whole", detail)
+    named = [group or "one that no azure block names" for group in objects.groups]
+    if len(named) > 1:
+        detail = (
+            f"A template goes to one resource group, and the plan has resources in {first_of(named, 5)}. "
+            "Make a plan for each with -target, or export with -format=az or -format=azapi."
+        )
+        yield error("export-is-not-whole", detail)
+
+
+def _resources(
+    plan: Plan,
+    document_of: Callable[[Any], Mapping[str, Any]],
+    refusals: Callable[[AzureObjects], Iterator[Diagnostic]],
+) -> tuple[str, list[Diagnostic]]:
     """A document of resources, and what of the plan it cannot say."""
     from nexusform.domains.azure.rendering.azure_objects import Do, azure_objects
 
     objects = azure_objects(plan)
+    refused = list(refusals(objects))
+    if refused:
+        return "", refused
     unsaid = [f"removing {one.title}" for one in objects.removed]
     unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
     unsaid += [one.title for one in objects.cordons]
@@ -75,8 +120,18 @@ def _az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     from nexusform.domains.azure.rendering.azure_objects import azure_objects
 
     objects = azure_objects(plan)
+    refused = list(_remade_unknown(objects))
+    script, unsaid = az_script(objects)
+    if unsaid:
+        detail = (
+            f"The commands of `az networkcloud` have no argument for {first_of(unsaid, 5)}. Nothing is "
+            "written, so that no script stops half way: export with -format=azapi, or use `nexusform apply`."
+        )
+        refused.append(error("export-is-not-whole", detail))
+    if refused:
+        return "", refused
     empty = not (objects.placed or objects.removed or objects.cordons)
-    return "" if empty else az_script(objects), list(_left_out(plan, objects.left_out))
+    return "" if empty else script, list(_left_out(plan, objects.left_out))
 
 
 def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
+from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
+from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
@@ -461,15 +464,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("form", ["azapi", "arm"])
 @pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
 @pytest.mark.usefixtures("at_the_site")
-def test_the_prediction_of_several_changes_is_the_plan(
-    file: str, form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_prediction_of_several_changes_is_the_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is new comes before or after what stands and grows, as its file stands before or after."""
     Path(file).write_text(FRESH)
-    expected, predicted = both_at_the_site(form, capsys)
+    expected, predicted = both_at_the_site("azapi", capsys)
     assert len(expected) == 2 + 9 + 2
     assert predicted == expected
 
@@ -479,7 +479,6 @@ SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
 # What is changed in the text of the site, and how many VMs of it come, move or go.
 CHANGES = {
     "scale-in and scale-out": ((r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"), (SMF, r"\1 21")),
-    "a pool made anew": (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),),
     "another version": (
         (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.31.1"'),
     ),
@@ -487,26 +486,54 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("form", ["azapi", "arm"])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("at_the_site")
 def test_the_prediction_of_what_changes_a_running_site_is_the_plan(
-    change: str, form: str, capsys: pytest.CaptureFixture[str]
+    change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = Path("site.nf.hcl")
-    for pattern, by in CHANGES[change]:
-        changed = re.sub(pattern, by, site.read_text())
-        assert changed != site.read_text(), pattern
-        site.write_text(changed)
-    expected, predicted = both_at_the_site(form, capsys)
+    change_site(CHANGES[change])
+    expected, predicted = both_at_the_site("azapi", capsys)
     assert expected
     assert predicted == expected
 
 
-@pytest.mark.parametrize("form", ["azapi", "arm"])
+def change_site(changes: tuple[tuple[str, str], ...]) -> None:
+    site = Path("site.nf.hcl")
+    for pattern, by in changes:
+        changed = re.sub(pattern, by, site.read_text())
+        assert changed != site.read_text(), pattern
+        site.write_text(changed)
+
+
+ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "words"),
+    [
+        ("arm", (), "core-amf/amf: a template puts whole resources"),
+        ("arm", ANEW, "core-amf/amf: would be made anew without what Azure has"),
+        ("azapi", ANEW, "core-amf/amf: would be made anew without what Azure has"),
+        ("az", ANEW, "core-amf/amf: would be made anew without what Azure has"),
+    ],
+)
+@pytest.mark.usefixtures("at_the_site")
+def test_what_cannot_be_exported_whole_is_refused_by_name(
+    form: str, changes: tuple[tuple[str, str], ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
+    change_site(changes)
+    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    assert run(["export", f"-format={form}", "p.nfplan"]) == 1
+    captured = capsys.readouterr()
+    assert words in " ".join(captured.err.replace("│", " ").split())
+    assert captured.out == ""
+
+
 @pytest.mark.usefixtures("at_the_site")
 def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(
-    form: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """An export says what is to be removed first: it is predicted on the site as it is then."""
     site = Path("site.nf.hcl")
@@ -517,7 +544,7 @@ def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(
     clusters.write_text(json.dumps(left))
     for file in Path("after").glob("*.core-smf.json"):
         file.unlink()
-    expected, predicted = both_at_the_site(form, capsys, "after")
+    expected, predicted = both_at_the_site("azapi", capsys, "after")
     gone = {name for name in expected if name.startswith("core-smf-")}
     assert len(gone) > 20
     assert all(expected[name] is None for name in gone)
@@ -820,10 +847,11 @@ resource "nexus_kubernetes_cluster" "c" {
     }
   }
   azure {
+    resource_group = "tenants"
     body = {
       tags = { team = "core" }
       properties = {
-        administratorConfiguration = { sshPublicKeys = [{ keyData = var.key }] }
+        administratorConfiguration = { adminUsername = "core", sshPublicKeys = [{ keyData = var.key }] }
         networkConfiguration       = { cniNetworkId = "/n/cni" }
       }
     }
@@ -846,8 +874,14 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
     assert "secret" in written.lower()
     assert "/n/cni" in written
     assert "core" in written
+    assert "tenants" in written
     if form == "az":
+        assert "--resource-group tenants" in written
+        assert '--admin-username core \\\n  --ssh-key-values "$SECRET_KEY_DATA_LAB_C"' in written, written
         return
+    if form == "azapi":
+        parent = document_of(written)["parent_id"]
+        assert parent == "/subscriptions/${var.subscription_id}/resourceGroups/tenants"
     document = json.loads(written)
     made = document["resource"]["azapi_resource"]["c"] if form == "azapi" else document["resources"][0]
     assert made["tags"] == {"team": "core"}
@@ -856,6 +890,40 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
     assert properties["networkConfiguration"]["cloudServicesNetworkId"]
     assert properties["initialAgentPoolConfigurations"][0]["agentOptions"] == {"hugepagesCount": 8}
     assert properties["initialAgentPoolConfigurations"][0]["count"] == 2
+
+
+def document_of(written: str) -> dict[str, Any]:
+    return dict(json.loads(written)["resource"]["azapi_resource"]["c"])
+
+
+def test_commands_take_every_flag_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An argument that the extension lacks stops a script after its first steps: nothing is written then."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(BLOCKS)
+    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    assert run(["export", "-format=az", "p"]) == 0
+    flags = set(re.findall(r"^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert flags <= {"name", "resource-group", *ARGUMENTS[CLUSTER, "create"]}
+    Path("main.nf.hcl").write_text(BLOCKS.replace("networkConfiguration ", "bespokeThings ", 1))
+    assert run(["plan", "-out=q", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    assert run(["export", "-format=az", "q"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    told = " ".join(captured.err.replace("│", " ").split())
+    assert "have no argument for c: bespoke-things. Nothing is written" in told
+
+
+@pytest.mark.skipif("NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension")
+@pytest.mark.parametrize(("kind", "verb"), ARGUMENTS)
+def test_the_recorded_flags_are_those_of_a_real_az(kind: str, verb: str) -> None:
+    noun = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool"}.get(kind, "virtualmachine")
+    words = [os.environ["NEXUSFORM_AZ"], "networkcloud", *noun.split(), verb, "--help"]
+    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert ARGUMENTS[kind, verb] <= set(re.findall(r"--([a-z-]+)", text))
 
 
 def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:

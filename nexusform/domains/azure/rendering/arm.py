@@ -25,10 +25,16 @@ def arm_document(objects: AzureObjects) -> dict[str, Any]:
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",
-        "metadata": {"description": "Written by nexusform from a plan."},
+        "metadata": {"description": f"Written by nexusform from a plan.{_where(objects)}"},
         "parameters": writer.parameters(),
         "resources": resources,
     }
+
+
+def _where(objects: AzureObjects) -> str:
+    """Where the template is to be deployed to, where the plan says it."""
+    named = [group for group in objects.groups if group]
+    return f" Deploy it to the resource group {named[0]}." if named else ""
 
 
 class _Writer:

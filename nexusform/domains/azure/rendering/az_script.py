@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from nexusform.domains.azure.rendering.az_arguments import as_arguments, beyond
 from nexusform.domains.azure.rendering.azure_objects import (
     CLUSTER,
     LOCATION,
@@ -45,15 +46,15 @@ set -euo pipefail
 """
 
 
-def az_script(objects: AzureObjects) -> str:
-    """The script."""
+def az_script(objects: AzureObjects) -> tuple[str, tuple[str, ...]]:
+    """The script, and what of the bodies the commands have no argument for, in words."""
     writer = _Writer(objects)
     steps = [writer.removed(resource) for resource in objects.removed]
     steps += [writer.cordoned(cordon) for cordon in objects.cordons]
     for resource in objects.placed:
         write = writer.changed if resource.do is Do.UPDATE else writer.made
         steps.append(write(resource))
-    return "\n".join([_HEAD, *writer.variables(), "", *steps])
+    return "\n".join([_HEAD, *writer.variables(), "", *steps]), tuple(writer.unsaid)
 
 
 class _Writer:
@@ -62,6 +63,7 @@ class _Writer:
     def __init__(self, objects: AzureObjects) -> None:
         self.objects = objects
         self.inputs: list[Input] = []
+        self.unsaid: list[str] = []
 
     def variables(self) -> Iterator[str]:
         """What has to be filled in, checked before anything is done."""
@@ -76,7 +78,7 @@ class _Writer:
         site = self.objects.location(resource.site)
         location = f"name={self._variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._variable(LOCATION)}"]
-        flags += [self._flag(name, value) for name, value in resource.properties.items()]
+        flags += self._flags(resource, "create", resource.properties)
         flags += [self._flag("tags", resource.tags)] if resource.tags else []
         command = self._command(resource, "create", flags)
         if resource.do is Do.REPLACE:
@@ -85,7 +87,7 @@ class _Writer:
 
     def changed(self, resource: AzureObject) -> str:
         """What is sent to a resource that stands."""
-        flags = [self._flag(name, value) for name, value in resource.changed.items()]
+        flags = self._flags(resource, "update", resource.changed)
         return f"# {resource.address}: change {resource.title}\n{self._command(resource, 'update', flags)}"
 
     def removed(self, resource: AzureObject) -> str:
@@ -109,11 +111,19 @@ class _Writer:
 
     def _command(self, resource: AzureObject, verb: str, flags: list[str]) -> str:
         """A command of `az` about a resource, a flag to a line."""
-        names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {self._variable(_GROUP)}"]
+        group = shlex.quote(resource.group) if resource.group else self._variable(_GROUP)
+        names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {group}"]
         if resource.type == POOL:
             names.insert(0, f"--kubernetes-cluster-name {shlex.quote(resource.names[0])}")
         lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
+
+    def _flags(self, resource: AzureObject, verb: str, body: Mapping[str, Any]) -> list[str]:
+        """A body as flags; what the command has no argument for is noted."""
+        told = as_arguments(body)
+        named = {_kebab(name): part for name, part in told.items()}
+        self.unsaid += [f"{resource.title}: {name}" for name in beyond(resource.type, verb, named)]
+        return [self._flag(name, part) for name, part in told.items()]
 
     def _flag(self, name: str, value: Any) -> str:
         """A property as a flag of `az`; an object as words of name and value."""
@@ -123,6 +133,8 @@ class _Writer:
                 value = value["osDisk"]
             words = [f"{_kebab(key)}={self._argument(inner)}" for key, inner in value.items()]
             return " ".join([flag, *words])
+        if name == "sshKeyValues" and isinstance(value, list):
+            return " ".join([flag, *map(self._argument, value)])
         return f"{flag} {self._argument(value)}"
 
     def _argument(self, value: Any) -> str:

@@ -11,6 +11,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     LOCATION,
     POOL,
     RESOURCE_GROUP,
+    SUBSCRIPTION,
     AzureObject,
     AzureObjects,
     Do,
@@ -103,10 +104,16 @@ class _Writer:
     def _parent(self, resource: AzureObject) -> str:
         """What a resource stands in: its cluster for a pool, else the resource group."""
         if resource.type != POOL:
-            return self._text(RESOURCE_GROUP)
+            return self._group(resource)
         if resource.names[0] in self.clusters:
             return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
-        return f"{self._text(RESOURCE_GROUP)}/providers/{CLUSTER}/{_literal(resource.names[0])}"
+        return f"{self._group(resource)}/providers/{CLUSTER}/{_literal(resource.names[0])}"
+
+    def _group(self, resource: AzureObject) -> str:
+        """The id of a resource group: of the one that the azure block names, else what is filled in."""
+        if not resource.group:
+            return self._text(RESOURCE_GROUP)
+        return f"/subscriptions/{self._text(SUBSCRIPTION)}/resourceGroups/{_literal(resource.group)}"
 
     def _text(self, variable: Input) -> str:
         """A reference to a variable, which is noted."""

@@ -72,6 +72,7 @@ LOCATION: Final = Input(("location",), "", "Azure region of the resources.")
 RESOURCE_GROUP: Final = Input(
     ("resource", "group", "id"), "", "Id of the resource group of clusters and VMs."
 )
+SUBSCRIPTION: Final = Input(("subscription", "id"), "", "Id of the subscription, a GUID.")
 KUBERNETES_VERSION: Final = Input(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
 ADMIN_USERNAME: Final = Input(("admin", "username"), "", "Administrator of new VMs.")
 VM_IMAGE: Final = Input(("vm", "image"), "", "Image of new VMs, as a registry names it.")
@@ -90,7 +91,8 @@ class Do(StrEnum):
 class AzureObject(Struct, frozen=True):
     """One resource. `names` are its own and, before it, its cluster's; `properties` are the body, all of it
     for a new one; `changed` is the part of it that an update sends. `address` is the block's, `tags` are
-    those of its azure block.
+    those of its azure block, and `group` is the resource group in it ("": none is named). `is_whole` is False
+    for what stands in Azure, was taken over, and has no body written: what is not an argument is not known.
     """
 
     type: str
@@ -101,6 +103,8 @@ class AzureObject(Struct, frozen=True):
     properties: Mapping[str, Any] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+    is_whole: bool = True
 
     @property
     def label(self) -> str:
@@ -145,6 +149,11 @@ class AzureObjects(Struct, frozen=True):
     cordons: tuple[Cordon, ...] = ()
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """The resource groups that are named, "" among them where somebody has to fill one in."""
+        return tuple(sorted({resource.group for resource in (*self.placed, *self.removed)}))
+
+    @property
     def made(self) -> tuple[AzureObject, ...]:
         """The resources that come."""
         return tuple(resource for resource in self.placed if resource.do is not Do.UPDATE)
@@ -171,7 +180,8 @@ def azure_objects(plan: Plan) -> AzureObjects:
     objects: list[AzureObject] = []
     for change in by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
-            objects += _resources_of(change, clusters)
+            group = _group_of(change, clusters)
+            objects += (replace(one, group=group) for one in _resources_of(change, clusters))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     placed = [resource for resource in objects if resource.do is not Do.DELETE]
     vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
@@ -181,6 +191,15 @@ def azure_objects(plan: Plan) -> AzureObjects:
         left_out=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _MADE),
         cordons=tuple(chain.from_iterable(map(_cordons, plan.changes))),
     )
+
+
+def _group_of(change: Change, clusters: Mapping[str, Change]) -> str:
+    """The resource group that a change's azure block names; a pool is in its cluster's."""
+    values = change.after or change.before or {}
+    owner = clusters.get(str(values.get("kubernetes_cluster_id")))
+    if owner is not None:
+        values = owner.after or owner.before or {}
+    return str((values.get("azure") or {}).get("resource_group") or "")
 
 
 def _cordons(change: Change) -> Iterator[Cordon]:
@@ -234,18 +253,27 @@ def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[Az
     attributes = _without_secrets(change.after or change.before or {}, change)
     if kind == POOL:
         names, site = _names_of_pool(attributes, clusters)
-        pool = AzureObject(type=POOL, names=names, do=do, site=site, address=address)
+        pool = AzureObject(
+            type=POOL, names=names, do=do, site=site, address=address, is_whole=not _is_observed(change)
+        )
         yield from _with_pool_body(pool, change.before, attributes)
         return
     resource = AzureObject(
-        type=kind, names=(str(attributes["name"]),), do=do, site=str(attributes["site_id"]), address=address
+        type=kind,
+        names=(str(attributes["name"]),),
+        do=do,
+        site=str(attributes["site_id"]),
+        address=address,
+        is_whole=not _is_observed(change) or bool(body_of(attributes)),
     )
     if do is Do.DELETE:
         yield resource
     elif kind == VM:
         yield replace(resource, properties=_new_vm(attributes), tags=_tags(attributes))
     elif do is Do.UPDATE:
-        yield from _changed_cluster(resource, change.before or {}, attributes)
+        yield from _changed_cluster(
+            resource, change.before or {}, attributes, is_observed=_is_observed(change)
+        )
     else:
         yield replace(resource, properties=_new_cluster(attributes), tags=_tags(attributes))
 
@@ -260,6 +288,14 @@ def _names_of_pool(
         cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
         cluster_name = str(cluster.get("name", cluster_name))
     return (cluster_name, str(attributes["name"])), site
+
+
+_OBSERVING: Final = frozenset({"azure", "azure_export"})
+
+
+def _is_observed(change: Change) -> bool:
+    """Whether what a change is about stands in Azure, so that its body may hold more than the arguments."""
+    return change.before is not None and change.provider.partition(".")[0] in _OBSERVING
 
 
 class _Cluster(Struct, frozen=True):
@@ -280,7 +316,11 @@ def _cluster_of(attributes: Mapping[str, Any]) -> _Cluster:
 
 
 def _changed_cluster(
-    cluster: AzureObject, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any]
+    cluster: AzureObject,
+    attributes_before: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    *,
+    is_observed: bool,
 ) -> Iterator[AzureObject]:
     """The cluster itself, and its pools as resources of their own."""
     before, after = _cluster_of(attributes_before), _cluster_of(attributes)
@@ -291,7 +331,7 @@ def _changed_cluster(
         changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
     if changed:
         yield replace(cluster, properties=_new_cluster(attributes), changed=changed)
-    pool = replace(cluster, type=POOL)
+    pool = replace(cluster, type=POOL, is_whole=not is_observed)
     for name, arguments in after.pools.items():
         do = Do.UPDATE if name in before.pools else Do.CREATE
         named = replace(pool, names=(*cluster.names, name), do=do)
@@ -319,7 +359,14 @@ def _with_pool_body(
             do = Do.REPLACE
     body = properties if do is Do.UPDATE else new_pool_properties(after)
     with_azure_block = merged(_opaque(after), body)
-    yield replace(pool, do=do, properties=with_azure_block, changed=changed, tags=_tags(after))
+    yield replace(
+        pool,
+        do=do,
+        properties=with_azure_block,
+        changed=changed,
+        tags=_tags(after),
+        is_whole=pool.is_whole or do is Do.CREATE or bool(body_of(after)),
+    )
 
 
 # --- bodies ------------------------------------------------------------------------------------
