@@ -40,12 +40,14 @@ from nexusform.domains.fleet.scheduling.status import (
     FALSE,
     NAMESPACED,
     TRUE,
+    UNKNOWN,
     ClusterStatus,
     FailedObject,
     PlacementStatus,
     Progress,
     placement_status,
     progress_of,
+    run_words_in,
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.instances.instance import Instance
@@ -146,8 +148,12 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
         external=placement.external,
     )
+    conditions = write_conditions(status.conditions)
+    if placement.external and placement.evicted and not placement.rolled:
+        # A hub leaves what it said of the rollout until a run says more.
+        conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
     return attributes | {
-        "conditions": write_conditions(status.conditions),
+        "conditions": conditions,
         "placement_statuses": write_statuses(_in_former_order(placement, status)),
     }
 
@@ -230,10 +236,21 @@ def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
     }
 
 
+def _run_words_before(placement: PlacementPlan) -> dict[str, str]:
+    """What the status before the plan says of the runs that brought each cluster what it has."""
+    words = {}
+    for status in placement.prior_attributes.get("placement_statuses") or ():
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "RolloutStarted":
+                words[str(status["cluster_name"])] = run_words_in(str(condition["message"]))
+    return words
+
+
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
     contents = placement.contents_after()
     failing = placement.failing
+    brought_before = _run_words_before(placement) if placement.external else {}
     by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
@@ -241,6 +258,10 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
         progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
         if progress is None:
             continue
+        if placement.external:
+            run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
+            started = TRUE if binding.state is BindingState.BOUND else UNKNOWN
+            progress = replace(progress, rollout_started=started, run=run)
         content = contents.get(binding.cluster)
         failed = bool(content and content.failure)
         cluster_fails = binding.cluster in failing

@@ -115,6 +115,7 @@ class PlacementPlan(Struct):
     override_changed: bool = False
     clusters: Clusters = Clusters()
     rolled: set[str] = field(default_factory=set)
+    brought_by: dict[str, str] = field(default_factory=dict)
     lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
     doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
     projection: tuple[tuple[Binding, ...], Rollout] | None = None

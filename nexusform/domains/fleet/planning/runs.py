@@ -30,6 +30,7 @@ from nexusform.domains.fleet.scheduling.staged import (
     initialize,
     steps_of,
 )
+from nexusform.domains.fleet.scheduling.status import run_words
 from nexusform.planning.instances.instance import Instance
 from nexusform.words import form, listed
 
@@ -101,7 +102,10 @@ def _run(
     placement.held = outcome.bindings
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
-            placement.rolled |= set(step.clusters) - {*begun.done}
+            updated_now = set(step.clusters) - {*begun.done}
+            placement.rolled |= updated_now
+            words = run_words(run.resource_index, run.name)
+            placement.brought_by |= dict.fromkeys(updated_now, words)
     if outcome.stuck:
         yield warned(
             "staged-run-is-stuck",

@@ -7,6 +7,7 @@ end at the first that is not True.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -28,7 +29,8 @@ class Progress(Struct, frozen=True):
     """How far a cluster got: each step "True", "False" or "Unknown", in order.
 
     `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
-    in place of `applied` and `available` where differences are only reported.
+    in place of `applied` and `available` where differences are only reported. `run`: what a staged run that
+    brought it here says of itself (run_words).
     """
 
     rollout_started: str = TRUE
@@ -40,6 +42,7 @@ class Progress(Struct, frozen=True):
     overrides: bool = False
     trackable: bool = True
     resource_snapshot: int | None = None
+    run: str = ""
 
 
 class FailedObject(Struct, frozen=True):
@@ -235,6 +238,20 @@ _APPLYING = ("rollout_started", "overridden", "work_synchronized", "applied", "a
 _REPORTING = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
+_OUTSIDE: Final = "In the process of deciding whether to roll out some version of the resources or not"
+
+
+def run_words(index: int | None, name: str) -> str:
+    """What a cluster's status says of the run that rolled out there; `index` is what its spec says."""
+    return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
+
+
+def run_words_in(message: str) -> str:
+    """The same, read from a message; "" where it names no run."""
+    before, _, after = message.partition(", resourceSnapshotIndex: ")
+    return message.removeprefix(before) if after else ""
+
+
 def steps_of(progress: Progress) -> tuple[str, ...]:
     """The names of the steps of a cluster's progress, in order."""
     return _APPLYING if progress.diff_reported is None else _REPORTING
@@ -276,7 +293,7 @@ def placement_status(
     else:
         conditions = (scheduled, *_placement_conditions(reached, prefix))
     clusters = [
-        _cluster_status(decision.cluster, decision.reason, state)
+        _cluster_status(decision.cluster, decision.reason, state, external=external)
         for decision, state in zip(scheduling.decisions(), reached, strict=False)
         if decision.selected
     ]
@@ -309,19 +326,22 @@ def _outside_condition(reached: Sequence[Progress], prefix: str) -> Condition | 
     start = "Rollout is controlled by an external controller and"
     text = f"{start} different resource snapshot versions are observed across clusters"
     if versions == {None}:
+        runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         text = (
-            f"{start} no resource snapshot name is observed across clusters,"
-            " probably rollout has not started yet"
+            f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"
+            f" check the {runs} resources with spec.placementName matching this placement"
         )
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 
-def _cluster_status(cluster: str, decision: str, progress: Progress) -> ClusterStatus:
+def _cluster_status(cluster: str, decision: str, progress: Progress, *, external: bool) -> ClusterStatus:
     """The conditions of one cluster, step by step until one is not True."""
     conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
     for name in steps_of(progress):
         status = getattr(progress, name)
         reason, text = _STEPS[name].cluster[status]
+        if name == "rollout_started" and external:
+            text = _OUTSIDE if status == UNKNOWN else f"{text}{progress.run}"
         if name == "overridden" and status == TRUE and not progress.overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         if name == "available" and status == TRUE and not progress.trackable:
