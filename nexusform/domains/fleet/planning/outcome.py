@@ -251,6 +251,8 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     contents = placement.contents_after()
     failing = placement.failing
     brought_before = _run_words_before(placement) if placement.external else {}
+    # Of a namespaced placement its namespace stands before the name.
+    work = f"{placement.written.key.replace('/', '.')}-work"
     by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
@@ -273,6 +275,8 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             applied=FALSE if cluster_fails or (content and content.refused) else progress.applied,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
+            work=work,
+            failure=content.failure if content is not None else "",
         )
     return by_cluster
 

@@ -30,7 +30,8 @@ class Progress(Struct, frozen=True):
 
     `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
     in place of `applied` and `available` where differences are only reported. `run`: what a staged run that
-    brought it here says of itself (run_words).
+    brought it here says of itself (run_words). `work` is the name of the Work that fails to apply, `failure`
+    why overriding fails.
     """
 
     rollout_started: str = TRUE
@@ -43,6 +44,8 @@ class Progress(Struct, frozen=True):
     trackable: bool = True
     resource_snapshot: int | None = None
     run: str = ""
+    work: str = ""
+    failure: str = ""
 
 
 class FailedObject(Struct, frozen=True):
@@ -340,6 +343,10 @@ def _cluster_status(cluster: str, decision: str, progress: Progress, *, external
     for name in steps_of(progress):
         status = getattr(progress, name)
         reason, text = _STEPS[name].cluster[status]
+        if name == "overridden" and status == FALSE and progress.failure:
+            text = f"{text}: {progress.failure}"
+        if name == "applied" and status == FALSE and progress.work:
+            text = f"Work object {progress.work} has failed to apply"
         if name == "rollout_started" and external:
             text = _OUTSIDE if status == UNKNOWN else f"{text}{progress.run}"
         if name == "overridden" and status == TRUE and not progress.overrides:

@@ -166,3 +166,42 @@ def test_every_prefix_plans(story: str) -> None:
         if at % 5 == 0 or at > len(events) - 4:
             result = plan(configuration(), files_there=Dump(list(objects.values())))
             assert not errors(result), (at, errors(result))
+
+
+Told = dict[str, list[tuple[str, str, str, str]]]
+
+
+def told(
+    placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequence[Mapping[str, Any]]
+) -> Told:
+    """What a status says of a placement, and of each cluster."""
+    parts = {placement: conditions} | {
+        str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"]
+        for each in clusters
+    }
+    names = ("type", "status", "reason", "message")
+    return {
+        part: [(one[names[0]], one[names[1]], one[names[2]], one[names[3]]) for one in listed]
+        for part, listed in parts.items()
+    }
+
+
+@pytest.mark.parametrize("story", ["create-scale-policy", "external-run", "run-resumes-after-another"])
+def test_a_status_says_what_the_hub_said(story: str) -> None:
+    events = recorded(story)["events"]
+    states = list(played(events, start_of(story, events)))
+    ends = {end_of_turn(events, at): at for at in reversed(range(len(states)))}
+    compared = 0
+    for end, at in ends.items():
+        if end is None:
+            continue
+        result = plan(configuration(), files_there=Dump(list(states[at].values())))
+        for change in result.plan.changes:
+            if change.address.type != "fleet_cluster_resource_placement" or not change.after:
+                continue
+            name, after = change.after["id"], change.after
+            status = states[end]["ClusterResourcePlacement", "", name]["status"]
+            wanted = told(name, status["conditions"], status["placementStatuses"])
+            assert told(name, after["conditions"], after["placement_statuses"]) == wanted
+            compared += 1
+    assert compared >= 3
