@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,6 +85,23 @@ def test_a_warm_worker_that_is_killed_harms_no_site(fleet: Fleet, command: Comma
     assert killed
     assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert command("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_a_command_that_is_killed_is_gone_on_with(fleet: Fleet, command: Command) -> None:
+    fleet({name: {} for name in NAMES}, site=SLOW)
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    words = [sys.executable, "-m", "nexusform", "sites", "apply", "-workers=2", "f.nfsites"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        while b'Wave "rest"' not in running.stdout.readline():
+            pass
+        running.stdout.readline()  # a site of it is done
+        running.kill()
+    code, _, err = command("apply", "f.nfsites")
+    assert (code, "-resume" in err) == (1, True)
+    code, out, err = command("apply", "-resume", "-lock-timeout=60s", "f.nfsites")
+    assert code == 0, (out, err)
+    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
 
 
 @pytest.mark.slow

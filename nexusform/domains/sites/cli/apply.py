@@ -120,7 +120,7 @@ def _opened(arguments: ApplyArguments) -> tuple[_Job | None, list[Diagnostic]]:
         )
         problems.append(warning("sites-changed-since-the-plan", detail))
     try:
-        progress = read_progress(arguments.planfile, plan.digest)
+        progress = read_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
         return None, [*problems, error("the-plan-cannot-be-read", str(problem))]
     waves, wrong = _waves(arguments, plan, progress)

@@ -8,6 +8,7 @@ import ipaddress
 import queue
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ _CONNECTING: Final = 15.0  # seconds
 _ANSWERING: Final = 600.0
 _HEARING: Final = 20.0  # seconds between signs of life
 _IDLE: Final = 0.2
+_COUNTED_FOR: Final = 2.0  # seconds
 _WITHOUT_WORKERS: Final = 120.0  # seconds that a cluster may have none
 _RETRIES: Final = 2
 
@@ -82,12 +84,25 @@ class DaskCluster:
         self._homes: dict[str, str] = {}
         self._heard = monotonic()
         self._numbered = 0
+        self._known_threads, self._counted = 1, 0.0
 
     @property
     def workers(self) -> int:
-        """How many threads the workers have; twice as many tasks are handed out, so that none waits."""
-        threads: dict[str, int] = self._client.nthreads()
-        return max(2 * sum(threads.values()), 2)
+        """How many tasks the workers have at a time: one for each of their threads and one that waits."""
+        return 2 * self._threads()
+
+    def _threads(self) -> int:
+        """How many threads there are, as of a moment ago."""
+        if monotonic() - self._counted > _COUNTED_FOR:
+            threads: dict[str, int] = self._client.nthreads()
+            self._known_threads, self._counted = max(sum(threads.values()), 1), monotonic()
+        return self._known_threads
+
+    def _may_be_under_way(self, task: Task, at_once: int) -> int:
+        """How many tasks may be handed out: of those that write none waits on the cluster, where a failure
+        elsewhere could not stop it any more.
+        """
+        return min(at_once, self._threads() if task.kind is Kind.APPLY else self.workers)
 
     def run(
         self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
@@ -98,7 +113,9 @@ class DaskCluster:
         ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         seen = monotonic()
         while waiting or under_way:
-            while waiting and not stopping() and len(under_way) < at_once():
+            while (
+                waiting and not stopping() and len(under_way) < self._may_be_under_way(waiting[-1], at_once())
+            ):
                 task = waiting.pop()
                 future = self._submitted(task)
                 under_way[future.key] = (task, future)
@@ -183,5 +200,8 @@ def _certificates(environment: Mapping[str, str], address: str) -> dict[str, Any
         raise EngineProblem(
             f"{address} is on another machine, which takes TLS and certificates on both sides: set {missing}."
         )
+    for name, path in zip(CERTIFICATES, values, strict=True):
+        if not Path(path).is_file():
+            raise EngineProblem(f'{name}: there is no file "{path}".')
     names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
     return {**dict(zip(names, values, strict=True)), "require_encryption": True}

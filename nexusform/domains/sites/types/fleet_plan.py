@@ -48,6 +48,12 @@ class FleetPlan(Struct, frozen=True):
     confined: bool = False
     allow_remote: tuple[str, ...] = ()
 
+    @property
+    def identity(self) -> str:
+        """What tells this very plan from another one that comes to the same."""
+        plans = [site.answer.plan for site in self.sites]
+        return sha256(msgspec.json.encode([self.digest, self.now, plans])).hexdigest()
+
     def of_status(self, *statuses: Status) -> list[PlannedSite]:
         """The sites with one of these statuses."""
         return [site for site in self.sites if site.answer.status in statuses]
@@ -62,11 +68,11 @@ class FleetPlan(Struct, frozen=True):
 
 
 def fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """What is approved: which sites, what is done to each, and in which waves under which terms."""
-    listed = [
-        (site.name, site.wave, site.answer.status, site.answer.digest, site.answer.plan, site.after)
-        for site in sites
-    ]
+    """What is approved: which sites, what is done to each, and in which waves under which terms.
+
+    Planning the same once more gives the same, whenever and by whichever workers.
+    """
+    listed = [(site.name, site.wave, site.answer.status, site.answer.digest, site.after) for site in sites]
     return sha256(msgspec.json.encode([listed, waves])).hexdigest()
 
 

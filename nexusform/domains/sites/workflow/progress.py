@@ -33,9 +33,9 @@ class Event(StrEnum):
 
 
 class Line(Struct, frozen=True, omit_defaults=True):
-    """One thing that happened to the plan with this digest, `at` seconds after 1970."""
+    """One thing that happened to the plan with this identity, `at` seconds after 1970."""
 
-    digest: str
+    plan: str
     event: Event
     wave: str
     at: float
@@ -48,7 +48,7 @@ class Progress(Struct):
     """What the file says of one plan."""
 
     path: Path
-    digest: str
+    plan: str
     lines: list[Line]
 
     def add(self, line: Line) -> None:
@@ -80,13 +80,13 @@ class Progress(Struct):
         return next((wave for wave in begun if not self.is_finished(wave)), "")
 
 
-def read_progress(plan_path: str, digest: str) -> Progress:
+def read_progress(plan_path: str, identity: str) -> Progress:
     """What was noted of a plan before. Raises FileProblem."""
     path = Path(f"{plan_path}{SUFFIX}")
     try:
         data = read_regular(path, _LARGEST, follow=False)
     except FileNotFoundError:
-        return Progress(path, digest, [])
+        return Progress(path, identity, [])
     except (OSError, NotRegular, TooLarge) as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[Line] = []
@@ -96,6 +96,6 @@ def read_progress(plan_path: str, digest: str) -> Progress:
             line = msgspec.json.decode(text, type=Line)
         except msgspec.MsgspecError:
             raise FileProblem(f'"{path}", line {number}, is not what nexusform wrote.') from None
-        if line.digest == digest:
+        if line.plan == identity:
             lines.append(line)
-    return Progress(path, digest, lines)
+    return Progress(path, identity, lines)

@@ -57,7 +57,7 @@ class Applying(Struct):
 
     def note(self, event: Event, wave: str, answer: Answer | None = None, reason: str = "") -> None:
         """Note what happened. Raises FileProblem."""
-        line = Line(self.progress.digest, event, wave, self.clock.now().timestamp(), reason=reason)
+        line = Line(self.progress.plan, event, wave, self.clock.now().timestamp(), reason=reason)
         if answer is not None:
             line = replace(line, site=answer.site, status=answer.status, reason=answer.reason)
         self.progress.add(line)
