@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from nexusform.backends.deadlines import Deadline
+from nexusform.backends.journal_lines import check_records
+from nexusform.log import log
 from nexusform.ports import (
     AppendsMany,
     BackendProblem,
     KeepsHistory,
+    LockHeld,
     LockInfo,
     StateBackend,
     StoredVersion,
@@ -77,6 +80,7 @@ class GuardedBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on return."""
+        check_records(records)
         if self._seen != _UNREAD:  # a journal is never written over
             self._begin()
         size = sum(map(len, records))
@@ -138,7 +142,19 @@ class GuardedBackend:
     # --- how ---------------------------------------------------------------------------------
 
     def _within(self, what: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        return self._deadline.within(what, work, size) if self._is_remote else work()
+        if not self._is_remote:
+            return work()
+        try:
+            return self._deadline.within(what, work, size)
+        except (BackendProblem, LockHeld):
+            raise
+        except Exception as problem:
+            # Clients of services stumble in many ways over answers of somebody else.
+            log("debug", "a client failed", what=what, problem=repr(problem))
+            raise BackendProblem(
+                f"Cannot {what} at {self.describe()}: the server's answer cannot be understood "
+                f"({type(problem).__name__}). Does that address lead to the right service?"
+            ) from problem
 
     def _read(self) -> bytes | None:
         return self._within("read the state", self.inner.read)

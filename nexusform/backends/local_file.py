@@ -9,6 +9,7 @@ stand beside the real file, so that everybody who reaches it meets the same lock
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,10 @@ from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
+# What a temporary file beside a state adds to its name: of the lock, and of what is written whole.
+_LEFT_BEHIND: Final = re.compile(
+    r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp"
+)
 
 
 class LocalBackend:
@@ -150,8 +155,15 @@ class LocalBackend:
         if not directory.is_dir():
             raise BackendProblem(f'There is no workspace "{name}".')
         with explained("delete the workspace in", directory):
-            for suffix in _SUFFIXES:
-                _beside(path, suffix).unlink(missing_ok=True)
+            ours = [entry for entry in directory.iterdir() if _is_ours(entry.name, path.name)]
+            others = sorted({entry.name for entry in directory.iterdir()} - {entry.name for entry in ours})
+            if others:
+                raise BackendProblem(
+                    f'The workspace "{name}" is not deleted: "{directory}" holds "{others[0]}", which is not '
+                    "nexusform's. Move it away."
+                )
+            for entry in ours:
+                entry.unlink(missing_ok=True)
             directory.rmdir()
 
     def _admitted(self, path: Path) -> str:
@@ -165,6 +177,12 @@ class LocalBackend:
         if workspace == DEFAULT:
             return self._base
         return self._workspaces / workspace / self._base.name
+
+
+def _is_ours(name: str, state: str) -> bool:
+    """Whether a file beside a state is nexusform's: one of the state's, or what a kill left of one."""
+    kept = any(name == state + suffix for suffix in _SUFFIXES)
+    return kept or (state in name and _LEFT_BEHIND.fullmatch(name.replace(state, "", 1)) is not None)
 
 
 def _beside(path: Path, suffix: str) -> Path:

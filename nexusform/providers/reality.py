@@ -31,6 +31,7 @@ from nexusform.regular_files import (
 from nexusform.state import json_text
 
 Attributes: TypeAlias = Mapping[str, Any]
+_Marks: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
 
 SIZE_LIMIT: Final = 512 * 1024 * 1024  # bytes; a reality beyond it is a mistake
 REWRITTEN_BELOW: Final = 200  # objects; more than these go to the log
@@ -53,6 +54,7 @@ class Reality:
         self._log: int | None = None
         self._log_size = 0
         self._torn = False  # the log ends with what a failed write left, and could not be cut
+        self._seen: _Marks | None = None  # how file and log stood when they were read or written last
         self._left_over = False  # a log of a run that was killed, already among the objects
 
     def get(self, key: ObjectKey) -> Attributes | None:
@@ -138,6 +140,7 @@ class Reality:
 
     def _append(self, lines: bytes) -> None:
         """Write lines to the log, durable on return. Raises ProviderProblem."""
+        self._check_unchanged()
         if self._torn:
             raise ProviderProblem(f"{self._log_path} cannot be written since an earlier write to it failed.")
         try:
@@ -148,6 +151,7 @@ class Reality:
             write_all(self._log, lines)
             os.fsync(self._log)
             self._log_size += len(lines)
+            self._seen = self._marks()
         except OSError as problem:
             self._cut_log()
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
@@ -161,9 +165,11 @@ class Reality:
             os.lseek(self._log, self._log_size, os.SEEK_SET)
         except OSError:
             self._torn = True
+        self._seen = self._marks()
 
     def _rewrite(self) -> None:
         """Write the whole file atomically, then drop the log."""
+        self._check_unchanged()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, _document(self._loaded()), PRIVATE)
@@ -179,12 +185,25 @@ class Reality:
                 os.close(log)
             self._log_path.unlink(missing_ok=True)
             self._left_over = False
+        self._seen = self._marks()
+
+    def _check_unchanged(self) -> None:
+        """Raise a ProviderProblem when somebody else wrote since: what they made would be gone."""
+        if self._seen is not None and self._seen != self._marks():
+            raise ProviderProblem(
+                f"The reality file {self._path} was changed by somebody else while this run went on. Nothing "
+                "is written over that."
+            )
+
+    def _marks(self) -> _Marks:
+        return _mark(self._path), _mark(self._log_path)
 
     # --- reading -------------------------------------------------------------------------------
 
     def _loaded(self) -> dict[ObjectKey, Attributes]:
         """The objects, read once: the file, and the log over it."""
         if self._objects is None:
+            self._seen = self._marks()
             objects = _parse(_content(self._path), self._path)
             log = _content(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # a torn last line was never answered for
@@ -192,6 +211,15 @@ class Reality:
             self._objects = objects
             self._left_over = os.path.lexists(self._log_path)
         return self._objects
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """What tells a file from the one that stood there before; None when none stands."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _Pending(Struct, frozen=True):

@@ -193,7 +193,9 @@ def plan_time(environment: Mapping[str, str]) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_SYSTEMS: Final = (Path("/dev"), Path("/proc"))
+_OF_SYSTEM: Final = re.compile(
+    r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
+)
 
 
 def write_output(path: str, content: bytes, *, private: bool = False) -> None:
@@ -226,8 +228,8 @@ def unwritable(path: str) -> str:
 
 
 def _takes_what_comes(path: Path) -> bool:
-    """/dev/stdout and /dev/fd/63 are links of the system's, and may lead to a file."""
-    if any(system in path.absolute().parents for system in _SYSTEMS):
+    """/dev/stdout and /dev/fd/63 are links of the system's, and may lead to a file; /dev/shm holds files."""
+    if _OF_SYSTEM.fullmatch(str(path.absolute())):
         return True
     try:
         kind = path.lstat().st_mode

@@ -298,10 +298,20 @@ def test_a_compaction_that_dies_halfway_leaves_one_truth(
     assert (again.read(), again.journal()) == (document, records)
 
 
-def test_files_of_the_user_in_a_workspace_are_not_deleted(backend: LocalBackend, path: Path) -> None:
+def test_what_a_kill_left_is_in_no_workspaces_way(backend: LocalBackend, path: Path) -> None:
+    workspace = backend.for_workspace("w")
+    workspace.write(b"one")
+    folder = path.parent / "s.nfstate.d" / "w"
+    for left in ("s.nfstate.lock.info.0123456789abcdef.tmp", ".s.nfstate.1-0123456789abcdef.tmp"):
+        (folder / left).write_text("x")
+    backend.delete_workspace("w")
+    assert not folder.exists()
+
+
+def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBackend, path: Path) -> None:
     backend.for_workspace("w").write(b"one")
-    notes = path.with_name("s.nfstate.d") / "w" / "notes.txt"
-    notes.write_text("mine")
-    with pytest.raises(BackendProblem, match="Directory not empty"):
+    folder = path.parent / "s.nfstate.d" / "w"
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(BackendProblem, match=r'holds "notes.txt", which is not'):
         backend.delete_workspace("w")
-    assert notes.exists()
+    assert backend.for_workspace("w").read() == b"one"

@@ -142,3 +142,18 @@ def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
     regular_files.write_whole(path, b"[]", 0o600)
     assert not dead.exists()
     assert all(file.exists() for file in (living, young, foreign))
+
+
+def test_a_run_that_wakes_up_writes_over_nothing_that_others_made(path: Path) -> None:
+    """Its lock was broken while it slept, and another run came and went."""
+    sleeper, other = Reality(path), Reality(path)
+    sleeper.put(key(901), {"n": 1})
+    other.put(key(902), {"n": 2})
+    other.close()
+    with pytest.raises(ProviderProblem, match="was changed by somebody else"):
+        sleeper.put(key(903), {"n": 3})
+    sleeper.close()
+    standing = Reality(path)
+    assert standing.get(key(902)) == {"n": 2}
+    assert standing.get(key(901)) == {"n": 1}
+    assert standing.get(key(903)) is None

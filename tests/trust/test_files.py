@@ -411,3 +411,20 @@ def test_a_closed_stdin_is_no_crash(tree: Tree, arguments: tuple[str, ...]) -> N
     code, text = tree.run_alone(*arguments, before="exec <&-;")
     assert code in (0, 1, 2), text
     assert "bug of its own" not in text
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
+def test_a_plan_in_shared_memory_is_written_whole_and_private(tmp_path: Path) -> None:
+    from nexusform.workflow.surroundings import write_output
+
+    name = Path("/dev/shm") / f"nexusform-test-{os.getpid()}"
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    name.symlink_to(kept)
+    try:
+        write_output(str(name), b"plan", private=True)
+        assert kept.read_text() == "mine"
+        assert not name.is_symlink()
+        assert (name.read_bytes(), name.stat().st_mode & 0o777) == (b"plan", 0o600)
+    finally:
+        name.unlink()

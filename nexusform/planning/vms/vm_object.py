@@ -354,7 +354,7 @@ def note_placed(
     stayed = set(present) - {name for name, _ in came}
     note = dict(prior or {})
     groups: list[list[Any]] = []
-    for prior_serial, trigger, names in note.pop(PLACED, ()):
+    for prior_serial, trigger, names in _noted(note.pop(PLACED, ())):
         names_that_stayed = [name for name in names if name in stayed]
         if names_that_stayed:
             groups.append([prior_serial, trigger, names_that_stayed])
@@ -369,7 +369,18 @@ def note_placed(
 
 def placed_by(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
     """The trigger and serial under which a VM came to where it is; None when that is not known."""
-    for serial, trigger, names in reversed((private or {}).get(PLACED, ())):
+    noted = private.get(PLACED, ()) if isinstance(private, Mapping) else ()
+    for serial, trigger, names in reversed(_noted(noted)):
         if name in names:
-            return str(trigger), int(serial)
+            return trigger, serial
     return None
+
+
+def _noted(entries: Any) -> list[tuple[int, str, list[str]]]:
+    """The entries of a note that are as nexusform writes them: state may have been edited."""
+    noted: list[tuple[int, str, list[str]]] = []
+    for entry in entries if isinstance(entries, list | tuple) else ():
+        match entry:
+            case [int(serial), str(trigger), [*names]] if all(isinstance(name, str) for name in names):
+                noted.append((serial, trigger, names))
+    return noted

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import os
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nexusform.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.backends.refusals import needing
 from nexusform.ports import BackendProblem
-from nexusform.regular_files import read_regular
+from nexusform.regular_files import TooLarge, read_regular
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
-_TIMEOUT: Final = 30.0  # seconds
 _SCOPE: Final = "https://storage.azure.com/.default"
 
 NOBODY_SIGNED_IN: Final = (
@@ -109,11 +108,24 @@ def _oidc_token(settings: Mapping[str, Any]) -> str:
             "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission "
             "`id-token: write`."
         )
-    asked = urllib.request.Request(  # noqa: S310 - the CI's own endpoint
-        f"{url}&audience={urllib.parse.quote(_AUDIENCE)}", headers={"Authorization": f"Bearer {bearer}"}
-    )
-    with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
-        return str(json.load(answer)["value"])
+    return _token_from(url, bearer)
+
+
+def _token_from(url: str, bearer: str) -> str:
+    """The token that the CI's own endpoint gives. Raises BackendProblem."""
+    address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
+    refused = f"The OIDC token of this job could not be had from {url.partition('?')[0]}"
+    headers = {"Authorization": f"Bearer {bearer}"}
+    try:
+        answer = ask(WebRequest("GET", address, headers=headers, largest=_MOST_TOKEN))
+    except (WebProblem, TooLarge) as problem:
+        raise BackendProblem(f"{refused}: {problem}.") from None
+    if not answer.is_success:
+        raise BackendProblem(f"{refused}: the server answered {answer.status}.")
+    try:
+        return str(json.loads(answer.content)["value"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise BackendProblem(f"{refused}: the answer holds no token.") from None
 
 
 def _setting(settings: Mapping[str, Any], name: str, variable: str) -> str:

@@ -350,7 +350,10 @@ def open_http(
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
-            raise BackendProblem(f'The setting {name}="{text}" is not an http or https address.')
+            shown = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
+            raise BackendProblem(
+                f"The setting {name} is not an http or https address: {shown} must begin so."
+            )
     lock_address = settings.get("lock_address") or ""
     service = HttpService(
         address=settings["address"],

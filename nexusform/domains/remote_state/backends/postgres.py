@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.backends import journal_lines, locks, refusals
+from nexusform.backends.deadlines import deadline_seconds, silence_seconds
 from nexusform.backends.journal_lines import Gathering
 from nexusform.backends.locks import Lease, lease_seconds, now
 from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
@@ -172,7 +173,8 @@ class PostgresBackend:
             raise BackendProblem(locks.not_broken(lock_id, holder))
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
-            "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid"
+            "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         fence = "UPDATE {schema}.workspaces SET fencing = fencing + 1, holder = NULL WHERE name = %s"
         with self._session("break the lock") as connection:
@@ -375,6 +377,7 @@ class _Database:
             keepalives_idle=15,
             keepalives_interval=5,
             keepalives_count=3,
+            tcp_user_timeout=int(silence_seconds() * 1000),
         )
         if connection.info.server_version < _OUTDATED * 10_000:
             connection.close()
@@ -382,6 +385,7 @@ class _Database:
         if self._create:
             self._make_tables(connection)
             self._create = False
+        connection.execute(f"SET statement_timeout = '{deadline_seconds():.0f}s'")
         if idle_seconds:
             connection.execute(f"SET idle_session_timeout = '{idle_seconds}s'")
             connection.execute(f"SET idle_in_transaction_session_timeout = '{idle_seconds}s'")
@@ -423,6 +427,10 @@ def open_postgres(settings: Mapping[str, Any], largest: int = refusals.LARGEST) 
     try:
         create = not settings.get("skip_table_creation")
         database = _Database(connection_string, schema, create=create, largest=largest)
-    except psycopg.ProgrammingError as problem:
-        raise BackendProblem(f"The setting conn_str is not a connection string: {problem}") from None
+    except psycopg.ProgrammingError:
+        # What psycopg says holds parts of it, and one of these may be a password.
+        raise BackendProblem(
+            "The setting conn_str (or PG_CONN_STR) is not a connection string; it is not shown, since it may "
+            "hold a password. In a postgres:// address, write % and @ of a password as %25 and %40."
+        ) from None
     return PostgresBackend(database)

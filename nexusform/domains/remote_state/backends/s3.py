@@ -12,6 +12,7 @@ and changes the ETag of K, so that nothing of the former holder is accepted any 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from email.utils import parsedate_to_datetime
@@ -27,6 +28,7 @@ from nexusform.regular_files import TooLarge
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+_AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
 _ABSENT: Final = "NoSuchKey"  # a bare 404 may come from anybody on the way
 _GONE: Final = frozenset({_ABSENT, "NotFound", "404"})
 _KEPT_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
@@ -59,8 +61,10 @@ class S3Backend(KeepsLines):
         self._journal = _Journal(self._objects, f"{self._key}.journal/", self.check_lease)
 
     def describe(self) -> str:
-        """The S3 URL of the object."""
-        return f"s3://{self._bucket}/{self._key}"
+        """The S3 URL of the object, and of which service where it is not Amazon's."""
+        place = f"s3://{self._bucket}/{self._key}"
+        service = str(self._client.meta.endpoint_url)
+        return place if _AMAZON.fullmatch(service) else f"{place} ({service.rpartition('@')[2]})"
 
     def read(self) -> bytes | None:
         """The state document, None when there is none."""
@@ -348,6 +352,8 @@ def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str,
     # A page without any has no list of them either.
     entries: list[Mapping[str, Any]] = []
     for page in pages:
+        if "Name" not in page:  # of the bucket; without it this is no list at all
+            raise _Cut("the answer is no list of objects")
         entries += page.get(name, ())
     return entries
 

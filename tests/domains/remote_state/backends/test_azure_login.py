@@ -5,6 +5,7 @@ import pytest
 from nexusform.domains.remote_state.backends.azure_login import blob_credential
 from nexusform.domains.remote_state.backends.azurerm import open_azurerm
 from nexusform.ports import BackendProblem
+from tests.contracts.bad_answers import CUT, bad_server, redirect
 
 pytest.importorskip("azure.identity")
 
@@ -63,3 +64,22 @@ def test_an_oidc_token_that_cannot_be_had_is_named() -> None:
         open_azurerm(settings)
     with pytest.raises(BackendProblem, match='The OIDC token "/nowhere/token" cannot be read'):
         open_azurerm({**settings, "oidc_token_file_path": "/nowhere/token"})
+
+
+@pytest.mark.parametrize("name", ["no body", "no head", "an empty chunked body"])
+def test_a_token_that_comes_in_part_is_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bad_server(CUT[name]) as server:
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?secret=1")
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
+        with pytest.raises(BackendProblem, match=r"could not be had from http://127\.0\.0\.1") as refused:
+            open_azurerm({**PLACE, "use_oidc": True, "client_id": "c", "tenant_id": "t"})
+    assert "canary" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_bearer_of_a_job_goes_to_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bad_server(redirect(302, "http://localhost:9/x")) as server:
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?v=1")
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
+        with pytest.raises(BackendProblem, match="which is not followed"):
+            open_azurerm({**PLACE, "use_oidc": True, "client_id": "c", "tenant_id": "t"})

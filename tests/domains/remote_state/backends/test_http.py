@@ -198,6 +198,7 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
     """Its journal is gone with it; the state on the server is of the last checkpoint."""
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
+    (tmp_path / ".git").mkdir()  # one work tree holds both, and the site's file
     places = [tmp_path / "first", tmp_path / "second"]
     for directory in places:
         directory.mkdir()

@@ -1,0 +1,86 @@
+"""Every remote backend before servers that answer half, something else, slowly or never."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
+from nexusform.ports import BackendProblem, LockInfo, StateBackend
+from tests.contracts import servers
+from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
+
+INFO = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
+SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "http": lambda address: {"address": f"{address}/s", "lock_address": f"{address}/s/lock"},
+    "azurerm": lambda address: {
+        "storage_account_name": servers.ACCOUNT,
+        "container_name": "c",
+        "key": "k",
+        "access_key": servers.KEY,
+        "endpoint": f"{address}/{servers.ACCOUNT}",
+    },
+    "s3": lambda address: {
+        "bucket": "b",
+        "key": "k",
+        "endpoint": address,
+        "use_path_style": True,
+        "region": "us-east-1",
+        "access_key": "test",
+        "secret_key": "test",
+    },
+    "postgres": lambda address: {"conn_str": f"postgres://me:canary@{address.removeprefix('http://')}/d"},
+}
+CALLS: dict[str, Callable[[StateBackend], object]] = {
+    "read": lambda backend: backend.read(),
+    "write": lambda backend: backend.write(b"{}"),
+    "lock": lambda backend: backend.lock(INFO),
+    "journal": lambda backend: backend.journal(),
+    "workspaces": lambda backend: backend.workspaces(),
+}
+ANSWERS: dict[str, Answer] = {
+    "silent": silent,
+    "dripping": dripping,
+    "redirecting": redirect(302, "http://127.0.0.1:9/x"),
+    **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
+    **{
+        name: GARBAGE[name]
+        for name in ("another protocol", "a page", "an endless line", "control characters")
+    },
+}
+# A journal of http is on this machine, and its workspaces are those of the address.
+NOT_ASKED = {("http", "journal"), ("http", "workspaces")}
+
+
+# What a client of a service leaves open when it stumbles is its own.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bad_server(ANSWERS[answer]) as server:
+        for name, call in CALLS.items():
+            if (kind, name) in NOT_ASKED:
+                continue
+            monkeypatch.delenv("NF_NET_DEADLINE", raising=False)
+            place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
+            backend = BACKENDS[kind].open(SETTINGS[kind](server.address), place)
+            monkeypatch.setenv("NF_NET_DEADLINE", "2")
+            begun = time.monotonic()
+            if (kind, name, answer) == ("http", "read", "a page"):
+                assert backend.read() == b"<html>Hi</html>"  # whether that is a state its reader says
+                continue
+            if (kind, name, answer) == ("http", "lock", "a page"):
+                continue  # a server that says yes to everything; what is written is read again
+            with pytest.raises(BackendProblem) as refused:
+                call(backend)
+            assert (
+                time.monotonic() - begun < 60
+            )  # some are given two seconds, all in threads of a busy machine
+            said = str(refused.value)
+            assert "127.0.0.1" in said, said
+            assert "canary" not in said
+            assert len(said) < 1000
