@@ -54,7 +54,8 @@ def done_safely(worker: Worker, task: Task) -> Answer:
 
 def main() -> None:
     """Work until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks decides when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # whoever asks decides when to stop
     tasks = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

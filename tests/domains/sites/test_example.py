@@ -1,0 +1,78 @@
+"""The example of many sites does what its README says, and what docs/many-sites.md says is so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.cli.main import run
+from nexusform.domains.sites.rendering.summary import MOST_BYTES, fleet_markdown
+from nexusform.domains.sites.types.definition import FILE_NAME, Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.work import Answer, Status
+from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.regular_files import FREE
+
+ROOT = Path(__file__).parents[3]
+Command = Callable[..., tuple[int, str, str]]
+
+
+def test_the_example_goes_as_its_readme_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    shutil.copytree(ROOT / "examples" / "many-sites", tmp_path / "e")
+    monkeypatch.chdir(tmp_path / "e")
+    readme = Path("README.md").read_text()
+    commands = [line.split()[3:] for line in re.findall(r"^\$ nexusform sites .*$", readme, re.MULTILINE)]
+    assert [words[0] for words in commands] == ["plan", "apply", "apply", "status"]
+    code, out, _ = command(*commands[0])
+    assert (code, out.splitlines()[1]) == (0, "9 sites: the same 5 rows; 3 change in 3 other ways.")
+    for words in commands[1:]:
+        assert command(*words)[0] == 0
+    sites = json.loads(Path("sites.json").read_text())
+    sites["mar1"]["workers"] = 5
+    Path("sites.json").write_text(json.dumps(sites))
+    code, out, _ = command("plan")
+    assert (code, out.splitlines()[1]) == (0, "1 site: 2 rows; 11 unchanged.")
+
+
+def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "many-sites.md").read_text()
+    (text,) = re.findall(r"```hcl\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path(FILE_NAME).write_text(text)
+    Path("sites.json").write_text('{"par1": {"racks": 2}}')
+    definition, problems, _ = read_definition(".", FREE, "2026-01-01T00:00:00Z")
+    assert problems == []
+    assert definition is not None
+    assert [site.name for site in definition.sites] == ["lon1", "par1"]
+
+
+def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
+    answer = Answer("", Status.PLANNED, rows=("+ nexus_site.this: SITE",))
+    sites = [
+        PlannedSite(
+            "all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60))
+        )
+        for n in range(3000)
+    ]
+    plan = FleetPlan(tuple(sites), (Wave("all"),), "", "")
+    text = fleet_markdown(plan)
+    assert len(text.encode()) <= MOST_BYTES
+    assert "more such rows: -report=html:FILE and -json show all." in text
+    assert text.rstrip().splitlines()[-1].startswith("| all | 3,000 |")
+
+
+def test_a_directory_of_sites_tells_who_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(FILE_NAME).write_text("")
+    assert run(["plan"]) == 1
+    assert "`nexusform sites plan` plans them" in " ".join(capsys.readouterr().err.replace("│", "").split())
