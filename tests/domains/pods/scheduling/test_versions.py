@@ -1,0 +1,69 @@
+"""What nobody tells of a cluster, and what its version does otherwise than is documented."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.versions import QUIRKS, read_by
+from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME,
+    Cluster,
+    Node,
+    PodSpec,
+    PodTerm,
+    Requests,
+    StandingPod,
+    Workload,
+)
+from nexusform.scheduling.matching import LabelSelector, Requirement
+
+GIB = 1 << 30
+APP = (("app", "a"),)
+SPEC = PodSpec(labels=APP, requests=Requests(1000, GIB), scored=Requests(1000, GIB), images=("i:1",))
+APART = replace(SPEC, scored_apart=Requests(100, GIB // 5))
+NOT_ITS_OWN = LabelSelector((), (Requirement("kubernetes.io/metadata.name", "NotIn", ("default",)),))
+ALONE = replace(SPEC, anti_affinity=(PodTerm(HOSTNAME, LabelSelector(APP), (), NOT_ITS_OWN),))
+
+
+def nodes(**more: object) -> tuple[Node, ...]:
+    sizes = {"n0": 8000, "n1": 4000}
+    return tuple(
+        Node(name, {HOSTNAME: name}, cpu=cpu, memory=8 * GIB, **more)  # type: ignore[arg-type]
+        for name, cpu in sizes.items()
+    )
+
+
+def outcome(cluster: Cluster, spec: PodSpec, *standing: StandingPod) -> tuple[str, bool]:
+    """Where one pod goes, and whether that is certain."""
+    (pod,) = predict(cluster, standing, [Workload("Pod", "default", "p", 1, spec)]).outcomes
+    return pod.node, pod.certain
+
+
+def test_where_nodes_do_not_tell_their_images_a_small_lead_is_not_certain() -> None:
+    assert outcome(Cluster("c", nodes(images={})), SPEC) == ("n0", True)
+    assert outcome(Cluster("c", nodes()), SPEC) == ("n0", False)
+    # One node that takes it is certain, whatever is on it.
+    assert outcome(Cluster("c", nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))) == ("n1", True)
+
+
+@pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
+def test_a_quirk_begins_and_ends(quirk: object) -> None:
+    spec = APART if quirk is QUIRKS[0] else ALONE
+    quirky = read_by(spec, (1, 34))
+    assert quirky != spec
+    assert read_by(spec, (1, 33)) == spec
+    assert read_by(SPEC, (1, 34)) == SPEC
+    until = QUIRKS[0 if spec is APART else 1].until
+    assert (read_by(spec, until) == spec) if until else (read_by(spec, (1, 37)) == quirky)
+
+
+def test_where_nobody_says_the_version_the_documented_rule_is_used_and_not_certain() -> None:
+    here = StandingPod("default/Pod/other", 0, "n0", replace(SPEC, images=()))
+    cluster = Cluster("c", nodes(images={}))
+    assert outcome(cluster, ALONE, here) == ("n0", False)
+    # Versions with the deviation keep it away from its own namespace's pods, too.
+    assert outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
+    assert outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
+    assert outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
