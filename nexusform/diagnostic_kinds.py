@@ -21,6 +21,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "an-earlier-apply-was-interrupted": "An earlier apply was interrupted",
     "an-interrupted-apply-cannot-be-looked-into": "An interrupted apply cannot be looked into",
     "an-interrupted-apply-comes-first": "An interrupted apply comes first",
+    "another-scheduler": "Another scheduler",
     "anti-affinity-cannot-be-met": "Anti-affinity cannot be met",
     "anti-affinity-cannot-be-met-at-the-largest-scale": "Anti-affinity cannot be met at the largest scale",
     "anti-affinity-of-pods-cannot-be-met": "Anti-affinity of pods cannot be met",

@@ -105,6 +105,10 @@ def _bounds(manifest: Manifest) -> Iterator[Bounds]:
 def forbidden(namespace: str, spec: Fields, rules: PodRules) -> str:
     """Why LimitRanges let no such pod (as admitted) be made, in Kubernetes' words; "" where they do."""
     containers = [*spec.each("containers"), *spec.each("initContainers")]
+    for container in containers:
+        reason = _above_its_limit(container.at("resources"))
+        if reason:
+            return reason
     for bounds in rules.bounds.get(namespace, ()):
         whole = bounds.of == "Pod"
         parts = [list(spec.each("containers"))] if whole else [[container] for container in containers]
@@ -112,6 +116,16 @@ def forbidden(namespace: str, spec: Fields, rules: PodRules) -> str:
             reason = _out_of_bounds(bounds, part)
             if reason:
                 return reason
+    return ""
+
+
+def _above_its_limit(resources: Fields) -> str:
+    """How a request is above the limit that a LimitRange may have filled in, as a clause; "" when none is."""
+    for name, written in resources.at("requests").data.items():
+        request, limit = _nano(resources, "requests", name), _nano(resources, "limits", name)
+        if request is not None and limit is not None and request > limit:
+            ceiling = resources.at("limits").data[name]
+            return f"its request of {written} {name} must be less than or equal to the limit of {ceiling}"
     return ""
 
 

@@ -369,7 +369,15 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self.data.get(key) is not None
 
-    def say(self, key: str, detail: str, severity: Severity = Severity.ERROR, *, brief: str = "") -> None:
+    def say(
+        self,
+        key: str,
+        detail: str,
+        severity: Severity = Severity.ERROR,
+        *,
+        brief: str = "",
+        id: str = INVALID,  # noqa: A002 - as diagnostics call it
+    ) -> None:
         """Note what is wrong with a key, naming the object. `brief` says it in a few words, where `detail`
         after the key is too long for a line.
         """
@@ -378,7 +386,7 @@ class Fields:
         where = self.manifest.find(*path)
         text = f"{self.manifest.title}: {name} {detail}"
         short = f"{self.manifest.title}: {brief or f'{key} {detail}'.strip()}"
-        self.findings.append(problem_at(self.manifest.file, where, INVALID, text, severity, short))
+        self.findings.append(problem_at(self.manifest.file, where, id, text, severity, short))
 
     def at(self, key: str) -> Fields:
         """The mapping under a key."""

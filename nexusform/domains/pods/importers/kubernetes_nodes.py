@@ -265,14 +265,15 @@ def observation_of(text: str) -> Observation:
     nodes = [_node(name, body) for name, body in data["nodes"]]
     bodies = data.get("objects") or []
     objects = tuple(_manifest(body) for body in bodies)
-    storage = read_storage(objects)
+    lacks = missing_kinds(bodies)
+    storage = read_storage(objects, is_whole=NAMESPACE not in lacks)
     holding = [(name, body) for name, body in data["pods"] if _holds_room(body)]
     return Observation(
         nodes=tuple(nodes),
         pods=tuple(_pod(name, body, storage) for name, body in holding if not body.get("promised")),
         promised=tuple(_pod(name, body, storage) for name, body in holding if body.get("promised")),
         objects=objects,
-        lacks=missing_kinds(bodies),
+        lacks=lacks,
         version=max((node.version for node in nodes), default=())
         or version_of(str(data.get("version") or "")),
     )

@@ -50,6 +50,7 @@ _BUILT_IN_PRIORITIES: Final = {
     "system-node-critical": 2_000_001_000,
 }
 NEVER: Final = "Never"
+ANOTHER_SCHEDULER: Final = "another-scheduler"
 _NODE: Final = "node.kubernetes.io/"
 # Admission adds these to every pod; the DaemonSet controller adds the others to its own.
 _ALWAYS: Final = (
@@ -67,15 +68,16 @@ Amounts = dict[str, int]
 
 class Priorities(Struct, frozen=True):
     """PriorityClasses by name, the value of pods that name none, and classes whose pods evict nobody ("" for
-    pods that name none).
+    pods that name none). `is_whole`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
     default: int = 0
     never: frozenset[str] = frozenset()
+    is_whole: bool = False
 
 
-def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
+def read_priorities(manifests: Iterable[Manifest], *, is_whole: bool = False) -> Priorities:
     """The priorities that a cluster with these objects knows."""
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
@@ -94,7 +96,15 @@ def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
     default, name = min(defaults, default=(0, ""))
     if name in never:
         never.add("")
-    return Priorities(priorities, default, frozenset(never))
+    return Priorities(priorities, default, frozenset(never), is_whole)
+
+
+def unknown_priority(spec: Fields, priorities: Priorities) -> str:
+    """Why the API server makes no such pod: its PriorityClass is not there; "" where it is, or may be."""
+    name = spec.text("priorityClassName")
+    if not name or name in priorities.by_name or not priorities.is_whole:
+        return ""
+    return f"no PriorityClass with name {name} was found"
 
 
 class Owner(Struct, frozen=True):
@@ -133,7 +143,7 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
     scheduler = spec.text("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are not known here, kube-scheduler\'s are used instead.'
-        spec.say("schedulerName", detail, Severity.WARNING)
+        spec.say("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
     if spec.list("resourceClaims"):
         detail = "asks for devices (DRA), which are not counted; the pods may stay Pending."
         spec.say("resourceClaims", detail, Severity.WARNING)
@@ -242,7 +252,8 @@ def _priority(spec: Fields, priorities: Priorities) -> int:
         value = spec.data.get("priority")
         return value if isinstance(value, int) else priorities.default
     if name not in priorities.by_name:
-        detail = f'names the PriorityClass "{name}", which no manifest here defines; priority 0 is assumed.'
+        outcome = "no pod of it is made" if priorities.is_whole else "priority 0 is assumed"
+        detail = f'names the PriorityClass "{name}", which no manifest here defines; {outcome}.'
         brief = f"PriorityClass {name} is not on the cluster"
         spec.say("priorityClassName", detail, Severity.WARNING, brief=brief)
     return priorities.by_name.get(name, 0)

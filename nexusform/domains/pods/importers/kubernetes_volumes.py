@@ -30,6 +30,7 @@ _BLOCK: Final = "Block"
 _ANYWHERE: Final = None
 
 NOT_KNOWN: Final = "volumes-are-not-known"
+_NOT_LOOKED_AT: Final = "from which nodes its volume can be reached is not looked at"
 
 Terms = tuple[NodeTerm, ...]
 # Where a claim is named: part of a pod's manifest, and the key in it.
@@ -59,10 +60,11 @@ class Storage(Struct, frozen=True):
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     templates: Mapping[tuple[str, str], OrdinalClaims] = field(default_factory=dict)
     default: str = ""
+    is_whole: bool = True
 
 
-def read_storage(manifests: Iterable[Manifest]) -> Storage:
-    """The storage of a cluster with these objects."""
+def read_storage(manifests: Iterable[Manifest], *, is_whole: bool = True) -> Storage:
+    """The storage of a cluster with these objects. `is_whole`: it has no others."""
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
@@ -100,6 +102,7 @@ def read_storage(manifests: Iterable[Manifest]) -> Storage:
         claims=claims,
         templates=templates,
         default=default,
+        is_whole=is_whole,
     )
 
 
@@ -119,7 +122,7 @@ def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
 class PodVolumes(Struct, frozen=True):
     """What a pod's volumes ask of its node: those that have their place (`needs`), and `claims` that get one.
     `exclusive` are claims that it has to itself (`namespace/name`), `disks` those that it names without one.
-    `claimed` counts the claims that it names, whatever they ask.
+    `claimed` counts the claims that it names, whatever they ask. `unmet` are what is not there.
     """
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -127,6 +130,7 @@ class PodVolumes(Struct, frozen=True):
     exclusive: tuple[str, ...] = ()
     disks: tuple[Disk, ...] = ()
     claimed: int = 0
+    unmet: tuple[str, ...] = ()
 
 
 def read_volumes(
@@ -139,6 +143,7 @@ def read_volumes(
     claims: list[Claim | None] = []
     exclusive: list[str] = []
     disks: list[Disk] = []
+    unmet: list[str] = []
     own: set[str] = set()
     claimed = 0
     for template in templates:
@@ -159,9 +164,10 @@ def read_volumes(
             needs += of_claim.needs
             claims += of_claim.claims
             exclusive += of_claim.exclusive
+            unmet += of_claim.unmet
         else:
             disks += _disks(volume)
-    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks), claimed)
+    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks), claimed, tuple(unmet))
 
 
 def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
@@ -172,8 +178,9 @@ def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
     claim = _quiet(known, "spec") if known is not None else _made_for_a_pod(namespace, name, storage)
     if claim is None:
         what = f'names the claim "{name}", which no manifest here defines'
-        _unknown(where, what, f"claim {name} is not on the cluster")
-        return PodVolumes()
+        outcome = "its pods stay Pending" if storage.is_whole else _NOT_LOOKED_AT
+        _unknown(where, what, f"claim {name} is not on the cluster", outcome)
+        return PodVolumes(unmet=(f'persistentvolumeclaim "{name}" not found',) if storage.is_whole else ())
     exclusive = (f"{namespace}/{name}",) if _ONE_POD in claim.texts("accessModes") else ()
     if known is not None and _has_volume(known, storage):
         return PodVolumes(_once([_need_of_bound(known, where, storage)]), exclusive=exclusive)
@@ -257,14 +264,11 @@ def _quiet(manifest: Manifest, key: str) -> Fields:
     return Fields(manifest, [], manifest.body).at(key)
 
 
-def _unknown(where: _Where, what: str, brief: str) -> None:
-    """Warn that it is not known from which nodes a volume can be reached."""
+def _unknown(where: _Where, what: str, brief: str, outcome: str = _NOT_LOOKED_AT) -> None:
+    """Warn that it is not known from which nodes a volume can be reached, and what comes of it."""
     fields, key = where
     path = (*fields.path, key)
-    detail = (
-        f"{fields.manifest.title}: {'.'.join(map(str, path))} {what}; from which nodes its volume can be "
-        "reached is not looked at."
-    )
+    detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {what}; {outcome}."
     place = fields.manifest.find(*path)
     short = f"{fields.manifest.title}: {brief}"
     problem = problem_at(fields.manifest.file, place, NOT_KNOWN, detail, Severity.WARNING, short)

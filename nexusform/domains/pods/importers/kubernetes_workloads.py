@@ -27,6 +27,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     read_selector,
     template_hash,
     template_labels,
+    unknown_priority,
 )
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage, read_volumes
 from nexusform.domains.pods.scheduling.workloads import Strategy, Workload
@@ -46,17 +47,19 @@ class WorkloadReading(Struct, frozen=True):
     findings: tuple[Problem, ...]
 
 
-def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ()) -> WorkloadReading:
-    """The workloads among the objects of one cluster.
+def workloads_of(
+    manifests: Sequence[Manifest], others: Sequence[Manifest] = (), *, is_whole: bool = True
+) -> WorkloadReading:
+    """The workloads among the objects of one cluster. `is_whole`: what is not among them is not there.
 
     Services, autoscalers and what else changes pods are looked up among `manifests` and `others` (objects
     of the same cluster whose workloads are read elsewhere).
     """
     everything = (*manifests, *others)
     reader = _WorkloadReader(
-        read_priorities(everything),
+        read_priorities(everything, is_whole=is_whole),
         read_pod_rules(everything),
-        read_storage(everything),
+        read_storage(everything, is_whole=is_whole),
         _services(everything),
         _autoscalers(everything),
     )
@@ -150,9 +153,11 @@ class _WorkloadReader:
                 exclusive=volumes.exclusive,
                 disks=volumes.disks,
                 claimed=volumes.claimed,
+                unmet=volumes.unmet,
             ),
             line=manifest.line,
-            forbidden=forbidden(manifest.namespace, pod_spec, self.rules),
+            forbidden=unknown_priority(pod_spec, self.priorities)
+            or forbidden(manifest.namespace, pod_spec, self.rules),
         )
         return controller.updates(self._scaled(manifest, workload), spec)
 

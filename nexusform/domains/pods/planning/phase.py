@@ -195,7 +195,8 @@ class PodPhase:
         brought.manifests = unwrapped(manifests).manifests
         brought.overridden = overridden
         everywhere = self._manifests_on(cluster_id)
-        reading = workloads_of(brought.manifests, (*everywhere, *others))
+        is_whole = self._is_whole(cluster_id)
+        reading = workloads_of(brought.manifests, (*everywhere, *others), is_whole=is_whole)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         brought.workloads = reading.workloads
         self._adopt(brought, cluster)
@@ -221,7 +222,7 @@ class PodPhase:
         keys: list[Key] = []
         for address, _ in objects:
             brought = self._brought[address, cluster_id]
-            reading = workloads_of(brought.manifests, everywhere)
+            reading = workloads_of(brought.manifests, everywhere, is_whole=self._is_whole(cluster_id))
             self.findings += [(address, finding) for finding in reading.findings]
             brought.workloads = reading.workloads
             self._adopt(brought, cluster)
@@ -440,6 +441,11 @@ class PodPhase:
         # What this plan brings or takes away is as it says, not as kubectl saw it.
         seen = observed.objects if observed is not None else ()
         return [*manifests, *(each for each in seen if _name_of(each) not in known)]
+
+    def _is_whole(self, cluster_id: str) -> bool:
+        """Whether there is nothing on a cluster that decides about pods but what is known."""
+        observed = self._observed.get(cluster_id)
+        return observed is None or observed.is_whole
 
     def _drop(
         self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str

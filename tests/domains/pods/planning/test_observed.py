@@ -179,3 +179,27 @@ def test_quotas_and_priorities_of_the_cluster_count() -> None:
     result = good(seen(text, *whole(*NODES, quota)))
     assert len(places(result)) == 2
     assert {each.id for each in warnings(result)} & {"pods-are-not-made"}
+
+
+def test_what_a_whole_dump_does_not_show_is_not_there() -> None:
+    """A claim or a PriorityClass that nobody brings: in a dump of nodes and pods alone it may be there."""
+    claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    told = standing(applied(good(seen(web(1, spec=claim), *whole(*NODES)))))["web-0"]
+    assert told["state"] == "Pending"
+    assert 'available: persistentvolumeclaim "data" not found.' in told["reason"]
+    assert places(good(seen(web(1, spec=claim), *NODES)))["web-0"]
+    urgent = {"priorityClassName": "urgent"}
+    assert not places(good(seen(web(1, spec=urgent), *whole(*NODES))))
+    assert places(good(seen(web(1, spec=urgent), *NODES)))
+
+
+def test_a_request_above_the_limit_that_the_cluster_fills_in_makes_no_pod() -> None:
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "l", "namespace": "default"},
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]},
+    }
+    result = good(seen(web(1, cpu="1"), *whole(*NODES, limits)))
+    assert not places(result)
+    assert any("must be less than or equal to the limit of 500m" in each.detail for each in warnings(result))
