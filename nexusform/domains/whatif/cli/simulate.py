@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import click
 from msgspec import Struct
 
 from nexusform.cli.answers import Answer, AnswerFlags, is_document, tell
-from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
+from nexusform.cli.arguments import choice, group, number, positionals, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.diagnostics import Diagnostic, Refused
@@ -17,7 +17,7 @@ from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.domains.whatif.workflow.simulate import AskedWorld, open_world
 from nexusform.workflow.place import Place
-from nexusform.worlds.world_view import SiteView, WorldView
+from nexusform.worlds.world_view import Cluster, SiteView, WorldView
 
 Named = TypeVar("Named")
 
@@ -185,7 +185,8 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
 class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
     """What `simulate kubernetes-upgrade` takes."""
 
-    cluster: str = positional()
+    cluster: tuple[str, ...] = positionals(required=True)
+    to: str = text("Up to this version, hop by hop; several clusters of a site may be named", metavar="V")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -196,34 +197,59 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
 def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     """Walk through a Kubernetes upgrade of CLUSTER (an id, a name or an address), batch by batch.
 
-    Each batch's new VMs are placed by the rule while the old ones still stand. Exit code 2 when one finds no
-    room, or availability is lost on the way.
+    Each batch's new VMs are placed by the rule while the old ones still stand. With -to=V the whole way
+    there, one minor version after the other, and for several clusters an order in which every surge fits.
+    Exit code 2 when one finds no room, or availability is lost on the way.
     """
+    if len(arguments.cluster) > 1 and not arguments.to:
+        raise click.UsageError("Several clusters: say to which version, by -to=V.")
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
-        from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
         from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
-        from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
-            kubernetes_upgrade_document,
-            kubernetes_upgrade_outline,
-        )
 
-        site, cluster = named(find_kubernetes_cluster(view, arguments.cluster))
-        upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
-        outline = kubernetes_upgrade_outline(upgrade, world.origin)
-
-        def page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import (
-                kubernetes_upgrade_play,
-                simulation_page,
-            )
-
-            return simulation_page(outline, [kubernetes_upgrade_play(site, upgrade)])
-
-        document = kubernetes_upgrade_document(upgrade)
-        return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
+        chosen = [named(find_kubernetes_cluster(view, name)) for name in dict.fromkeys(arguments.cluster)]
+        return _hops(chosen, arguments.to, world) if arguments.to else _one_upgrade(*chosen[0], world)
 
     return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+
+
+def _one_upgrade(site: SiteView, cluster: Cluster, world: AskedWorld) -> Answer:
+    """One upgrade, whatever the version."""
+    from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+    from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
+        kubernetes_upgrade_document,
+        kubernetes_upgrade_outline,
+    )
+
+    upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
+    outline = kubernetes_upgrade_outline(upgrade, world.origin)
+
+    def page() -> str:
+        from nexusform.domains.whatif.rendering.simulation_page import (
+            kubernetes_upgrade_play,
+            simulation_page,
+        )
+
+        return simulation_page(outline, [kubernetes_upgrade_play(site, upgrade)])
+
+    document = kubernetes_upgrade_document(upgrade)
+    return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
+
+
+def _hops(chosen: Sequence[tuple[SiteView, Cluster]], to: str, world: AskedWorld) -> Answer:
+    """The way of clusters of one site to a version."""
+    from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import find_path
+    from nexusform.domains.whatif.rendering.kubernetes_upgrade_hops_outline import (
+        upgrade_path_document,
+        upgrade_path_outline,
+    )
+
+    sites = {site.id: site for site, _ in chosen}
+    if len(sites) > 1:
+        raise click.UsageError(f"One site at a time; these clusters are on {' and '.join(sorted(sites))}.")
+    path = named(find_path(chosen[0][0], [cluster for _, cluster in chosen], to, world.pods))
+    outline = upgrade_path_outline(path, world.origin)
+    return Answer("kubernetes-upgrade", world.origin, outline, upgrade_path_document(path))
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,208 @@
+"""Clusters on their way to a version: hop by hop, each from where the one before left the VMs; and for
+several clusters of a site an order in which every surge fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain as joined
+from itertools import permutations
+from math import factorial
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
+from nexusform.domains.whatif.questions.kubernetes_versions import (
+    KubernetesVersion,
+    chain,
+    etcd_stands_between,
+    read_version,
+)
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.worlds.world_view import Cluster, Pool, SiteView
+
+_MOST_ORDERS: Final = 24
+_SECONDS: Final = 3600
+
+
+class Hop(Struct, frozen=True):
+    """One upgrade of one cluster. `single` are workloads of which one pod is all there is."""
+
+    start: str
+    end: KubernetesVersion
+    upgrade: KubernetesUpgrade
+    single: tuple[str, ...] = ()
+    needs_a_bundle_between: bool = False
+
+    @property
+    def batches(self) -> int:
+        """How many batches of nodes it takes."""
+        return sum(len(pool.batches) for pool in self.upgrade.pools)
+
+    @property
+    def drain_hours(self) -> float:
+        """How long its drains may take: every batch of workers up to its pool's drain timeout."""
+        pools = (pool for pool in self.upgrade.pools if not pool.control_plane)
+        return sum(len(pool.batches) * pool.drain_timeout for pool in pools) / _SECONDS
+
+    @property
+    def surge_fits(self) -> bool:
+        """Whether every batch finds room, whichever draw of cells it is."""
+        drawn = self.upgrade.drawn
+        return not self.upgrade.blocked and (drawn is None or drawn.certain)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Pools of which no node, or control planes of which no quorum, is up at some time."""
+        return tuple(pool.pool for pool in self.upgrade.pools if pool.lost)
+
+    @property
+    def bad(self) -> bool:
+        """Whether it does not go through, or takes something down."""
+        return self.upgrade.bad or self.needs_a_bundle_between
+
+
+class ClusterHops(Struct, frozen=True):
+    """The way of one cluster; no hop where it is there already."""
+
+    cluster_id: str
+    cluster: str
+    hops: tuple[Hop, ...]
+
+    @property
+    def bad(self) -> bool:
+        """Whether a hop is bad."""
+        return any(hop.bad for hop in self.hops)
+
+
+class UpgradePath(Struct, frozen=True):
+    """Clusters of one site in the order in which they go, each with all its hops. `tried` are the orders that
+    were looked at, all of them where `all_tried`.
+    """
+
+    site_id: str
+    target: KubernetesVersion
+    clusters: tuple[ClusterHops, ...]
+    tried: int = 1
+    all_tried: bool = True
+
+    @property
+    def bad(self) -> bool:
+        """Whether a hop of a cluster is bad."""
+        return any(cluster.bad for cluster in self.clusters)
+
+
+def find_path(
+    site: SiteView, clusters: Sequence[Cluster], to: str, pods: Mapping[str, ClusterPods]
+) -> UpgradePath | Diagnostic:
+    """The hops to a version: the first order of clusters in which everything fits, else the one as asked."""
+    target = read_version(to)
+    if target is None:
+        return error("invalid-kubernetes-version", f'"{to}" is no version. Write -to=1.31 or -to=1.31.4.')
+    starts: dict[str, KubernetesVersion] = {}
+    for cluster in clusters:
+        start = _start(cluster, target)
+        if isinstance(start, Diagnostic):
+            return start
+        starts[cluster.id] = start
+    first: UpgradePath | None = None
+    tried = 0
+    for order in permutations(clusters):
+        tried += 1
+        path = UpgradePath(site.id, target, _go(site, order, starts, target, pods), tried)
+        if all(hop.surge_fits for cluster in path.clusters for hop in cluster.hops):
+            return path
+        first = first or path
+        if tried == _MOST_ORDERS:
+            break
+    assert first is not None
+    return replace(first, tried=tried, all_tried=tried == factorial(len(clusters)))
+
+
+def _start(cluster: Cluster, target: KubernetesVersion) -> KubernetesVersion | Diagnostic:
+    """The version that a cluster has, where an upgrade to the target starts from it."""
+    written = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
+    version = read_version(written)
+    if version is None:
+        detail = f'{cluster.id} has no kubernetes_version that can be read ("{written}"): write one.'
+        return error("invalid-kubernetes-version", detail)
+    if (target.major, target.minor) < (version.major, version.minor) or version.major != target.major:
+        detail = f"{cluster.id} is at {version}: an upgrade does not lead to {target}."
+        return error("invalid-kubernetes-version", detail)
+    return version
+
+
+def _go(
+    site: SiteView,
+    order: Sequence[Cluster],
+    starts: Mapping[str, KubernetesVersion],
+    target: KubernetesVersion,
+    pods: Mapping[str, ClusterPods],
+) -> tuple[ClusterHops, ...]:
+    """All clusters in this order, each from where the ones before left the site."""
+    found: list[ClusterHops] = []
+    for asked in order:
+        hops: list[Hop] = []
+        start = starts[asked.id]
+        ends = [] if start == target else chain(start, target)
+        for end in ends:
+            cluster = next(one for one in site.clusters if one.id == asked.id)
+            upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
+            between = etcd_stands_between(start, end)
+            hops.append(Hop(str(start), end, upgrade, _single(pods.get(cluster.id)), between))
+            site = _after(site, cluster, upgrade)
+            start = end
+        found.append(ClusterHops(asked.id, asked.name, tuple(hops)))
+    return tuple(found)
+
+
+def _single(pods: ClusterPods | None) -> tuple[str, ...]:
+    """Workloads with one replica: a drain takes all that there is of them."""
+    if pods is None:
+        return ()
+    return tuple(
+        workload.key
+        for workload in pods.workloads
+        if workload.replicas == 1 and workload.kind not in ("DaemonSet", "Job")
+    )
+
+
+def _after(site: SiteView, cluster: Cluster, upgrade: KubernetesUpgrade) -> SiteView:
+    """The site once the cluster is upgraded; a pool that is blocked keeps the VMs of the batch that is."""
+    places: dict[tuple[str, str], Placement] = {}
+    for pool in upgrade.pools:
+        for move in joined.from_iterable(batch.moves for batch in pool.batches if batch.fits):
+            if move.place is not None:
+                places[pool.pool, move.vm.name] = move.place
+    by_handle = {
+        pool.handles[vm.name]: places[pool.name, vm.name]
+        for pool in cluster.pools
+        for vm in pool.vms
+        if (pool.name, vm.name) in places
+    }
+    old = site.scheduler
+    scheduler = RackScheduler(old.machines, old.spread, old.seed, split_seed=old.split_seed)
+    handles: dict[int, int] = {}
+    for vm in old.vms():
+        handles[vm.handle] = scheduler.occupy(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
+
+    def moved(pool: Pool, *, upgraded: bool) -> Pool:
+        vms = pool.vms
+        if upgraded:
+            vms = tuple(replace(vm, placement=places.get((pool.name, vm.name), vm.placement)) for vm in vms)
+        numbers = {name: handles[handle] for name, handle in pool.handles.items()}
+        return replace(pool, vms=vms, handles=numbers)
+
+    clusters = tuple(
+        replace(one, pools=tuple(moved(pool, upgraded=one.id == cluster.id) for pool in one.pools))
+        for one in site.clusters
+    )
+    return replace(site, scheduler=scheduler, clusters=clusters)

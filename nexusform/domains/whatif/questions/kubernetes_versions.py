@@ -1,0 +1,81 @@
+"""Versions of Kubernetes: which can follow which, and when their support ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
+
+# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
+# include supported-versions.md in MicrosoftDocs/azure-docs at commit 0a1d0e70; that of 1.30 from the page's
+# own note, read on 2026-11-21. Later versions are told by the site alone (kubernetesVersions).
+SOURCE: Final = (
+    "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
+    "read on 2026-11-21"
+)
+END_OF_SUPPORT: Final[Mapping[str, str]] = {
+    "1.26": "2024-03",
+    "1.27": "2025-07",
+    "1.28": "2024-10",
+    "1.29": "2025-02",
+    "1.30": "2026-07-31",
+}
+# Version bundles between which an error of etcd makes an upgrade fail unless one of the middle ones comes
+# first (the same page).
+_LAST_WITH_OLD_ETCD: Final = (4, 3)
+_FIRST_WITH_NEW_ETCD: Final = (4, 6)
+
+
+class KubernetesVersion(Struct, frozen=True, order=True):
+    """A version as it is written, with its figures; `patch` -1 where none is given."""
+
+    major: int
+    minor: int
+    patch: int = -1
+    bundle: str = ""
+
+    @property
+    def line(self) -> str:
+        """Its minor version, `1.30`."""
+        return f"{self.major}.{self.minor}"
+
+    def __str__(self) -> str:
+        patch = f".{self.patch}" if self.patch >= 0 else ""
+        return f"{self.line}{patch}" + (f"-{self.bundle}" if self.bundle else "")
+
+    @property
+    def end_of_support(self) -> str | None:
+        """When its support ends; None where nobody told."""
+        return END_OF_SUPPORT.get(self.line)
+
+
+def read_version(text: str) -> KubernetesVersion | None:
+    """A version from text like `1.30`, `v1.30.4` or `1.30.4-4.5.0`; None where it is none."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        return None
+    major, minor, patch, bundle = match.groups()
+    return KubernetesVersion(int(major), int(minor), int(patch) if patch else -1, bundle or "")
+
+
+def chain(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVersion]:
+    """The versions after `start` on the way to `end`: no minor version is skipped."""
+    between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
+    return [*between, end]
+
+
+def etcd_stands_between(start: KubernetesVersion, end: KubernetesVersion) -> bool:
+    """Whether the bundles are such that an upgrade from one to the other is likely to fail for etcd."""
+    if not start.bundle or not end.bundle:
+        return False
+    return _release(start) <= _LAST_WITH_OLD_ETCD and _release(end) >= _FIRST_WITH_NEW_ETCD
+
+
+def _release(version: KubernetesVersion) -> tuple[int, int]:
+    figures = [int(part) for part in version.bundle.split(".") if part]
+    # A single number is a bundle from before releases had names.
+    return (figures[0], figures[1]) if len(figures) > 1 else (0, 0)

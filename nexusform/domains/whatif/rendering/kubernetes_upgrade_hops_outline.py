@@ -1,0 +1,122 @@
+"""The answer to `simulate kubernetes-upgrade -to=V`, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import ClusterHops, Hop, UpgradePath
+from nexusform.domains.whatif.questions.kubernetes_versions import SOURCE
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import kubernetes_upgrade_document
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.words import counted, listed
+
+
+def upgrade_path_outline(path: UpgradePath, origin: str) -> Outline:
+    """The verdict, then the hops of every cluster in order."""
+    names = listed(cluster.cluster for cluster in path.clusters)
+    return Outline(
+        f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
+        _verdict(path),
+        path.bad,
+        tuple(_facts(path)),
+        tuple(_hops(cluster) for cluster in path.clusters),
+    )
+
+
+def _verdict(path: UpgradePath) -> str:
+    hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    if not hops:
+        return "Nothing to do: that is the version now."
+    blocked = [(cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.surge_fits]
+    if blocked:
+        cluster, hop = blocked[0]
+        pools = listed(pool.pool for pool in hop.upgrade.blocked)
+        no_room = f"no room for the surge of {pools}" if pools else "room for the surge in some draws only"
+        return f"It does not go through: {cluster.cluster} stops at {hop.start} -> {hop.end}, {no_room}."
+    if path.bad:
+        return f"Every surge fits, but {counted(sum(hop.bad for hop in hops), 'hop')} takes something down."
+    return f"It goes through in {counted(len(hops), 'hop')}: every surge fits."
+
+
+def _facts(path: UpgradePath) -> Iterable[str]:
+    """How it goes, and what is known of versions."""
+    yield "No minor version may be skipped; each hop starts from where the one before leaves the VMs."
+    if len(path.clusters) > 1:
+        order = ", ".join(cluster.cluster for cluster in path.clusters)
+        fits = all(hop.surge_fits for cluster in path.clusters for hop in cluster.hops)
+        if fits:
+            yield f"In this order every surge fits: {order}."
+        else:
+            which = "each order" if path.all_tried else f"{path.tried} orders"
+            yield f"In no order does every surge fit ({which} tried); shown as asked: {order}."
+    yield f"Ends of support: {SOURCE}. Where none is shown, the site's catalog kubernetesVersions tells it."
+
+
+def _hops(cluster: ClusterHops) -> Section:
+    """A row per hop, and what breaks."""
+    rows = tuple(_row(hop) for hop in cluster.hops)
+    heads = ("from", "to", "surge", "batches", "drains, hours", "support of it ends")
+    table = Table(heads, rows, frozenset({3, 4}))
+    lines = tuple(line for hop in cluster.hops for line in _breaks(hop))
+    return Section(f"{cluster.cluster}", lines, table=table, bad=cluster.bad)
+
+
+def _row(hop: Hop) -> Row:
+    cells = (
+        hop.start,
+        str(hop.end),
+        "fits" if hop.surge_fits else "no room",
+        f"{hop.batches:,}",
+        f"up to {hop.drain_hours:.1f}",
+        hop.end.end_of_support or "not known",
+    )
+    return Row(cells, hop.bad)
+
+
+def _breaks(hop: Hop) -> Iterable[str]:
+    """What a hop takes down, and what stops it."""
+    front = f"{hop.start} -> {hop.end}: "
+    for pool in hop.upgrade.blocked:
+        yield f"{front}{pool.pool}: {pool.reason}"
+    if hop.upgrade.budgets:
+        yield f"{front}{listed(hop.upgrade.budgets)} lets no pod be evicted, so drains time out."
+    if hop.lost:
+        yield f"{front}nothing of {listed(hop.lost)} is up (or no quorum) meanwhile."
+    if hop.single:
+        yield f"{front}down while their node is drained, with one replica: {listed(hop.single, 5)}."
+    if hop.needs_a_bundle_between:
+        yield f"{front}etcd 3.5 to 3.6 is likely to fail: go by a version bundle of 4.4 or 4.5 first."
+
+
+def upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
+    """The hops as JSON data."""
+    return {
+        "site_id": path.site_id,
+        "to": str(path.target),
+        "orders_tried": path.tried,
+        "clusters": [
+            {
+                "cluster_id": cluster.cluster_id,
+                "hops": [_hop_document(hop) for hop in cluster.hops],
+            }
+            for cluster in path.clusters
+        ],
+        "end_of_support_source": SOURCE,
+    }
+
+
+def _hop_document(hop: Hop) -> dict[str, Any]:
+    return {
+        "from": hop.start,
+        "to": str(hop.end),
+        "surge_fits": hop.surge_fits,
+        "batches": hop.batches,
+        "drain_hours": round(hop.drain_hours, 3),
+        "end_of_support": hop.end.end_of_support,
+        "blocking_budgets": list(hop.upgrade.budgets),
+        "lost": list(hop.lost),
+        "single_replicas": list(hop.single),
+        "needs_a_bundle_between": hop.needs_a_bundle_between,
+        "upgrade": kubernetes_upgrade_document(hop.upgrade),
+    }

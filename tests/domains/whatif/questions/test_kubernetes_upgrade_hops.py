@@ -1,0 +1,122 @@
+"""Upgrades hop by hop, and clusters in an order that fits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import UpgradePath, find_path
+from nexusform.domains.whatif.questions.kubernetes_versions import (
+    chain,
+    etcd_stands_between,
+    read_version,
+)
+from nexusform.state.objects import State
+from tests.domains.whatif.questions.worlds import racks, site_of, standing, where
+from tests.planning.harness import cluster, plan, pool, rows
+
+OLD = 'kubernetes_version = "1.29"'
+
+
+def path_of(state: State, names: str, to: str) -> UpgradePath | Diagnostic:
+    site = site_of(state)
+    clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
+    return find_path(site, clusters, to, {})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hops"),
+    [
+        ("1.28", "1.31", ["1.29", "1.30", "1.31"]),
+        ("v1.29.4", "1.30.1", ["1.30.1"]),
+        ("1.29.1-4.4.0", "1.29.1-4.5.0", ["1.29.1-4.5.0"]),
+    ],
+)
+def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> None:
+    first, last = read_version(start), read_version(end)
+    assert first is not None
+    assert last is not None
+    assert [str(version) for version in chain(first, last)] == hops
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "stands"),
+    [
+        ("1.30.8-4.3.0", "1.31.12-4.7.0", True),
+        ("1.30.8-4.3.0", "1.31.10-4.5.0", False),
+        ("1.31.10-4.5.0", "1.31.12-4.7.0", False),
+        ("1.27.3-5", "1.28.9-4.6.0", True),
+        ("1.27.3", "1.28.9-4.6.0", False),
+    ],
+)
+def test_bundles_between_which_etcd_fails(start: str, end: str, stands: bool) -> None:
+    first, last = read_version(start), read_version(end)
+    assert first is not None
+    assert last is not None
+    assert etcd_stands_between(first, last) is stands
+
+
+def test_each_hop_starts_where_plans_leave_the_vms() -> None:
+    files = racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
+    state = standing(files)
+    path = path_of(state, "a", "1.31")
+    assert isinstance(path, UpgradePath)
+    [way] = path.clusters
+    assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
+    for version in ("1.30", "1.31"):
+        files = re.sub(r'kubernetes_version = "[0-9.]+"', f'kubernetes_version = "{version}"', files)
+        hop = way.hops[("1.30", "1.31").index(version)]
+        expected = {
+            move.vm.name: move.place.machine
+            for one in hop.upgrade.pools
+            for batch in one.batches
+            for move in batch.moves
+            if move.place is not None
+        }
+        planned = {name: row.target.machine for name, row in rows(plan(files, state)).items() if row.target}
+        assert planned == expected
+        state = standing(files, state)
+    # Four workers, one at a time, half an hour each; the control plane is not counted.
+    assert [hop.drain_hours for hop in way.hops] == [2.0, 2.0]
+    assert [hop.end.end_of_support for hop in way.hops] == ["2026-07-31", None]
+
+
+def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
+    state = standing(racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1")))
+    site = site_of(state)
+    path = path_of(state, "a", "1.30")
+    assert isinstance(path, UpgradePath)
+    assert path.bad
+    [hop] = path.clusters[0].hops
+    assert not hop.surge_fits
+    assert hop.upgrade == simulate_kubernetes_upgrade(site, site.clusters[0])
+    assert where(site_of(state)) == where(site)
+
+
+@pytest.mark.parametrize(
+    ("to", "said"), [("x", "no version"), ("1.28", "does not lead"), ("2.0", "does not")]
+)
+def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
+    state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
+    found = path_of(state, "a", to)
+    assert isinstance(found, Diagnostic)
+    assert said in found.detail
+
+
+def test_there_is_nothing_to_do_at_the_version() -> None:
+    found = path_of(standing(racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
+    assert isinstance(found, UpgradePath)
+    assert (found.clusters[0].hops, found.bad) == ((), False)
+
+
+def test_several_clusters_go_in_an_order_that_fits() -> None:
+    state = standing(
+        racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
+    )
+    found = path_of(state, "b a", "1.30")
+    assert isinstance(found, UpgradePath)
+    assert [one.cluster for one in found.clusters] == ["b", "a"]
+    assert all(hop.surge_fits for one in found.clusters for hop in one.hops)
