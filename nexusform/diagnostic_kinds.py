@@ -123,6 +123,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "function-calls-not-allowed": "Function calls not allowed",
     "generated-configuration-cannot-be-written": "Generated configuration cannot be written",
     "generated-configuration-stands-elsewhere": "Generated configuration stands elsewhere",
+    "gone-on-the-hub": "Gone on the hub",
     "guard-rail": "The plan breaks a guard rail",
     "health-of-a-member-is-unknown": "Health of a member is unknown",
     "hidden-characters": "Hidden characters",

@@ -63,6 +63,7 @@ OBSERVATIONS = {
     Trigger.TAINT_ADDED: "a cluster that holds the placement got a taint that it does not tolerate",
     Trigger.CLUSTER_BECAME_INELIGIBLE: "a cluster that holds the placement is not eligible any more",
     Trigger.LABELS_NO_LONGER_MATCH: "a cluster that holds the placement does not match its terms any more",
+    Trigger.MOVED_ON_THE_HUB: "a hub shows the placement on a cluster where state does not have it",
 }
 
 LINT_WORDS = """\

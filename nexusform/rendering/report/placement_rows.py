@@ -232,7 +232,7 @@ def _group(
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
     for row in rows:
-        alike = (row.action.value, row.trigger, _states(row), effect_of(row), state_of(row))
+        alike = (row.action.value, trigger_words(row), _states(row), effect_of(row), state_of(row))
         runs.setdefault(alike, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
@@ -340,8 +340,14 @@ _OF_ANOTHER: Mapping[str, str] = {
 }
 
 
+# What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
+_TOLD_BY_REASON = frozenset({"moved_on_the_hub"})
+
+
 def trigger_words(row: PlacementChange) -> str:
     """Why something happens to the object of a row: its trigger, where that does not mislead."""
+    if row.trigger in _TOLD_BY_REASON:
+        return row.reason
     comes = row.kind == "binding" and row.action is PlacementAction.PLACE
     return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger
 

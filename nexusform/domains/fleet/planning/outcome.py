@@ -297,6 +297,7 @@ def placement_warnings(
         yield from _not_overridden(placement)
         yield from _left_to_runs(placement)
         yield from _overrides_waiting(placement)
+        yield from _gone_on_the_hub(placement)
         yield from ownership_warnings(placement)
         yield from _shared(placement, members)
         for kind, text in placement_risks(placement, members):
@@ -316,6 +317,18 @@ def _overrides_waiting(placement: PlacementPlan) -> Iterator[Diagnostic]:
         )
         brief = f"overrides reach {listed(waiting, 4)} only with the next change of content or bindings"
         yield _warned(placement, "override-waits-for-the-next-change", text, brief=brief)
+
+
+def _gone_on_the_hub(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """A warning for clusters that state has and a hub does not show any more."""
+    gone = placement.moved_on_the_hub[1]
+    if gone:
+        text = (
+            f"The hub does not show {placement.written.key} on {listed(gone, 4)} any more, where it was "
+            "foretold to be. The plan goes on from what the hub shows."
+        )
+        brief = f"gone on the hub from {listed(gone, 4)}, where it was foretold to be"
+        yield _warned(placement, "gone-on-the-hub", text, brief=brief)
 
 
 def _warned(

@@ -408,6 +408,20 @@ class PlacementPlan(Struct):
         )
 
     @property
+    def moved_on_the_hub(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        """Where a hub shows it otherwise than it was foretold: by cluster that came there the one that went
+        for it ("" = none did), and the clusters that went without another. Nothing where state has none.
+        """
+        instance = self.instance
+        if not self.shown or instance.prior is None or instance.before is None:
+            return {}, ()
+        foretold = _clusters_in(read_bindings(instance.before))
+        shown = _clusters_in(self.prior)
+        gone, came = sorted(foretold - shown), sorted(shown - foretold)
+        went = [*gone, *([""] * len(came))]
+        return dict(zip(came, went, strict=False)), tuple(gone[len(came) :])
+
+    @property
     def overrides_wait(self) -> tuple[str, ...]:
         """The clusters that overrides reach only with the next change."""
         if self.external or not self.outdated or self._begins(self.snapshots[-1].index):
@@ -448,6 +462,11 @@ class PlacementPlan(Struct):
             else:
                 self.picked[change.cluster] = trigger
         return held_before != self.held
+
+
+def _clusters_in(bindings: Iterable[Binding]) -> set[str]:
+    """The clusters that bindings hold and do not give up."""
+    return {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.deleting}
 
 
 def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:

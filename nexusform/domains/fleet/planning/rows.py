@@ -225,6 +225,10 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     if placement.left_to_runs is not None and has_resources(binding):
         change = CHANGES[placement.left_to_runs]
         return "", f"{change}; kept: External, so a staged run has to bring it"
+    moved = placement.moved_on_the_hub[0].get(binding.cluster)
+    if moved is not None:
+        how = f"moved on the hub: {moved} -> {binding.cluster}" if moved else "came on the hub"
+        return str(Trigger.MOVED_ON_THE_HUB), how
     if (
         binding.state is BindingState.UNSCHEDULED
         and not placement.external

@@ -26,7 +26,7 @@ from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_e
 
 
 class Trigger(StrEnum):
-    """Triggers of fleet bindings, and observations that move nothing (the last three)."""
+    """Triggers of fleet bindings, and observations that move nothing (the last four)."""
 
     PLACEMENT_CREATED = "placement_created"
     POLICY_CHANGED = "policy_changed"
@@ -47,6 +47,7 @@ class Trigger(StrEnum):
     TAINT_ADDED = "taint_added"
     CLUSTER_BECAME_INELIGIBLE = "cluster_became_ineligible"
     LABELS_NO_LONGER_MATCH = "labels_no_longer_match"
+    MOVED_ON_THE_HUB = "moved_on_the_hub"
 
 
 class Occasion(Struct, frozen=True):

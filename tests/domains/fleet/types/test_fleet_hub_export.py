@@ -151,6 +151,25 @@ def test_what_the_hub_did_since_is_where_a_plan_goes_on_from(capsys: pytest.Capt
     assert "No changes." in told(capsys, "plan")[1]
 
 
+def test_what_moved_on_the_hub_is_a_row_that_moves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "apply", "-auto-approve")
+    write(hub("east2", "east1"))
+    out = told(capsys, "plan", "-details")[1]
+    assert "moved on the hub: west1 -> east2" in out
+    assert "0 to place, 0 to move, 0 to remove, 2 kept" in out
+    told(capsys, "apply", "-auto-approve")
+    out = told(capsys, "plan", "-details")[1]
+    assert "moved" not in out
+
+
+def test_what_is_gone_on_the_hub_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "apply", "-auto-approve")
+    items = hub("west1", "east1")
+    write([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
+    out = told(capsys, "plan", "-details")[1]
+    assert "does not show web on west1 any more" in out
+
+
 def test_a_raised_number_picks_beside_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
     edited(
         "manifest = each.value",
