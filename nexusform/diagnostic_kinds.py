@@ -266,6 +266,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "no-such-object": "No such object",
     "no-such-resource-in-the-state": "No such resource in the state",
     "no-such-resource-instance": "No such resource instance",
+    "no-such-upgrade": "No such upgrade",
     "no-such-version": "No such version",
     "no-such-workspace": "No such workspace",
     "no-surge-room": "no-surge-room: no room for the surge VMs of an upgrade",

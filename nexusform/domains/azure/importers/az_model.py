@@ -131,7 +131,8 @@ class AzPool(Struct, frozen=True):
 class AzCluster(Struct, frozen=True):
     """An NKS cluster with its pools in order of creation and its nodes by name. Without `pools_listed` its
     agent pools were not captured: they are those that it was made with, and those that nodes name. Without
-    `nodes_listed` nothing says which nodes it has. `seconds` are further records of nodes.
+    `nodes_listed` nothing says which nodes it has. `seconds` are further records of nodes, `upgrades` the
+    Kubernetes versions that the platform offers it.
     """
 
     name: str
@@ -146,6 +147,7 @@ class AzCluster(Struct, frozen=True):
     pools_listed: bool = True
     nodes_listed: bool = True
     seconds: tuple[AzNode, ...] = ()
+    upgrades: tuple[str, ...] = ()
 
 
 class AzTrouble(Struct, frozen=True):

@@ -201,6 +201,9 @@ def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) 
         pools=pools,
         nodes=(),
         created_at=created_at(item),
+        upgrades=tuple(
+            version for one in item.items("availableUpgrades") if (version := one.text("version")) is not None
+        ),
     )
 
 

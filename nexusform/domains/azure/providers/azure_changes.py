@@ -227,7 +227,8 @@ def _refuse_beyond(target: Target, prior: Values, planned: Values) -> None:
 def unavailable(values: Values, count: int) -> int:
     """How many nodes of a pool of so many may be away at once, as its upgrade_settings say."""
     text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
-    return count * int(text[:-1]) // 100 if text.endswith("%") else int(text)
+    # As the plan rounds it, which tells of batches: what apply does must be what was shown.
+    return -(-count * int(text[:-1]) // 100) if text.endswith("%") else int(text)
 
 
 def _patch(

@@ -160,7 +160,8 @@ class AzureSites(ObservedSites):
                 continue
             if nodes := nodes_to_make_anew(request, changes):
                 anew[number] = nodes
-        return [*said, *_left_to_kubectl(anew), *self._left_to_people(requests)]
+        upgrades = super().judge(requests)
+        return [*said, *upgrades, *_left_to_kubectl(anew), *self._left_to_people(requests)]
 
     def _foreseen(self, request: ChangeRequest, made: AbstractSet[str]) -> list[ArmChange]:
         """The changes of a planned step. `made` are the VMs of the plan. Raises ProviderProblem."""

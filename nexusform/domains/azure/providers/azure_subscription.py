@@ -11,7 +11,9 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -38,6 +40,7 @@ POOLS: Final = "agent_pools"
 VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
 _LISTS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
+_AT_ONCE: Final = 8  # requests at a time
 _OF_TENANTS: Final = frozenset({VMS, CLUSTERS})
 
 
@@ -99,9 +102,10 @@ class Subscription:
                 else listing.list_by_subscription()
             )
             documents[kind] = self._kept(items)
-        documents[POOLS] = []
-        for cluster in documents[CLUSTERS]:
-            documents[POOLS] += self.pools(group_of(str(cluster.get("id"))), str(cluster.get("name")))
+        owners = [(group_of(str(one.get("id"))), str(one.get("name"))) for one in documents[CLUSTERS]]
+        with ThreadPoolExecutor(_AT_ONCE) as asked:  # a list of pools is a request for each cluster
+            pools = asked.map(lambda owner: self.pools(*owner), owners)
+            documents[POOLS] = list(chain.from_iterable(pools))
         return documents
 
     def _kept(self, items: Iterable[Any]) -> list[dict[str, Any]]:

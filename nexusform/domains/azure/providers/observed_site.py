@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_refusal
 from nexusform.plain_data import Path
 from nexusform.ports import (
     UNMANAGED,
@@ -256,6 +257,32 @@ class ObservedSites:
             nodes = f"{form(len(lacking), 'node')} {first_of(lacking, _MOST_NAMED)}"
             raise NotDoneYet(self._not_yet(request, word, (nodes,)))
         return replace(shown.answer, attributes=seen)
+
+    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """What no cluster of a site can be upgraded to: errors where this provider is to send it. Raises
+        ProviderProblem when the site cannot be read.
+        """
+        said: list[tuple[int, Problem]] = []
+        severity = Severity.ERROR if self.sends else Severity.WARNING
+        for number, request in enumerate(requests):
+            prior, planned = request.prior or {}, request.planned or {}
+            before, after = prior.get("kubernetes_version"), planned.get("kubernetes_version")
+            if request.key.type != _CLUSTER or not before or not isinstance(after, str) or before == after:
+                continue
+            path = ("kubernetes_version",)
+            if request.unfinished is not None:
+                continue  # an upgrade that failed may be given up
+            if refusal := upgrade_refusal(before, after):
+                said.append((number, Problem(path, "no-such-upgrade", refusal, severity)))
+            elif words := not_offered(before, after, self._offered(request.key.id)):
+                said.append((number, Problem(path, "no-such-upgrade", words, Severity.WARNING)))
+        return said
+
+    def _offered(self, cluster_id: str) -> tuple[str, ...]:
+        """The versions that the platform offers a cluster."""
+        site = self._site(cluster_id)
+        cluster = _cluster_in(site, cluster_id) if site is not None else None
+        return cluster.upgrades if cluster is not None else ()
 
     def _hidden_parts(self, key: ObjectKey) -> str:
         """What to say where the nodes of a cluster, or its agent pools, were not captured."""

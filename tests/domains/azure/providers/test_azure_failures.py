@@ -116,3 +116,24 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
     assert nexusform("plan") == 0
     assert "nexus_kubernetes_cluster.d 3 VMs placed (tainted)" in nexusform.said, nexusform.said
     assert "re-created" not in nexusform.said
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "said"),
+    [
+        ("v1.28", 1, "v1.29 -> v1.28 goes back"),
+        ("v1.32", 1, "Write and apply one after the other: v1.29 -> v1.30 -> v1.31 -> v1.32."),
+        ("v1.99", 1, "leaves out v1.30, v1.31, v1.32, v1.33 and"),
+        ("v1.30.9", 0, "the platform offers v1.30.3-1, v1.30.4-1 for this cluster, and may refuse another."),
+        ("v1.30", 0, ""),
+    ],
+)
+def test_an_upgrade_that_cannot_be_is_told_by_the_plan(
+    version: str, code: int, said: str, nexusform: Told, server: ArmServer
+) -> None:
+    offered = [{"version": one} for one in ("v1.30.3-1", "v1.30.4-1")]
+    server.site.resources[CLUSTER]["properties"]["availableUpgrades"] = offered
+    write(UPGRADED.replace("v1.30", version))
+    assert nexusform("plan", "-details") == code, nexusform.said
+    assert said in nexusform.said, nexusform.said
+    assert ("No such upgrade" in nexusform.said or "no-such-upgrade" in nexusform.said) == bool(said)
