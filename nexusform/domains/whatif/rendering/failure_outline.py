@@ -31,6 +31,8 @@ def failure_outline(failure: Failure, origin: str) -> Outline:
         sections.append(_pods(failure))
     if failure.deletions:
         sections.append(_deletions(failure))
+    if failure.machines and failure.vms:
+        sections.append(_runbook(failure))
     if failure.comebacks:
         sections += [_comebacks(failure), *(_places(pool) for pool in failure.comebacks)]
     return Outline(
@@ -139,6 +141,62 @@ def _deletions(failure: Failure) -> Section:
     return Section(title, tuple(lines), tuple(commands))
 
 
+def _runbook(failure: Failure) -> Section:
+    """What to check, do and check again, in order."""
+    steps = runbook(failure)
+    return Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
+
+
+def runbook(failure: Failure) -> tuple[str, ...]:
+    """The steps of an operator, from the loss to the check that everything is as predicted."""
+    return (*_before(failure), *_during(failure), *_afterwards(failure))
+
+
+def _before(failure: Failure) -> Iterable[str]:
+    """What to know before anything is deleted: a machine that comes back by itself needs nothing."""
+    machines = listed(failure.machines, 4)
+    are = form(len(failure.machines), "is", "are")
+    yield (
+        f"Check that {machines} {are} really gone (`az networkcloud baremetalmachine show`: powerState, "
+        "readyState): what comes back soon brings its VMs back itself."
+    )
+    they_return = form(len(failure.machines), "it returns", "they return")
+    yield f"Cordon {machines}, so that nothing is placed there when {they_return}."
+    silent = sorted({deletion.cluster for deletion in failure.deletions if not deletion.reachable})
+    if silent:
+        yield f"Bring a machine back for {listed(silent)} first: without quorum no node of it can be deleted."
+    if failure.missing:
+        reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.comebacks if pool.missing)
+        yield (
+            f"{counted(failure.missing, 'VM')} ({reasons}) will find no room: make some first "
+            "(`nexusform simulate repack`), or leave their nodes until the machine is back."
+        )
+
+
+def _during(failure: Failure) -> Iterable[str]:
+    """Whose nodes are deleted, those with a control plane one at a time."""
+    for deletion in failure.deletions:
+        if deletion.reachable:
+            yield f"{deletion.cluster}: delete {counted(len(deletion.nodes), 'node')} by the command above."
+    for pool in failure.stay_down:
+        yield f"Down until the machine is back: {_waits(pool)}."
+
+
+def _afterwards(failure: Failure) -> Iterable[str]:
+    """How to see that it went as predicted."""
+    if failure.deletions:
+        yield (
+            "Wait until the new nodes are Ready (up to 30 minutes), and compare where they stand with the "
+            "tables below."
+        )
+    yield (
+        "`nexusform plan` then says what stands elsewhere than recorded; `nexusform apply -refresh-only` "
+        "records it."
+    )
+    are_back = form(len(failure.machines), "the machine is", "the machines are")
+    yield f"When {are_back} back, uncordon: nothing moves back by itself."
+
+
 def _comebacks(failure: Failure) -> Section:
     drawn = failure.drawn.pools if failure.drawn is not None else [None] * len(failure.comebacks)
     rows = tuple(_comeback_row(*pair) for pair in zip(failure.comebacks, drawn, strict=True))
@@ -187,6 +245,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
         "stay_down": [_waiting_document(pool) for pool in failure.stay_down],
         "outside_vms_down": list(failure.outsiders),
         "workloads": [workload_document(workload_left, drained=False) for workload_left in failure.workloads],
+        "runbook": list(runbook(failure)) if failure.machines and failure.vms else [],
         "delete_nodes": [_deletion_document(deletion) for deletion in failure.deletions],
         "vms_without_room": failure.missing,
         "comebacks": [_comeback_document(pool) for pool in failure.comebacks],
