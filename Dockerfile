@@ -1,13 +1,19 @@
 # nexusform with every backend. Mount the configuration at /work:
 #   docker run --rm -v "$PWD:/work" nexusform plan
-FROM python:3.11-slim AS build
+# A release names the image below by its digest: --build-arg BASE=python:3.11-slim@sha256:...
+ARG BASE=python:3.11-slim
+FROM ${BASE} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY packaging/constraints.txt packaging/
 COPY nexusform nexusform
+# What nexusform needs comes in the versions that were tried, each with its hash.
 RUN python -m venv /opt/nexusform \
-    && /opt/nexusform/bin/pip install --no-cache-dir ".[azure,encryption,postgres,s3]"
+    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes -r packaging/constraints.txt \
+    && /opt/nexusform/bin/pip install --no-cache-dir "setuptools>=77" \
+    && /opt/nexusform/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
-FROM python:3.11-slim
+FROM ${BASE}
 COPY --from=build /opt/nexusform /opt/nexusform
 ENV PATH=/opt/nexusform/bin:$PATH
 # Files that a plan or a state is written to belong to whoever runs the container: --user "$(id -u):$(id -g)".

@@ -267,6 +267,11 @@ def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> in
 
 
 def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verification) -> int:
+    rest, _ = rest_of(run.stored, run.project.place)
+    if rest is not None and rest.killed and rest.plan_digest == saved.digest and not rest.steps:
+        # What the plan says is done; only its end was not recorded any more.
+        job.voice.notice("All steps of this plan were done when its apply was cut off. Recording its end.")
+        return 0 if _carry_out_rest(run, job, rest).complete else 1
     verdict = judge(run, saved, replan=verification.replan)
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:

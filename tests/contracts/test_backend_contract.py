@@ -791,3 +791,23 @@ def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
     ours.compact(of_lineage("ours"))
     ours.unlock("id-1")
     assert opened.open_again().read() == of_lineage("ours")
+
+
+def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_path: Path) -> None:
+    """Advisory locks of all databases of a server stand in one list."""
+    import psycopg
+
+    name = f"other{uuid.uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
+    elsewhere = psycopg.conninfo.make_conninfo(postgres, dbname=name)
+    settings = postgres_settings(postgres, uuid.uuid4().hex)
+    ours = BACKENDS["postgres"].open(settings, place)
+    theirs = BACKENDS["postgres"].open({**settings, "conn_str": elsewhere}, place)
+    ours.lock(info("ours"))
+    theirs.lock(info("theirs"))
+    BACKENDS["postgres"].open(settings, place).force_unlock("ours")
+    assert theirs.holder() == info("theirs")
+    theirs.write(b"{}")
+    theirs.unlock("theirs")

@@ -78,5 +78,54 @@ def test_the_image_is_made_of_what_there_is() -> None:
         for name in line.split()[:-1]:
             assert (ROOT / name).exists()
             assert f"!{name}" in shown
-    (extras,) = re.findall(r'"\.\[(.*)\]"', text)
-    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+CONSTRAINTS = (ROOT / "packaging" / "constraints.txt").read_text(encoding="utf-8")
+EXTRAS = ("azure", "encryption", "kubernetes", "postgres", "s3")
+
+
+def test_every_pinned_package_has_its_hashes() -> None:
+    entries = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", CONSTRAINTS)
+    assert len(entries) == len(re.findall(r"(?m)^[a-z]", CONSTRAINTS)) > 40
+
+
+def test_what_is_pinned_is_what_is_asked_for() -> None:
+    from packaging.requirements import Requirement
+
+    pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", CONSTRAINTS))
+    asked = [
+        *PROJECT["dependencies"],
+        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+    ]
+    for requirement in map(Requirement, asked):
+        assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+# Published: GHSA-m5vv-6r4h-3vj9, CVE-2024-12797, CVE-2025-67221.
+SAFE = {"azure-identity": "1.16.1", "cryptography": "44.0.1", "orjson": "3.11.5"}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_no_version_with_a_published_hole_is_asked_for(name: str) -> None:
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    every = [
+        *PROJECT["dependencies"],
+        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+    ]
+    (requirement,) = (one for one in map(Requirement, every) if one.name == name)
+    (lower,) = (Version(one.version) for one in requirement.specifier if one.operator == ">=")
+    assert lower >= Version(SAFE[name])
+
+
+def test_recipes_and_image_install_what_is_pinned() -> None:
+    for name in ("Dockerfile", "docs/ci/github/action.yml", "docs/ci/gitlab.yml"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "--require-hashes" in text
+        assert "constraints.txt" in text
+
+
+def test_the_source_distribution_has_docs_and_no_tests() -> None:
+    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    assert {"graft docs", "graft examples", "prune tests"} <= set(lines)

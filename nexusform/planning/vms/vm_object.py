@@ -352,7 +352,7 @@ def note_placed(
     that stand afterwards, `serial` the one that applying it will give. None when nothing is known.
     """
     stayed = set(present) - {name for name, _ in came}
-    note = dict(prior or {})
+    note = dict(prior) if isinstance(prior, Mapping) else {}
     groups: list[list[Any]] = []
     for prior_serial, trigger, names in _noted(note.pop(PLACED, ())):
         names_that_stayed = [name for name in names if name in stayed]
