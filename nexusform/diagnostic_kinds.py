@@ -61,7 +61,6 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "cycle": "Cycle",
     "cycle-in-arm-template": "Cycle in ARM template",
     "cyclic-dependency-in-move-statements": "Cyclic dependency in move statements",
-    "daemons-are-replaced-one-after-the-other": "Daemons are replaced one after the other",
     "daemonset-gets-no-pod": "A DaemonSet gets no pod",
     "damaged-journal": "Damaged journal",
     "damaged-plan-file": "Damaged plan file",

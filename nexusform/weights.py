@@ -32,7 +32,6 @@ _SCALE: Final = tuple(Level)
 _ADVICE: Final = (
     "a-fresh-schedule-would-choose-otherwise",
     "a-real-hub-treats-this-differently",
-    "daemons-are-replaced-one-after-the-other",
     "deprecated-envelope",
     "members-of-a-placement-share-machines",
     "node-differs-from-its-vm-sku",

@@ -296,11 +296,16 @@ def _daemon_set(workload: Workload, spec: Fields) -> Workload:
     updates = spec.at("updateStrategy")
     kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     rolling = updates.at("rollingUpdate")
-    surge = 0
+    surge, unavailable = (rolling.data.get(key) for key in ("maxSurge", "maxUnavailable"))
     if kind == "RollingUpdate":
         _can_replace(rolling, surge=0, unavailable=1)
-        surge = 0 if rolling.data.get("maxSurge") in (None, 0, "0%") else 1
-    return replace(workload, strategy=Strategy(kind), max_surge=surge)
+    return replace(
+        workload,
+        strategy=Strategy(kind),
+        max_surge=0,
+        surge_written="0" if surge is None else str(surge),
+        unavailable_written="1" if unavailable is None else str(unavailable),
+    )
 
 
 def _recreated(workload: Workload, _: Fields) -> Workload:

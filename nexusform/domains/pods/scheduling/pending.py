@@ -34,17 +34,25 @@ def message(refusals: Iterable[Refusal], nodes: int) -> str:
 
 
 def missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Which labels and resources that a pod insists on no node has, which that it must not have every node
-    has, and which taints keep it away, as sentences; "" for none.
+    """What would help, as sentences: what no node has, and which taints keep the pod away; "" for nothing."""
+    return "".join(f" {sentence}." for sentence in (*_lacks(spec, nodes), *_not_tolerated(spec, nodes)))
+
+
+def lacking(spec: PodSpec, nodes: Sequence[Node]) -> str:
+    """What no node has that a pod insists on, or every node that it must not have, as sentences; "" for
+    none.
     """
+    return "".join(f" {sentence}." for sentence in _lacks(spec, nodes))
+
+
+def _lacks(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
     lacks = [f"No node has the label {text}" for text in dict.fromkeys(_labels_nobody_has(spec, nodes))]
     lacks += [f"Every node has the label {text}" for text in dict.fromkeys(_labels_in_the_way(spec, nodes))]
     if nodes:
         offered = set(chain.from_iterable(node.others for node in nodes))
         required = [name for name, amount in spec.requests.others if amount and name != STORAGE]
         lacks += [f"No node has the resource {name}" for name in required if name not in offered]
-    lacks += _not_tolerated(spec, nodes)
-    return "".join(f" {lack}." for lack in lacks)
+    return lacks
 
 
 def _not_tolerated(spec: PodSpec, nodes: Iterable[Node]) -> Iterator[str]:

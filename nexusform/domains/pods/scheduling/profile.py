@@ -173,6 +173,14 @@ def gets_daemon(pod: PodSpec, node: Node) -> bool:
     return not any(rule.refuse(pod, node) for rule in DAEMON_FILTERS)
 
 
+def keeps_daemon(pod: PodSpec, node: Node) -> bool:
+    """Whether the controller of a DaemonSet with such pods lets one go on that runs on a node: of taints only
+    those drive it away that would evict it.
+    """
+    others = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
+    return not any(rule.refuse(pod, node) for rule in others) and taints.evicting(pod, node) is None
+
+
 _OF_PODS_ALONE: Final = frozenset(rule.name for rule in POD_FILTERS)
 _OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS) | _OF_PODS_ALONE
 

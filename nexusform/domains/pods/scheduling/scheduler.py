@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import forecast, profile
+from nexusform.domains.pods.scheduling.daemons import DaemonRollout
 from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.domains.pods.scheduling.preemption import Eviction, covers
 from nexusform.domains.pods.scheduling.quotas import Ledger
@@ -35,7 +36,6 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodSpec,
     PodState,
     StandingPod,
-    Strategy,
     Workload,
     is_made_anew,
     pod_name,
@@ -181,7 +181,7 @@ class Predictor:
         waiting = [pod for pod in pods if not pod.node]
         served: set[str] = set()  # nodes that have a pod of it
         for pod in pods:
-            if self._stands(pod) and pod.node in permitted:
+            if self._stands(pod) and profile.keeps_daemon(spec, self.nodes[pod.node]):
                 served.add(pod.node)
                 work.keeps.append(pod)
             elif self._stands(pod):
@@ -192,7 +192,7 @@ class Predictor:
         unserved = [name for name in sorted(permitted) if name not in served]
         for pod, node in zip(waiting, unserved, strict=False):
             work.to_place.append(PodToPlace(pod.number, node, waited=True, age=pod.age))
-        work.gone += [(pod, forecast.SCALE_IN) for pod in waiting[len(unserved) :]]
+        work.beside = waiting[len(unserved) :]
         open_nodes = unserved[len(waiting) :]
         numbers = free_numbers([pod.number for pod in pods], 0, len(open_nodes))
         work.to_place += [
@@ -223,8 +223,6 @@ class Predictor:
         workload = work.workload
         work.begun = True
         work.to_place.sort()
-        if work.is_daemon:
-            self._replace_daemons(work)
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
         if work.to_place and not work.is_daemon and not workload.pod.gates:
@@ -234,7 +232,10 @@ class Predictor:
             work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
         verdicts = self._place(work)
         self._bring_back()
-        if work.outdated:
+        if work.is_daemon:
+            verdicts |= DaemonRollout(self.session, work, self.nodes, verdicts).replace_pods()
+            self._bring_back()
+        elif work.outdated:
             verdicts = self._roll(work, verdicts)
             self._bring_back()
         by_number = {pod.number: pod for pod in work.to_place}
@@ -260,18 +261,6 @@ class Predictor:
             if workload.ordered and not verdict.node and not blocked:
                 blocked = workload.pod_name(pod.number)
         return verdicts
-
-    def _replace_daemons(self, work: Work) -> None:
-        """Take pods of an older template off their nodes, and ask for new ones there."""
-        workload = work.workload
-        if workload.strategy is Strategy.ON_DELETE:
-            return
-        outdated = [pod for pod in work.keeps if pod.spec.template != workload.pod.template]
-        for pod in outdated:
-            work.keeps.remove(pod)
-            self.session.remove(pod)
-            work.to_place.append(PodToPlace(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
-        work.to_place.sort()
 
     def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
         """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""

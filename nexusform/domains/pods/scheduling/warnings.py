@@ -15,12 +15,11 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.board import Board
 from nexusform.domains.pods.scheduling.forecast import (
-    TEMPLATE_CHANGED,
     PodOutcome,
     Prediction,
     WorkloadForecast,
 )
-from nexusform.domains.pods.scheduling.pending import message, missing
+from nexusform.domains.pods.scheduling.pending import lacking, message, missing
 from nexusform.domains.pods.scheduling.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.domains.pods.scheduling.run import Statics
 from nexusform.domains.pods.scheduling.workloads import (
@@ -49,7 +48,6 @@ FAILED: Final = "pods-are-refused-by-kubelet"
 GATED: Final = "pods-wait-for-scheduling-gates"
 NOT_MADE: Final = "pods-are-not-made"
 NOWHERE: Final = "daemonset-gets-no-pod"
-SURGES: Final = "daemons-are-replaced-one-after-the-other"
 VOLUMES: Final = "limits-of-volumes-are-not-known"
 PREEMPTS: Final = "pods-are-evicted"
 
@@ -66,7 +64,6 @@ RISKS: Final = (
     GATED,
     NOT_MADE,
     NOWHERE,
-    SURGES,
     VOLUMES,
     PREEMPTS,
 )
@@ -429,9 +426,16 @@ def _stuck(scene: _Scene) -> Iterator[PodWarning]:
     waiting = [outcome for outcome in scene.outcomes if outcome.pending]
     if waiting:
         names = tuple(outcome.name for outcome in waiting)
-        detail = f"its new pods ({_few(names)}) cannot be placed beside the old ones: {waiting[0].reason}"
+        # A DaemonSet without maxSurge takes the old pod of a node away first.
+        away = scene.workload.kind == "DaemonSet" and scene.workload.surge_written in ("0", "0%")
+        how = (
+            "cannot be placed, and the other old ones stay"
+            if away
+            else "cannot be placed beside the old ones"
+        )
+        detail = f"its new pods ({_few(names)}) {how}: {waiting[0].reason}"
         pods = f"{len(names)} new {form(len(names), 'pod')}"
-        brief = f"{pods} cannot be placed beside the old ones: {_decisive(scene, waiting[0])}"
+        brief = f"{pods} {how}: {_decisive(scene, waiting[0])}"
         yield scene.warn(STUCK, detail, brief=brief)
     elif scene.forecast.not_made:
         count = scene.forecast.not_made
@@ -453,7 +457,7 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
 
 def _decisive(scene: _Scene, pod: PodOutcome) -> str:
     """What no node has, else what most nodes say."""
-    lacks = missing(scene.workload.pod, scene.cluster.nodes).strip()
+    lacks = lacking(scene.workload.pod, scene.cluster.nodes).strip()
     if lacks or not pod.refusals:
         return lacks or pod.reason
     tally = Counter(refusal.reason for refusal in pod.refusals)
@@ -504,21 +508,6 @@ def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
         if reason:
             return Refusal(node.name, rule.name, reason)
     return None
-
-
-def _surges(scene: _Scene) -> Iterator[PodWarning]:
-    """Daemons that are to run beside those that they replace."""
-    workload = scene.workload
-    is_replaced = any(outcome.trigger == TEMPLATE_CHANGED for outcome in scene.outcomes)
-    if workload.kind != "DaemonSet" or not workload.max_surge or not is_replaced:
-        return
-    detail = (
-        "its maxSurge lets a new pod run beside the old one. The plan takes the old one away first: where a "
-        "node has no room or host port for both, the new one would stay Pending and the old one run on."
-    )
-    yield scene.warn(
-        SURGES, detail, brief="maxSurge needs room for old and new on a node; that is not foretold"
-    )
 
 
 def _volumes(scene: _Scene) -> Iterator[PodWarning]:
@@ -583,7 +572,6 @@ _RULES: Final = (
     _gated,
     _not_made,
     _nowhere,
-    _surges,
     _volumes,
     _preempts,
 )

@@ -34,7 +34,8 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 class Work(Struct):
     """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
-    has refused for good. `begun`: its turn has come.
+    has refused for good; `beside` are daemons that wait for room beside those they replace. `begun`: its
+    turn has come.
     """
 
     workload: Workload
@@ -42,6 +43,7 @@ class Work(Struct):
     begun: bool = False
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
+    beside: list[StandingPod] = field(default_factory=list)
     over: list[StandingPod] = field(default_factory=list)
     to_place: list[PodToPlace] = field(default_factory=list)
     gone: list[tuple[StandingPod, str]] = field(default_factory=list)

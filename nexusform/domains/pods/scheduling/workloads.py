@@ -247,7 +247,8 @@ class Workload(Struct, frozen=True):
     `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
     `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
     the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
-    `forbidden`: why the API server makes no pod of it, "" where it does.
+    `surge_written` is what a DaemonSet's maxSurge says. `forbidden`: why the API server makes no pod of it,
+    "" where it does.
     """
 
     kind: str
@@ -264,6 +265,7 @@ class Workload(Struct, frozen=True):
     ordered: bool = False
     line: int = 0
     forbidden: str = ""
+    surge_written: str = "0"
 
     @property
     def key(self) -> str:
@@ -278,7 +280,7 @@ class Workload(Struct, frozen=True):
 def pod_name(workload: str, number: int) -> str:
     """The name of a pod of a workload (key): ours, not what Kubernetes will make up."""
     _, kind, name = workload.split("/", 2)
-    return name if kind == "Pod" else f"{name}-{number}"
+    return name if kind in ("Pod", "Terminating") else f"{name}-{number}"
 
 
 def is_made_anew(workload: str) -> bool:

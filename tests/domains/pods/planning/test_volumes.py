@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, pods, standing, workers
-from tests.planning.harness import RACKS, applied, good, is_empty, plan, state_of
+from tests.planning.harness import RACKS, applied, good, is_empty, plan
 
 CLASS = json.dumps(
     {
@@ -147,16 +147,3 @@ def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
 
     assert "limits-of-volumes-are-not-known" not in told(8)
     assert "limits-of-volumes-are-not-known" in told(9), "18 claims of two pods on one node"
-
-
-def test_daemons_that_are_to_run_beside_those_they_replace_are_told() -> None:
-    def daemon(image: str, surge: int) -> str:
-        strategy = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1 - surge}}
-        return deployment("agent", 0, kind="DaemonSet", image=image, updateStrategy=strategy)
-
-    for surge in (0, 1):
-        text = RACKS + workers(2) + manifest("m", daemon("agent:1", surge))
-        state = state_of(text)
-        changed = good(plan(RACKS + workers(2) + manifest("m", daemon("agent:2", surge)), state))
-        ids = {diagnostic.id for diagnostic in changed.plan.diagnostics}
-        assert ("daemons-are-replaced-one-after-the-other" in ids) == (surge == 1)

@@ -228,6 +228,54 @@ def test_a_full_node_leaves_its_daemon_pending_there() -> None:
     assert [(o.refusals[0].candidate, o.refusals[0].reason) for o in waiting] == [("n1", "Insufficient cpu")]
 
 
+@pytest.mark.parametrize(("effect", "action"), [("NoSchedule", "keep"), ("NoExecute", "remove")])
+def test_a_daemon_stays_under_a_taint_that_evicts_nobody_until_its_template_changes(
+    effect: str, action: str
+) -> None:
+    agent = workload("agent", kind="DaemonSet", cpu=400, template="1")
+    n1, n2 = cluster(2).nodes
+    here = Cluster("k", (replace(n1, taints=(Taint("k", "", effect),)), n2))
+    stands = standing(agent, "n1", "n2")
+    assert set(moves(predict(here, stands, [agent]))) == {
+        ("agent-0", action, "n1"),
+        ("agent-1", "keep", "n2"),
+    }
+    changed = replace(agent, pod=replace(agent.pod, template="2"))
+    assert set(moves(predict(here, stands, [changed]))) == {
+        ("agent-0", "remove", "n1"),
+        ("agent-1", "move", "n2"),
+    }
+
+
+@pytest.mark.parametrize(("written", "replaced"), [("1", 1), ("2", 2), ("25%", 1), ("50%", 2)])
+def test_an_update_of_daemons_stops_where_successors_hang(written: str, replaced: int) -> None:
+    old = workload("agent", kind="DaemonSet", cpu=400, template="1")
+    new = replace(workload("agent", kind="DaemonSet", cpu=4000, template="2"), unavailable_written=written)
+    here = cluster(4)
+    prediction = predict(here, standing(old, "n1", "n2", "n3", "n4"), [new])
+    assert len(pending(prediction)) == replaced
+    assert sum(pod.spec.template == "1" and bool(pod.node) for pod in prediction.standing()) == 4 - replaced
+    assert prediction.forecasts[new.key].stuck
+    again = predict(here, prediction.standing(), [new])
+    assert {outcome.action for outcome in again.outcomes} == {"keep"}
+
+
+def test_with_max_surge_an_old_daemon_stays_until_its_successor_runs() -> None:
+    old = workload("agent", kind="DaemonSet", cpu=600, template="1")
+    new = replace(workload("agent", kind="DaemonSet", cpu=600, template="2"), surge_written="1")
+    here, stands = cluster(2), standing(old, "n1", "n2")
+    prediction = predict(here, stands, [new])
+    assert moves(prediction) == [
+        ("agent-0", "keep", "n1"),
+        ("agent-1", "keep", "n2"),
+        ("agent-2", "place", ""),
+    ]
+    again = predict(here, prediction.standing(), [new])
+    assert {outcome.action for outcome in again.outcomes} == {"keep"}
+    smaller = replace(new, pod=replace(new.pod, requests=Requests(100, 1)))
+    assert moves(predict(here, stands, [smaller])) == [("agent-0", "move", "n1"), ("agent-1", "move", "n2")]
+
+
 # --- changed templates ----------------------------------------------------------------------------------
 
 

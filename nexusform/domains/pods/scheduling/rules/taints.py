@@ -27,6 +27,12 @@ def keeping_away(pod: PodSpec, node: Node) -> Taint | None:
     return untolerated(hard, pod.tolerations)
 
 
+def evicting(pod: PodSpec, node: Node) -> Taint | None:
+    """The first taint of a node that evicts a pod which runs there."""
+    hard = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
+    return untolerated(hard, pod.tolerations)
+
+
 def raw(pod: PodSpec, node: Node) -> int:
     """How many PreferNoSchedule taints of the node the pod does not tolerate."""
     if not node.taints:
