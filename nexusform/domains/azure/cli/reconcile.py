@@ -21,7 +21,9 @@ RULE_BROKEN = 3  # exit code
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """What `reconcile` takes."""
 
-    source: str = text("The exported directory that shows what is", metavar="DIR", flag="from")
+    source: str = text(
+        "The exported directory that shows what is, or azure", metavar="DIR|azure", flag="from"
+    )
     replay: bool = switch("Also place every VM once more in the order of creation, and score the rule")
     answer: AnswerFormFlags = group(AnswerFormFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -32,7 +34,7 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
 
 @command("reconcile", ReconcileArguments)
 def reconcile_(arguments: ReconcileArguments) -> int:
-    """Compare where VMs are, as an export shows it, with where state has them, and take over what is.
+    """Compare where VMs are, as an export or Azure shows it, with where state has them; take over what is.
 
     Says per cluster how many are in the rack and on the machine that state had, why the others are not as
     far as the export shows it, and whether the separation rules hold on what is. Exit code 0 when everything
@@ -40,7 +42,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     """
     screen = arguments.view.screen()
     if not arguments.source:
-        raise click.UsageError("Say what to compare with: -from=DIR.")
+        raise click.UsageError("Say what to compare with: -from=DIR, or -from=azure.")
     answer = reconcile(
         place_of(arguments.state, arguments.variables),
         os.path.normpath(arguments.source),

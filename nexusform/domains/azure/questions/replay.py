@@ -61,7 +61,8 @@ class ReplayMiss(Struct, frozen=True):
 
 class Replay(Struct, frozen=True):
     """What the rule explains of a site under one `rack_spread`. `sure` of the `hits` are hits in every legal
-    split of cells; `unjudged` counts VMs by the reason.
+    split of cells; `unjudged` counts VMs by the reason. `chance` is how many hits to expect of a platform
+    that draws each machine at random from those that admit the VM.
     """
 
     site: str
@@ -70,6 +71,7 @@ class Replay(Struct, frozen=True):
     sure: int
     misses: tuple[ReplayMiss, ...]
     unjudged: Mapping[str, int]
+    chance: float = 0.0
 
     @property
     def judged(self) -> int:
@@ -90,6 +92,7 @@ class _Replaying:
         self.numbers: dict[tuple[str, str], int] = {}
         self.hits = 0
         self.sure = 0
+        self.chance = 0.0
         self.misses: list[ReplayMiss] = []
         self.unjudged: dict[str, int] = {}
 
@@ -103,7 +106,13 @@ class _Replaying:
             else:
                 self._judge(batch.vms)
         return Replay(
-            self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged
+            self.site,
+            self.scheduler.spread,
+            self.hits,
+            self.sure,
+            tuple(self.misses),
+            self.unjudged,
+            self.chance,
         )
 
     def _judge(self, vms: Sequence[RealVm]) -> None:
@@ -113,7 +122,11 @@ class _Replaying:
             waiting.setdefault(vm.placement.machine, []).append(vm)
         while waiting:
             first = next(iter(waiting))
-            best = self.scheduler.best_machines(self._demand(waiting[first][0]))
+            demand = self._demand(waiting[first][0])
+            best = self.scheduler.best_machines(demand)
+            # One of all that wait may be taken for a hit, so chance has as many draws.
+            missed_by_all = (1 - self._share(demand, len(best.in_some))) ** sum(map(len, waiting.values()))
+            self.chance += 1 - missed_by_all
             surely = next((machine for machine in waiting if machine in best.in_all), None)
             explained = surely or next((machine for machine in waiting if machine in best.in_some), None)
             machine = explained or first
@@ -126,6 +139,11 @@ class _Replaying:
                 self.hits += 1
                 self.sure += surely is not None
             self._settle(vm)
+
+    def _share(self, demand: Demand, best: int) -> float:
+        """How likely a machine that is drawn from all that admit a VM is one of the best."""
+        admitting = sum(not self.scheduler.refusal(machine, demand) for machine in self.known)
+        return best / max(admitting, best, 1)
 
     def _demand(self, vm: RealVm) -> Demand:
         number = self.numbers.get((vm.cluster, vm.pool), 0)

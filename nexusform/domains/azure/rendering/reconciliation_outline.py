@@ -116,6 +116,9 @@ def _rules(rules: Sequence[SeparationVerdict]) -> Section:
 def _replay(replay: Replay) -> Section:
     """`871 of 900 judged VMs (96.8 %) stand where the rule could have put them`."""
     lines = [replay_line(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    if replay.judged:
+        expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
+        lines.append(f"by chance alone, machines drawn at random from those with room: {expected}")
     if replay.sure < replay.hits:
         lines.append(
             f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others "
@@ -194,6 +197,7 @@ def _replay_documents(replays: Iterable[Replay]) -> Iterator[dict[str, Any]]:
             "rack_spread": replay.spread.value,
             "hits": replay.hits,
             "sure_hits": replay.sure,
+            "hits_by_chance": round(replay.chance, 3),
             "judged": replay.judged,
             "not_judged": dict(sorted(replay.unjudged.items())),
             "misses": [

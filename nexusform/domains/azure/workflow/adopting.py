@@ -271,7 +271,7 @@ def import_site(place: Place, named: str, path: str, locking: Locking, notices: 
     state, problems, sources = _standing(place)
     if has_errors(problems):
         return SiteImport(diagnostics=tuple(problems), sources=sources)
-    source, wrong = _source_for(place, named)
+    source, wrong = source_for(place, named)
     problems += wrong
     adoption = plan_adoption(source, state) if source is not None else Adoption()
     problems += adoption.diagnostics
@@ -387,7 +387,7 @@ def _refusal_of_place(path: str, root: str) -> Diagnostic | None:
     return error("generated-configuration-stands-elsewhere", detail)
 
 
-def _source_for(place: Place, named: str) -> tuple[Source | None, list[Diagnostic]]:
+def source_for(place: Place, named: str) -> tuple[Source | None, list[Diagnostic]]:
     """What `-from` names: an exported directory, or `azure`."""
     configuration, _ = load_configuration(place)
     blocks = configuration.root.providers if configuration is not None else {}

@@ -15,7 +15,8 @@ from nexusform.applying.agreement import agree
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_sites import named_as_known
-from nexusform.domains.azure.providers.azure_export import of_directory, read_export
+from nexusform.domains.azure.providers.azure import KIND
+from nexusform.domains.azure.providers.azure_export import NAME
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterCheck,
@@ -24,6 +25,7 @@ from nexusform.domains.azure.questions.reconciliation import (
     replay_site,
 )
 from nexusform.domains.azure.questions.replay import Replay
+from nexusform.domains.azure.workflow.adopting import source_for
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
@@ -71,8 +73,21 @@ def reconcile(
     place: Place, directory: str, locking: Locking, notices: Notices, *, replays: bool
 ) -> Reconciled:
     """Compare, judge the separation rules on what is, and write what was observed into the state."""
-    confinement = place.confinement.of_operator(directory)
-    sites, findings = read_export(directory, {}, confinement)
+    source, refused = source_for(place, directory)
+    if source is None:
+        return Reconciled(diagnostics=tuple(refused))
+    try:
+        sites, findings = source.read()
+    except ProviderProblem as problem:
+        return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
+    is_captured = source.provider != KIND
+    provider = ObservedSites(
+        NAME,
+        f"the export in {directory}" if is_captured else source.name,
+        "capture the export again" if is_captured else "look again",
+        lambda: (sites, list(findings)),
+        captured=is_captured,
+    )
     problems = [diagnostic_of(problem) for problem in findings if problem.severity is Severity.ERROR]
     if problems:
         return Reconciled(diagnostics=tuple(problems))
@@ -83,9 +98,7 @@ def reconcile(
         if not run.ready:
             answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
         else:
-            answer = _Reconciling(run, sites, of_directory(directory, {}, confinement)).answer(
-                replays=replays
-            )
+            answer = _Reconciling(run, sites, provider).answer(replays=replays)
     more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
     return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
 

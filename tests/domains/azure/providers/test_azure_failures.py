@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_site
-from tests.domains.azure.providers.arm_server import ArmServer, Faults
+from tests.domains.azure.providers.arm_server import ArmServer, Faults, machine_id
 from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, Told, write
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
@@ -137,3 +137,12 @@ def test_an_upgrade_that_cannot_be_is_told_by_the_plan(
     assert nexusform("plan", "-details") == code, nexusform.said
     assert said in nexusform.said, nexusform.said
     assert ("No such upgrade" in nexusform.said or "no-such-upgrade" in nexusform.said) == bool(said)
+
+
+def test_reconcile_reads_azure_itself(nexusform: Told, server: ArmServer) -> None:
+    assert nexusform("reconcile", "-from=azure") == 0, nexusform.said
+    name = f"/{nexusform.nodes()[0]['name']}"[1:]
+    server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = machine_id("m6")
+    assert nexusform("reconcile", "-from=azure", "-replay") == 2, nexusform.said
+    assert name in nexusform.said or "m6" in nexusform.said
+    assert "by chance alone" in nexusform.said

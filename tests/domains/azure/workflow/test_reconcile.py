@@ -118,6 +118,7 @@ def test_the_documents_site_is_explained_and_each_moved_node_is_told(
     assert score["not_judged"] == {}
     assert score["hits"] == score["judged"] > 100
     assert 0 < score["sure_hits"] <= score["hits"]
+    assert 0 < score["hits_by_chance"] < score["hits"] * 0.7
     assert by_spread["cluster"]["hits"] < by_spread["cluster"]["judged"]
     text = Path("site.nf.hcl").read_text()
     fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
