@@ -26,7 +26,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
     types/nexus_inventory.py calls NEXUS_INVENTORY. `phases`: its `Phases` (planning/phases.py), "" for none.
     `providers` and `backends`: names, as
-    configuration has them, to their `ProviderKind` or `BackendKind`.
+    configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
+    writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     phases: str = ""
     providers: Mapping[str, str] = field(default_factory=dict)
     backends: Mapping[str, str] = field(default_factory=dict)
+    exports: Mapping[str, str] = field(default_factory=dict)
+    checks: str = ""
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -82,11 +85,17 @@ _ALL: Final = (
             "azure": "providers.azure:PROVIDER",
             "azure_export": "providers.azure_export:PROVIDER",
         },
+        exports={
+            "azapi": "rendering.exports:azapi",
+            "arm": "rendering.exports:arm",
+            "az": "rendering.exports:az",
+        },
     ),
     Domain(
         name="vnf",
         what="VNFs: what TOSCA and HOT files ask of machines and of one another",
         resource_types=("tacker_vnf",),
+        exports={"sol003": "rendering.exports:sol003"},
     ),
     Domain(
         name="pods",
@@ -115,6 +124,10 @@ _ALL: Final = (
             "fleet_resource_placement",
         ),
         phases="planning.fleet_phases:PHASES",
+        exports={
+            "manifests": "rendering.exports:manifests",
+            "node-labels": "rendering.exports:node_labels",
+        },
         data_sources=("fleet_hub_export", "kubernetes_manifests", "fleet_cluster_request"),
     ),
     Domain(
@@ -126,6 +139,8 @@ _ALL: Final = (
     Domain(
         name="testing",
         what="`nexusform test`: assertions over plans",
+        uses=("pods",),
+        checks="workflow.testing_files:test_file_problems",
         rim=("workflow", "cli"),
     ),
     Domain(name="editor", what="The language server", rim=("cli",)),
@@ -166,9 +181,14 @@ def types_of_domains(kind: str) -> dict[str, str]:
 
 
 def targets_of_domains(kind: str) -> dict[str, str]:
-    """The targets of all `providers` or `backends`."""
+    """The targets of all `providers`, `backends` or `exports`."""
     return {
         name: domain.target(target)
         for domain in domains().values()
         for name, target in getattr(domain, kind).items()
     }
+
+
+def checks_of_domains() -> dict[str, str]:
+    """The targets of `checks`, by domain."""
+    return {domain.name: domain.target(domain.checks) for domain in domains().values() if domain.checks}

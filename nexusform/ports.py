@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -21,9 +21,6 @@ from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 from nexusform.state.objects import State
 from nexusform.value_types import Type
-
-if TYPE_CHECKING:  # the fleet is loaded where there is one
-    from nexusform.domains.fleet.importers.fleet_model import FleetObject
 
 __all__ = [
     "AppendsMany",
@@ -190,12 +187,13 @@ class ResourceType(Struct, frozen=True):
     are UNKNOWN and must be let pass. `offer(attributes, address, inventory)` puts what the
     resource offers into the inventory and returns problems. `vms` for types that place VMs.
     `read` for data sources: (arguments, context) -> what was read.
-    `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
-    derived rather than stored. `fill(arguments)` gives arguments that were left out where others say
-    them (a manifest's name). `unpack(arguments, files)` gives arguments that stand in a file which another
-    one names, and what is wrong with it. `fleet(attributes)` says what the object is to a fleet; arguments
-    that `check` refused are not asked about. `kind` is what the planner takes its objects for.
-    `secrets(attributes)` are the paths of arguments that hold secrets, whatever the configuration says.
+    `present(attributes, name)` gives an attribute as expressions read it, where parts of it are derived
+    rather than stored. `fill(arguments)` gives arguments that were left out where others say them (a
+    manifest's name). `unpack(arguments, files)` gives arguments that stand in a file which another one
+    names, and what is wrong with it. `fleet(attributes)` says what the object is to a fleet (a `FleetObject`
+    of that domain); arguments that `check` refused are not asked about. `kind` is what the planner takes its
+    objects for. `secrets(attributes)` are the paths of arguments that hold secrets, whatever the
+    configuration says.
     """
 
     name: str
@@ -211,7 +209,7 @@ class ResourceType(Struct, frozen=True):
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
-    fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None
+    fleet: Callable[[Mapping[str, Any]], Any] | None = None
     kind: Kind = Kind.OTHER
     secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
 

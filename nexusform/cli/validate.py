@@ -15,9 +15,8 @@ from nexusform.cli.arguments import group, positionals, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
-from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.validate import Validation, validate_directory
+from nexusform.workflow.validate import TEST_DIRECTORY, Validation, validate_directory
 
 
 class ValidateArguments(Struct, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = switch("As a JSON document", flag="json")
     no_tests: bool = switch("Without looking at the test files")
     portable: bool = switch("Warn where tools built on the Python package hcl2 could not read on")
-    test_directory: str = text("Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
+    test_directory: str = text("Where test files are, besides here", metavar="DIR", default=TEST_DIRECTORY)
     view: ViewFlags = group(ViewFlags)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.domains.testing.workflow.testing_files import find_test_files, read_test_file
+from nexusform.domain_table import Loaded, checks_of_domains
 from nexusform.language.parser import hcl2_complaint
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
@@ -18,6 +19,12 @@ from nexusform.state.objects import EMPTY
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.providers import provider_problems
 from nexusform.workflow.surroundings import RealFiles, plan_time
+
+TEST_DIRECTORY: Final = "tests"
+# What domains look at besides: (place, the directory of test files, texts so far) -> problems.
+_CHECKS: Final[Mapping[str, Callable[[Place, str, dict[str, SourceFile]], list[Diagnostic]]]] = Loaded(
+    checks_of_domains()
+)
 
 
 class Validation(Struct, frozen=True):
@@ -46,8 +53,8 @@ def validate_directory(
     problems += further_problems(place, configuration, problems)
     sources = dict(configuration.files)
     if test_directory is not None:
-        for path in find_test_files(place, test_directory, (), problems):
-            problems += read_test_file(path, place, sources)[1]
+        for check in _CHECKS.values():
+            problems += check(place, test_directory, sources)
     if portable and not has_errors(problems):
         native = [source for name, source in sources.items() if name.endswith(".hcl")]
         problems += [d for source in native if (d := hcl2_complaint(source)) is not None]

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.availability import Replacement
 from nexusform.rendering.notation.colours import (
     Painter,
     column_widths,
@@ -24,6 +23,7 @@ from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.rendering.pull_request.markdown_parts import obeyed_by_nobody, prose
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import spans
+from nexusform.worlds.availability import Replacement
 
 
 class Row(Struct, frozen=True):

@@ -9,7 +9,7 @@ from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.words import counted, form
 
 if TYPE_CHECKING:  # loaded where a what-if is asked
-    from nexusform.domains.whatif.questions.availability import DrawnRoom
+    from nexusform.worlds.availability import DrawnRoom
 
 
 def place_text(place: Place) -> str:

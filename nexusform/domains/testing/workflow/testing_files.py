@@ -73,3 +73,11 @@ def read_test_file(
     file, wrong = decode_test_file(path, body)
     problems = [*problems, *wrong]
     return (None if has_errors(problems) else file), problems
+
+
+def test_file_problems(place: Place, directory: str, sources: dict[str, SourceFile]) -> list[Diagnostic]:
+    """What is wrong with the test files; their texts are added to `sources`."""
+    problems: list[Diagnostic] = []
+    for path in find_test_files(place, directory, (), problems):
+        problems += read_test_file(path, place, sources)[1]
+    return problems

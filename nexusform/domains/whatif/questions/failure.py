@@ -13,16 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
-from nexusform.domains.whatif.questions.availability import (
-    DrawnRoom,
-    PoolLeft,
-    Replacement,
-    ask_again,
-    down_by_cluster,
-    place_anew,
-    pool_left,
-    pools_hit,
-)
 from nexusform.domains.whatif.questions.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -33,6 +23,16 @@ from nexusform.domains.whatif.questions.pods_down import (
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
+from nexusform.worlds.availability import (
+    DrawnRoom,
+    PoolLeft,
+    Replacement,
+    ask_again,
+    down_by_cluster,
+    place_anew,
+    pool_left,
+    pools_hit,
+)
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
 
 # The node label that Operator Nexus puts on NKS nodes: the machine's name.

@@ -12,19 +12,12 @@ from itertools import chain
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.domains.whatif.questions.availability import (
-    DrawnRoom,
-    PlacedAnew,
-    Replacement,
-    ask_again,
-    place_anew,
-    quorum_of,
-)
 from nexusform.domains.whatif.questions.pods_down import ClusterPods, strict_budgets
 from nexusform.planning.vms.sites import vm_name
 from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.worlds.availability import DrawnRoom, PlacedAnew, Replacement, ask_again, place_anew, quorum_of
 from nexusform.worlds.world_view import Cluster, Pool, SiteView
 
 

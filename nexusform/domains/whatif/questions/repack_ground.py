@@ -18,13 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
-from nexusform.domains.whatif.questions.availability import quorum_of
 from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, take_down
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.splits import Splits
 from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm, Terms, VmSku, anybodys
+from nexusform.worlds.availability import quorum_of
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
 
 _DAEMONS: Final = "DaemonSet"

@@ -14,7 +14,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.availability import quorum_of
 from nexusform.domains.whatif.questions.repack_ground import (
     RepackGround,
     RepackRequest,
@@ -26,6 +25,7 @@ from nexusform.domains.whatif.questions.repack_moves import Intention
 from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
+from nexusform.worlds.availability import quorum_of
 
 TIE_BREAKS: Final = 100
 CORDONED: Final = "cordoned"

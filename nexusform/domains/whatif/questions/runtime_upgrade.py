@@ -14,7 +14,6 @@ from itertools import chain, pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.domains.whatif.questions.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -23,6 +22,7 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadLeft,
     WorkloadVerdict,
 )
+from nexusform.worlds.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.worlds.world_view import OwnerKind, SiteView
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.domains.whatif.questions.availability import PoolLeft, Replacement
 from nexusform.domains.whatif.questions.failure import Failure, FailureScope, NodeDeletion, PoolComeback
 from nexusform.domains.whatif.rendering.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.domains.whatif.rendering.workload_rows import pending_lines, workload_document, workload_table
@@ -21,6 +20,7 @@ from nexusform.rendering.answers.outline import (
 from nexusform.rendering.notation.places import drawn_document, drawn_text
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, form, listed
+from nexusform.worlds.availability import PoolLeft, Replacement
 from nexusform.worlds.world_view import OwnerKind
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.domains.whatif.questions.availability import Replacement
 from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.rendering.answers.outline import (
     Outline,
@@ -17,6 +16,7 @@ from nexusform.rendering.answers.outline import (
 )
 from nexusform.rendering.notation.places import drawn_document, drawn_text
 from nexusform.words import counted, listed
+from nexusform.worlds.availability import Replacement
 
 
 def kubernetes_upgrade_outline(upgrade: KubernetesUpgrade, origin: str) -> Outline:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from nexusform.domains.whatif.questions.availability import PoolLeft
 from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
@@ -25,6 +24,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
 )
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.words import counted, listed
+from nexusform.worlds.availability import PoolLeft
 from nexusform.worlds.world_view import OwnerKind
 
 

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.availability import PoolLeft
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.domains.whatif.questions.repack import Repack
@@ -24,6 +23,7 @@ from nexusform.rendering.page.page_parts import section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.scheduling.racks.vms import Machine, Placement
 from nexusform.words import counted, first_of, natural
+from nexusform.worlds.availability import PoolLeft
 from nexusform.worlds.world_view import SiteView
 
 _VmKey: TypeAlias = tuple[str, str]  # cluster id, name

@@ -1,0 +1,115 @@
+"""A saved plan as what Azure's tools carry out: the text, and what is to be said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.domains.azure.rendering.arm import arm_document
+from nexusform.domains.azure.rendering.az_script import az_script
+from nexusform.domains.azure.rendering.azapi import azapi_document
+from nexusform.domains.azure.rendering.azure_objects import AzureObjects, Do, azure_objects
+from nexusform.planning.plan import Plan
+from nexusform.words import first_of
+
+
+def azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Terraform's JSON configuration."""
+    return _resources(plan, azapi_document, _remade_unknown)
+
+
+def arm(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """An ARM template."""
+    return _resources(plan, arm_document, _arm_refusals)
+
+
+def az(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """A script of `az networkcloud` commands."""
+    objects = azure_objects(plan)
+    refused = list(_remade_unknown(objects))
+    script, unsaid = az_script(objects)
+    if unsaid:
+        detail = (
+            f"The commands of `az networkcloud` have no argument for {first_of(unsaid, 5)}. Nothing is "
+            "written, so that no script stops half way: export with -format=azapi, or use `nexusform apply`."
+        )
+        refused.append(error("export-is-not-whole", detail))
+    if refused:
+        return "", refused
+    empty = not (objects.placed or objects.removed or objects.cordons)
+    return "" if empty else script, list(_left_out(plan, objects.left_out))
+
+
+def _remade_unknown(objects: AzureObjects) -> Iterator[Diagnostic]:
+    """What stands in Azure and is to be made anew without a body that is written: its networks would go."""
+    lost = [one.title for one in objects.placed if one.do is Do.REPLACE and not one.is_whole]
+    if lost:
+        detail = (
+            f"{first_of(lost, 5)}: would be made anew without what Azure has beyond the plan's arguments "
+            "(networks, keys, options), since no azure block holds its body. Write the body there."
+        )
+        yield error("export-is-not-whole", detail)
+
+
+def _arm_refusals(objects: AzureObjects) -> Iterator[Diagnostic]:
+    """A template puts whole resources, into one group."""
+    yield from _remade_unknown(objects)
+    put = [one.title for one in objects.placed if one.do is Do.UPDATE and not one.is_whole]
+    if put:
+        detail = (
+            f"{first_of(put, 5)}: a template puts whole resources, and what Azure has of these beyond the "
+            "plan's arguments (networks, keys, options) is not known: it would be dropped. Export with "
+            "-format=az or -format=azapi, which send the change alone, or write the body in the azure block."
+        )
+        yield error("export-is-not-whole", detail)
+    named = [group or "one that no azure block names" for group in objects.groups]
+    if len(named) > 1:
+        detail = (
+            f"A template goes to one resource group, and the plan has resources in {first_of(named, 5)}. "
+            "Make a plan for each with -target, or export with -format=az or -format=azapi."
+        )
+        yield error("export-is-not-whole", detail)
+
+
+def _resources(
+    plan: Plan,
+    document_of: Callable[[Any], Mapping[str, Any]],
+    refusals: Callable[[AzureObjects], Iterator[Diagnostic]],
+) -> tuple[str, list[Diagnostic]]:
+    """A document of resources, and what of the plan it cannot say."""
+    objects = azure_objects(plan)
+    refused = list(refusals(objects))
+    if refused:
+        return "", refused
+    unsaid = [f"removing {one.title}" for one in objects.removed]
+    unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
+    unsaid += [one.title for one in objects.cordons]
+    problems = list(_left_out(plan, objects.left_out))
+    if unsaid:
+        detail = (
+            f"This form says what is to stand, not what goes or is cordoned: {first_of(unsaid, 5)}. Do that "
+            "first, by the commands of -format=az."
+        )
+        problems.append(warning("not-said-in-the-export", detail))
+    if not objects.placed:
+        return "", problems
+    return json.dumps(document_of(objects), indent=2, ensure_ascii=False) + "\n", problems
+
+
+def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
+    """What Azure knows nothing of, and what decides places and stands in no body."""
+    if vnfs:
+        detail = f"{first_of(vnfs, 5)}: a VNF is made by its VNF manager, not by Azure. It is left out."
+        yield warning("not-said-in-the-export", detail)
+    seeds = {
+        change.id: scheduler
+        for change in plan.changes
+        if change.address.type == "nexus_site" and (scheduler := (change.after or {}).get("scheduler"))
+    }
+    for site, scheduler in seeds.items():
+        spread = scheduler.get("rack_spread")
+        flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
+        detail = f"The scheduler block of {site} stands in no resource: give it to `predict` as {flags}."
+        yield warning("not-said-in-the-export", detail)
