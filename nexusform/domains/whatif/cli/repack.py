@@ -57,6 +57,7 @@ def repack(arguments: RepackArguments) -> int:
         from nexusform.domains.whatif.questions.lookup import find_skus, find_spared, find_zones, one_site
         from nexusform.domains.whatif.questions.repack import make_room
         from nexusform.domains.whatif.questions.repack_ground import RepackRequest
+        from nexusform.domains.whatif.questions.repack_separation import find_separations
         from nexusform.domains.whatif.rendering.repack_outline import repack_document, repack_outline
 
         site = named(one_site(view, arguments.site))
@@ -71,6 +72,7 @@ def repack(arguments: RepackArguments) -> int:
             window=arguments.window,
             spared=named(find_spared(site, arguments.without)),
             seconds=arguments.time,
+            apart=find_separations(site, world.things),
         )
         made = make_room(site, request, world.pods)
         outline = repack_outline(made, world.origin)

@@ -122,7 +122,7 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
         if_known=_if_known(site, request, pods),
         on_this_machine=request.seconds is not None,
     )
-    if attempt.windows and _within(attempt, request):
+    if attempt.found and _within(attempt, request):
         made = attempt.recreations
         status = RepackStatus.OPTIMAL if made == attempt.bound else RepackStatus.GAP
         return replace(repack, status=status, windows=attempt.windows)
@@ -135,12 +135,15 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
 
 
 class Attempt(Struct, frozen=True):
-    """One search. `bound` None: proved that there is no way at all; `undecided`: neither way nor proof."""
+    """One search. `found`: its windows make the room. `bound` None: proved that there is no way at all;
+    `undecided`: neither way nor proof.
+    """
 
     ground: RepackGround
     bound: int | None
     windows: tuple[RepackWindow, ...] = ()
     undecided: bool = False
+    found: bool = False
 
     @property
     def recreations(self) -> int:
@@ -181,7 +184,8 @@ def _search(
             continue
         walk = find_walk(ground, request, intention)
         if walk is not None:
-            return Attempt(ground, bound, prove(ground, walk) if walked else walk.windows)
+            windows = prove(ground, walk) if walked else walk.windows
+            return Attempt(ground, bound, windows, found=True)
         if intention.machines <= solo:
             break
         solo |= intention.machines
@@ -195,4 +199,4 @@ def _if_known(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
     from nexusform.domains.whatif.questions.repack_blocking import with_drawn_cells
 
     attempt = _search(with_drawn_cells(site), request, pods, NOTHING_LIFTED, walked=False)
-    return attempt.recreations if attempt.windows else None
+    return attempt.recreations if attempt.found else None

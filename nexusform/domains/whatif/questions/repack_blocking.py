@@ -47,7 +47,7 @@ def find_blocking(
     found: list[Blocking] = []
     for constraint, words, asked in _constraints(site, request, ground):
         attempt = search(site, asked, pods, frozenset({constraint}))
-        made = attempt.recreations if attempt.windows else None
+        made = attempt.recreations if attempt.found else None
         limit = asked.moves
         fits = made is not None and (limit is None or made <= limit)
         found.append(Blocking(constraint, words, made if fits else None))

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
 from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, take_down
+from nexusform.domains.whatif.questions.repack_separation import Apart
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Share
@@ -53,7 +54,8 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     """Room for `want` VMs of a SKU, in these zones (None = all).
 
     At most `moves` VMs are re-created, at most `window` at a time (None = no limit); those of `spared` (an
-    address, or `ADDRESS:OBJECT`) never. `seconds` ends the search (None: it ends by itself).
+    address, or `ADDRESS:OBJECT`) never. `seconds` ends the search (None: it ends by itself). `apart` are the
+    separation rules.
     """
 
     sku: VmSku
@@ -63,6 +65,7 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     window: int | None = None
     spared: frozenset[str] = frozenset()
     seconds: float | None = None
+    apart: tuple[Apart, ...] = ()
 
     @property
     def demand(self) -> Demand:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -100,6 +101,7 @@ class _Walker:
         self._steered = steered
         self._scheduler = ground.scheduler.copy()
         self._handles = {source.handle: source.handle for source in intention.sources}
+        self._racks = {machine.name: machine.rack for machine in ground.scheduler.machines}
         self._standing = Counter(ground.standing)
         for source in intention.sources:
             self._standing[source.pool, source.vm.placement.rack] -= 1
@@ -227,6 +229,8 @@ class _Walker:
 
     def _choose(self, window: _Window, source: Source, best: Collection[str]) -> str:
         """Which of the best machines it should be, "" for none of them."""
+        off = self._kept_off(window, source)
+        best = {machine for machine in best if not {machine, self._rack(machine)} & off}
         if self._steered:
             target = self._intention.targets.get(source.handle, "")
             return target if target in best else ""
@@ -237,11 +241,23 @@ class _Walker:
             return ""
         return allowed[0]
 
+    def _kept_off(self, window: _Window, source: Source) -> frozenset[str]:
+        """The machines and racks where separation rules do not want it."""
+        if not self._request.apart:
+            return frozenset()
+        name = demand_of(self._ground.pools[source.pool], source.vm).vm
+        standing = list(window.scheduler.vms())
+        off = (rule.keeps_off(name.owner, name.pool, standing) for rule in self._request.apart)
+        return frozenset(chain.from_iterable(off))
+
+    def _rack(self, machine: str) -> str:
+        return self._racks[machine]
+
     def _is_allowed(self, window: _Window, source: Source, machine: str) -> bool:
         """Whether a VM may land there without taking the demand's room, or crowding a rack."""
         if machine in self._intention.demanded or machine == source.vm.placement.machine:
             return False
-        rack = self._ground.site.machines[machine].rack
+        rack = self._rack(machine)
         there = self._standing[source.pool, rack]
         there += sum(
             other.pool == source.pool and place.rack == rack for other, _, place in window.landed.values()

@@ -19,11 +19,15 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
     rebuilt,
 )
+from nexusform.domains.whatif.questions.repack_separation import Apart, find_separations
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm
-from nexusform.worlds.world_view import SiteView
+from nexusform.worlds.world_view import SiteView, things_of_state
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
+from tests.domains.whatif.questions.worlds import racks, site_of
+from tests.domains.whatif.questions.worlds import standing as standing_state
+from tests.planning.harness import cluster
 
 pytest.importorskip("highspy")
 
@@ -251,3 +255,65 @@ def test_rebuilt_schedulers_keep_their_handles() -> None:
     site = site_with_history(3, 2, 3)
     again = rebuilt(site.scheduler, site.scheduler.machines)
     assert list(again.vms()) == list(site.scheduler.vms())
+
+
+def test_separation_rules_hold_for_whoever_is_re_created() -> None:
+    """Some pools are kept off others' machines: whoever goes lands on none of these."""
+    landed = 0
+    for seed in range(12):
+        site = site_with_history(seed, 4, 4, filled=0.5)
+        keys = [(pool.owner.owner, pool.name) for pool in site.pools]
+        rule = Apart("machine", (frozenset(keys[::4]), frozenset(keys[1::4])))
+        want = site.scheduler.count_free(request(1).demand).least + 2
+        free, bound = make_room(site, request(want)), make_room(site, request(want, apart=(rule,)))
+        assert bound.recreations is None or bound.recreations >= (free.bound or 0)
+        standing = {vm.handle: vm for vm in site.scheduler.vms()}
+        for window in bound.windows:
+            for step in window.steps:
+                standing.pop(step.source.handle)
+            for step in window.steps:
+                pool = site.pools[step.source.pool]
+                off = rule.keeps_off(pool.owner.owner, pool.name, standing.values())
+                assert step.to.machine not in off
+                landed += 1
+    assert landed
+
+
+def test_rules_of_a_state_are_read() -> None:
+    rule = """
+resource "nexus_separation_rule" "x" {
+  scope = "rack"
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.a.id]
+  }
+  group {
+    pool_ids = ["${nexus_kubernetes_cluster.b.id}/control-plane"]
+  }
+}
+"""
+    state = standing_state(racks(2, 2) + cluster("a", count=1) + cluster("b", count=1) + rule)
+    [apart] = find_separations(site_of(state), things_of_state(state))
+    assert apart.scope == "rack"
+    assert [len(group) for group in apart.groups] == [1, 1]
+    [a, b] = site_of(state).pools
+    assert apart.keeps_off(a.owner.owner, a.name, site_of(state).scheduler.vms()) == {b.vms[0].placement.rack}
+
+
+def test_a_planned_rack_and_closed_machines_are_tried() -> None:
+    planned = """
+resource "nexus_rack" "later" {
+  site_id           = nexus_site.s.id
+  name              = "later"
+  availability_zone = "9"
+  machine_count     = 2
+  status            = "planned"
+}
+"""
+    closed = 'machine_override "r1-bm01" {\n cordoned = true\n }'
+    state = standing_state(racks(2, more=closed) + planned + cluster("a", count=1))
+    made = make_room(site_of(state), request(3))
+    assert made.status is RepackStatus.IMPOSSIBLE
+    found = {each.constraint: each.recreations for each in made.blocking}
+    assert found[Constraint.PLANNED_RACK] == 0
+    assert found[Constraint.CORDONED] == 0
+    assert made.most == 1
