@@ -209,6 +209,51 @@ class PlacementTotal(Struct, frozen=True):
     after: int = 0
 
 
+class PoolUpgrade(Struct, frozen=True):
+    """How the nodes of one pool are made anew: `at_once` of `vms` in a batch, new ones first where it surges.
+
+    `fewest_up` is the least number of the pool's nodes that are up at any time. `stops_at` is the batch that
+    finds no room (from 1, 0: none does), `reason` why.
+    """
+
+    pool: str
+    sku: str
+    vms: int
+    at_once: int
+    batches: int
+    surges: bool
+    fewest_up: int
+    stops_at: int = 0
+    reason: str = ""
+
+
+class Upgrade(Struct, frozen=True):
+    """The upgrade of one cluster to another version of Kubernetes, pools in their turn.
+
+    `budgets` are PodDisruptionBudgets that allow no eviction and so hold up drains, `single_replicas` the
+    workloads that are down while their only pod moves.
+    """
+
+    address: Address
+    cluster: str
+    site_id: str
+    before: str
+    after: str
+    pools: tuple[PoolUpgrade, ...]
+    budgets: tuple[str, ...] = ()
+    single_replicas: tuple[str, ...] = ()
+
+    @property
+    def vms(self) -> int:
+        """How many nodes are made anew."""
+        return sum(pool.vms for pool in self.pools)
+
+    @property
+    def goes_through(self) -> bool:
+        """Whether every batch finds room and every drain may evict."""
+        return not self.budgets and not any(pool.stops_at for pool in self.pools)
+
+
 class RolloutStep(Struct, frozen=True):
     """A step of a rollout: clusters that are updated or deleted at once, an approval, or a wait.
 
@@ -463,6 +508,7 @@ class Plan(Struct, frozen=True):
     draws: Draws | None = None
     basis: Basis = field(default_factory=Basis)
     rollouts: tuple[Rollout, ...] = ()
+    upgrades: tuple[Upgrade, ...] = ()
     scores: tuple[PredictionScore, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
     shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from nexusform.planning.conclusion.conservation import accounts, imbalance, wait
 from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
+from nexusform.planning.conclusion.upgrades import upgrades_of
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
@@ -102,15 +103,12 @@ def conclude(
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()
     draws = draws_of(world.sites, certainty, request.split_seed, tie_breaks)
-    every = list(judged.diagnostics)
-    if not has_errors(every):
-        every += fits_by_luck(vms, draws)
     types = request.registries.resource_types
     other_rows = _other_rows(request, world, changes)
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
-    every += [] if has_errors(every) else imbalance(left.mistakes)
+    every = _every(judged.diagnostics, fits_by_luck(vms, draws), imbalance(left.mistakes))
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,
@@ -131,6 +129,7 @@ def conclude(
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
+        upgrades=tuple(upgrades_of(vms, world.pods)),
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=tuple(_gathered(each.rollouts for each in world.contributions)),
         passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),
@@ -147,6 +146,14 @@ def conclude(
         separations=tuple(judged.rules.open_rules),
         contributions=world.contributions,
     )
+
+
+def _every(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """All that is told: what further looks found only while nothing is in error."""
+    every = list(first)
+    for diagnostics in further:
+        every += [] if has_errors(every) else diagnostics
+    return every
 
 
 def _kept(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:

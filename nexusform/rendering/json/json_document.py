@@ -29,6 +29,7 @@ from nexusform.rendering.json.json_placements import (
     score_documents,
     separation_documents,
     total_documents,
+    upgrade_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
 from nexusform.rendering.notation.json_values import (
@@ -99,6 +100,7 @@ def plan_document(
         placement_tables=placement_tables(plan),
         separation_rules=separation_documents(plan),
         rollouts=rollout_documents(plan),
+        upgrades=upgrade_documents(plan),
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),

@@ -13,11 +13,13 @@ from nexusform.planning.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
+    PoolUpgrade,
     PredictionScore,
     Rollout,
     RolloutStep,
     SeparationVerdict,
     SeparationViolation,
+    Upgrade,
 )
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import interval_document, place_document
@@ -94,6 +96,39 @@ def table_document(table: PlacementTable) -> dict[str, Any]:
         "actual_racks": table.actual_racks,
         "expected_vms_per_rack": list(table.expected_vms_per_rack),
         "actual_vms_per_rack": dict(table.actual_vms_per_rack),
+    }
+
+
+def upgrade_documents(plan: Plan) -> list[dict[str, Any]]:
+    """The top-level `upgrades` of a plan's JSON: clusters whose nodes are made anew pool by pool."""
+    return [_upgrade_document(upgrade) for upgrade in plan.upgrades]
+
+
+def _upgrade_document(upgrade: Upgrade) -> dict[str, Any]:
+    return {
+        "address": str(upgrade.address),
+        "cluster": upgrade.cluster,
+        "site_id": upgrade.site_id,
+        "from": upgrade.before or None,
+        "to": upgrade.after or None,
+        "goes_through": upgrade.goes_through,
+        "blocking_budgets": list(upgrade.budgets),
+        "single_replicas": list(upgrade.single_replicas),
+        "pools": [_pool_upgrade_document(pool) for pool in upgrade.pools],
+    }
+
+
+def _pool_upgrade_document(pool: PoolUpgrade) -> dict[str, Any]:
+    return {
+        "pool": pool.pool,
+        "vm_sku_name": pool.sku,
+        "vms": pool.vms,
+        "batches": pool.batches,
+        "at_once": pool.at_once,
+        "surges": pool.surges,
+        "fewest_up": pool.fewest_up,
+        "stops_at_batch": pool.stops_at or None,
+        "reason": pool.reason or None,
     }
 
 

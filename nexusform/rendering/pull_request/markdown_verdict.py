@@ -17,6 +17,7 @@ from nexusform.planning.plan import Action, PlacementChange, Plan
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.upgrade_words import ROLLING, upgrade_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed, natural
 
@@ -69,7 +70,7 @@ def _sentences(plan: Plan, report: Report) -> str:
     """What moves, goes, comes and stays, a sentence each; what leaves its place stands out."""
     counts = report.summaries[0].effects
     destroyed = plan.to_destroy
-    leaving = [*_elsewhere(plan), *_in_place(plan)]
+    leaving = [*_upgraded(plan), *_elsewhere(plan), *_in_place(plan)]
     beside_moves = [
         effect_count
         for effect_count in counts
@@ -95,8 +96,20 @@ def _destroyed(plan: Plan, count: int) -> str:
 
 
 def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
-    """The rows of VMs to which this happens."""
-    return [row for row in plan.placements if row.kind == "vm" and effect_of(row) is effect]
+    """The rows of VMs to which this happens, but for upgrades: those have a sentence of their own."""
+    return [
+        row
+        for row in plan.placements
+        if row.kind == "vm" and row.trigger != ROLLING and effect_of(row) is effect
+    ]
+
+
+def _upgraded(plan: Plan) -> list[str]:
+    """Which clusters are upgraded, and how that goes."""
+    return [
+        f"**{plain(upgrade.cluster)} is upgraded** {plain(upgrade_text(upgrade))}"
+        for upgrade in plan.upgrades
+    ]
 
 
 def _elsewhere(plan: Plan) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.effects import DISMISSED, LEAVING, Effect, effect_clauses, number_of
+from nexusform.planning.effects import DISMISSED, LEAVING, Effect, effect_clauses, effect_of, number_of
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.plan import (
     Action,
@@ -31,6 +31,7 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, room_rows, sites_with_room
 from nexusform.rendering.report.stakes import endangered, ending_rules
+from nexusform.rendering.report.upgrade_words import ROLLING
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.weights import Level
 from nexusform.words import counted, first_of, form, listed
@@ -127,7 +128,7 @@ def headline_text(plan: Plan, report: Report) -> str:
         return "no changes"
     counts = report.summaries[0].effects
     waiting = effect_clauses(counts, [Effect.WAITING])
-    leaving = effect_clauses(counts, LEAVING)
+    leaving = _upgrade_clauses(plan) or effect_clauses(counts, LEAVING)
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(plan_counts(plan), verbs, strict=True) if count]
     if leaving:
@@ -136,6 +137,15 @@ def headline_text(plan: Plan, report: Report) -> str:
     else:
         clauses = [*(objects or _without_objects(plan)), "nothing moves", *waiting]
     return ", ".join(["denied" if plan.denied else "", *clauses]).removeprefix(", ")
+
+
+def _upgrade_clauses(plan: Plan) -> list[str]:
+    """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for upgrades."""
+    for row in plan.placements:
+        is_upgrade = row.trigger == ROLLING or (row.kind == "pod" and row.trigger == "node_removed")
+        if not is_upgrade and effect_of(row) in LEAVING:
+            return []
+    return [f"{upgrade.cluster} is upgraded to {upgrade.after}" for upgrade in plan.upgrades]
 
 
 def _without_objects(plan: Plan) -> list[str]:

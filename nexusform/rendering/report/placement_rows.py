@@ -20,6 +20,8 @@ from nexusform.planning.effects import (
 )
 from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
 from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.report.trigger_words import trigger_words
+from nexusform.rendering.report.upgrade_words import ROLLING
 from nexusform.scheduling.bindings import Binding
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form, natural, spans
@@ -232,7 +234,8 @@ def _group(
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
     for row in rows:
-        alike = (row.action.value, trigger_words(row), _states(row), effect_of(row), state_of(row))
+        effect = Effect.MOVED if _is_upgraded(row, detail) else effect_of(row)
+        alike = (row.action.value, trigger_words(row), _states(row), effect, state_of(row))
         runs.setdefault(alike, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
@@ -259,6 +262,8 @@ def certainty_text(table: PlacementTable) -> str:
 
 def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
     """The lines of rows with one action, trigger, effect and the same states: one each, or one for all."""
+    if _is_upgraded(run[0], detail):
+        return [_upgraded(run)]
     moves = effect_of(run[0]) is Effect.MOVED or _is_elsewhere(run[0])
     few_moves = moves and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
@@ -285,6 +290,28 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
         origin=state_before or origin,
         target=waits or (f"{state_after}: {target}" if state_after else target),
         trigger=trigger_words(first_row),
+        count=len(run),
+    )
+
+
+def _is_upgraded(row: PlacementChange, detail: Detail) -> bool:
+    """Whether it is said with the others of its pool that it is made anew by an upgrade."""
+    return row.kind == "vm" and row.trigger == ROLLING and detail is not Detail.ALL
+
+
+def _upgraded(run: Sequence[PlacementChange]) -> PlacementLine:
+    """One line for nodes of a pool that an upgrade makes anew one batch after the other."""
+    ordered = sorted(run, key=_by_number)
+    in_place = sum(effect_of(row) is Effect.AGAIN for row in run)
+    counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
+    return PlacementLine(
+        symbol=_SYMBOLS[run[0].action],
+        action=run[0].action,
+        label=_run_label(ordered),
+        effect=Effect.MOVED,
+        origin="",
+        target=", ".join(f"{count:,} {where}" for count, where in counts if count),
+        trigger=ROLLING,
         count=len(run),
     )
 
@@ -334,24 +361,6 @@ def parting(line: PlacementLine) -> str:
     return form(line.count, *verbs) if verbs else ""
 
 
-# A trigger is about a cluster, and the row may be about another.
-_OF_ANOTHER: Mapping[str, str] = {
-    "cluster_left": "another cluster left",
-}
-
-
-# What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
-_TOLD_BY_REASON = frozenset({"moved_on_the_hub"})
-
-
-def trigger_words(row: PlacementChange) -> str:
-    """Why something happens to the object of a row: its trigger, where that does not mislead."""
-    if row.trigger in _TOLD_BY_REASON:
-        return row.reason
-    comes = row.kind == "binding" and row.action is PlacementAction.PLACE
-    return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger
-
-
 def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     """The line of one row."""
     origin = _place_in_row(row, row.source, say) if row.source else ""
@@ -373,6 +382,8 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
 
 def line_verb(line: PlacementLine) -> str:
     """What is said before the target of objects that have no way to it: `re-created in place:`, `stays`."""
+    if line.trigger == ROLLING and not line.origin and line.effect is Effect.MOVED:
+        return "upgraded batch by batch, re-created"
     match line.effect:
         case Effect.AGAIN:
             return "re-created in place:"

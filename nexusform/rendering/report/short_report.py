@@ -32,6 +32,7 @@ from nexusform.rendering.report.report import output_difference, schema_lookup, 
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
 from nexusform.rendering.report.stakes import endangered, ending_rules
+from nexusform.rendering.report.upgrade_words import upgrade_sentences
 from nexusform.words import counted, form
 
 MOST_SITES: Final = 6
@@ -113,7 +114,12 @@ def _beside_tables(
 def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     """The closing lines: a heading and a sentence each, without those that have nothing to say."""
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
-    sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Sure of", sure_of(plan))]
+    sentences = [
+        *_rooms(sites),
+        *upgrade_sentences(plan),
+        ("Upgrades", _upgrades(sites)),
+        ("Sure of", sure_of(plan)),
+    ]
     sentences += [("NUMA cells", cells_not_told(plan.draws)), ("Scale-in", scale_in_of(plan))]
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)

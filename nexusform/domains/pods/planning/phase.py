@@ -6,6 +6,7 @@ gone leave first. What is called for later sees what was placed earlier.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import pod_row
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.domains.pods.scheduling.preemption import allowed_now
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
@@ -490,6 +492,21 @@ class PodPhase:
         for (address, cluster_id), brought in self._brought.items():
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
         return risks
+
+    def disruptions(self, cluster_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What draining the nodes of a cluster meets: budgets that allow no eviction, and workloads with one
+        pod that runs.
+        """
+        cluster = self.clusters.get(cluster_id)
+        if cluster is None:
+            return (), ()
+        standing = tuple(self._standing.get(cluster_id, {}).values())
+        allowed = [(budget, allowed_now(budget, standing)) for budget in self._model(cluster).budgets]
+        strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
+        running = Counter(pod.workload for pod in standing if pod.node)
+        single = [workload for workload, count in sorted(running.items()) if count == 1]
+        moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
+        return tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved
 
     def clusters_of_objects(self) -> dict[str, set[str]]:
         """The clusters (ids) on which each object (address) has workloads."""

@@ -1,0 +1,80 @@
+"""What a plan says of the upgrade of a cluster: batches, how many are away at once, what holds it up."""
+
+from __future__ import annotations
+
+from nexusform.planning.plan import Upgrade
+from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
+
+OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
+IN_PLACE = 'upgrade_settings {\n max_surge = "0"\n max_unavailable = "2"\n}'
+SHOP = """
+resource "fleet_hub_manifest" "shop" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = <<-YAML
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: shop, namespace: default}
+    spec:
+      replicas: 1
+      selector: {matchLabels: {app: shop}}
+      template:
+        metadata: {labels: {app: shop}}
+        spec: {containers: [{name: shop, image: shop}]}
+    ---
+    apiVersion: policy/v1
+    kind: PodDisruptionBudget
+    metadata: {name: shop, namespace: default}
+    spec:
+      minAvailable: 1
+      selector: {matchLabels: {app: shop}}
+  YAML
+}
+"""
+
+
+def text(version: str, more: str = "") -> str:
+    pools = pool("p", 4) + pool("q", 3, more=IN_PLACE)
+    return RACKS + cluster("a", arguments=version, pools=pools, count=3) + more
+
+
+def upgrade_of(before: str, after: str) -> Upgrade:
+    (upgrade,) = good(plan(after, state_of(before))).plan.upgrades
+    return upgrade
+
+
+def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
+    upgrade = upgrade_of(text(OLD), text(NEW))
+    assert (upgrade.cluster, upgrade.before, upgrade.after) == ("a", "1.29.4", "1.30.1")
+    shapes = [(each.pool, each.vms, each.batches, each.at_once, each.fewest_up) for each in upgrade.pools]
+    assert shapes == [("control-plane", 3, 3, 1, 3), ("p", 4, 4, 1, 4), ("q", 3, 2, 2, 1)]
+    assert [each.surges for each in upgrade.pools] == [True, True, False]
+    assert upgrade.goes_through
+    assert upgrade.vms == 10
+
+
+def test_a_budget_that_lets_no_pod_go_holds_it_up() -> None:
+    upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
+    assert upgrade.budgets == ("default/shop",)
+    assert upgrade.single_replicas == ("default/Deployment/shop",)
+    assert not upgrade.goes_through
+
+
+def test_other_changes_are_no_upgrade() -> None:
+    changed = text(OLD).replace("count       = 4", "count       = 5")
+    assert good(plan(changed, state_of(text(OLD)))).plan.upgrades == ()
+
+
+def test_where_it_stops_is_told() -> None:
+    """Two machines, both full: no surge VM finds room."""
+    big = "NC_P46_224_v1"
+    racks = RACKS.replace("= 3\n", "= 1\n").replace("= 4\n", "= 2\n")
+
+    def full(version: str) -> str:
+        return racks + cluster("a", arguments=version, plane=big, pools=pool("p", 3, big))
+
+    result = plan(full(NEW), state_of(full(OLD)))
+    assert {problem.id for problem in errors(result)} == {"does-not-fit"}
+    (upgrade,) = result.plan.upgrades
+    assert [each.stops_at for each in upgrade.pools] == [1, 1]
+    assert all(each.reason for each in upgrade.pools)
+    assert not upgrade.goes_through
