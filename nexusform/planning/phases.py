@@ -19,7 +19,7 @@ from nexusform.domain_table import Domain, domains
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import PassedOver, PlacementChange, Plan, Rollout
+from nexusform.planning.plan import Disruptions, PassedOver, PlacementChange, Plan, Rollout
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
@@ -45,12 +45,17 @@ def _no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # 
     return []
 
 
+def _no_disruptions(_cluster_id: str) -> Disruptions:
+    return Disruptions()
+
+
 class Contribution(Struct, frozen=True):
     """What the phases of a domain came to.
 
     `rows` of all that it places, `rollouts` and `passed_over` as the plan shows them; `shown`: what objects
     begin with instead of what state has. `hosted()` are the workloads on VMs after the plan.
     `findings(instances, risks)` is what is to be said of them; `risks` only where everything has its place.
+    `disruptions(cluster_id)`: what draining the nodes of a cluster meets.
     `detail` is the domain's own record, for its own explanations.
     """
 
@@ -61,6 +66,7 @@ class Contribution(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     hosted: Callable[[], Sequence[HostedWorkload]] = tuple
     findings: Callable[..., list[Diagnostic]] = _no_findings
+    disruptions: Callable[[str], Disruptions] = _no_disruptions
     detail: object = None
 
 

@@ -227,6 +227,13 @@ class PoolUpgrade(Struct, frozen=True):
     reason: str = ""
 
 
+class Disruptions(Struct, frozen=True):
+    """What draining nodes meets: `budgets` that allow no eviction, and workloads of which one pod runs."""
+
+    budgets: tuple[str, ...] = ()
+    single_replicas: tuple[str, ...] = ()
+
+
 class Upgrade(Struct, frozen=True):
     """The upgrade of one cluster to another version of Kubernetes, pools in their turn.
 

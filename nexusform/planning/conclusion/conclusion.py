@@ -129,7 +129,7 @@ def conclude(
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
-        upgrades=tuple(upgrades_of(vms, world.pods)),
+        upgrades=tuple(upgrades_of(vms, [each.disruptions for each in world.contributions])),
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=tuple(_gathered(each.rollouts for each in world.contributions)),
         passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from nexusform.demands import PoolDemand
-from nexusform.planning.plan import PoolUpgrade, Upgrade
+from nexusform.planning.plan import Disruptions, PoolUpgrade, Upgrade
 from nexusform.planning.vms.vm_object import ROLLING, VmObject, batch_size, surge_of
 
-if TYPE_CHECKING:  # loaded where there is a fleet
-    from nexusform.domains.pods.planning.phase import PodPhase
 
-
-def upgrades_of(objects: Iterable[VmObject], pods: PodPhase | None) -> Iterator[Upgrade]:
-    """The upgrades of a plan, cluster by cluster; a separate pool is upgraded with its cluster."""
+def upgrades_of(
+    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str], Disruptions]]
+) -> Iterator[Upgrade]:
+    """The upgrades of a plan, cluster by cluster; a separate pool is upgraded with its cluster. `disruptions`
+    say what draining the nodes of a cluster (its id) meets.
+    """
+    disruptions = list(disruptions)
     of_clusters: dict[str, list[VmObject]] = {}
     for vms in objects:
         if vms.demand is not None and ROLLING in vms.moves.again.values():
             of_clusters.setdefault(vms.demand.owner, []).append(vms)
     for owner, members in of_clusters.items():
-        yield _upgrade(owner, members, pods)
+        cluster_id = owner.partition(":")[2]
+        yield _upgrade(members, [of_cluster(cluster_id) for of_cluster in disruptions])
 
 
-def _upgrade(owner: str, members: list[VmObject], pods: PodPhase | None) -> Upgrade:
+def _upgrade(members: Sequence[VmObject], disruptions: Sequence[Disruptions]) -> Upgrade:
     first = members[0]
     assert first.demand is not None
     before = first.prior_demand.version if first.prior_demand is not None else None
-    budgets: tuple[str, ...] = ()
-    singles: tuple[str, ...] = ()
-    if pods is not None:
-        budgets, singles = pods.disruptions(owner.partition(":")[2])
     return Upgrade(
         address=first.instance.address,
         cluster=first.demand.cluster,
@@ -38,8 +37,8 @@ def _upgrade(owner: str, members: list[VmObject], pods: PodPhase | None) -> Upgr
         before=before or "",
         after=first.demand.version or "",
         pools=tuple(_pool(vms, pool) for vms in members for pool in _rolling_pools(vms)),
-        budgets=budgets,
-        single_replicas=singles,
+        budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
+        single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
     )
 
 

@@ -79,6 +79,7 @@ def _contribution(blocks: Blocks, fleet: PlannedFleet, diagnostics: tuple[Diagno
         shown=outcome.shown,
         diagnostics=diagnostics,
         hosted=pods.places,
+        disruptions=pods.disruptions,
         findings=findings,
         detail=fleet,
     )

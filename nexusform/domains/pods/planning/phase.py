@@ -30,7 +30,7 @@ from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
 from nexusform.planning.phases import HostedWorkload
-from nexusform.planning.plan import PlacementChange
+from nexusform.planning.plan import Disruptions, PlacementChange
 
 BINDING_REMOVED: Final = "binding_removed"
 # Pods that evict each other in turns would never come to rest.
@@ -493,20 +493,20 @@ class PodPhase:
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
         return risks
 
-    def disruptions(self, cluster_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def disruptions(self, cluster_id: str) -> Disruptions:
         """What draining the nodes of a cluster meets: budgets that allow no eviction, and workloads with one
         pod that runs.
         """
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return (), ()
+            return Disruptions()
         standing = tuple(self._standing.get(cluster_id, {}).values())
         allowed = [(budget, allowed_now(budget, standing)) for budget in self._model(cluster).budgets]
         strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
         running = Counter(pod.workload for pod in standing if pod.node)
         single = [workload for workload, count in sorted(running.items()) if count == 1]
         moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
-        return tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved
+        return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved)
 
     def clusters_of_objects(self) -> dict[str, set[str]]:
         """The clusters (ids) on which each object (address) has workloads."""
