@@ -93,7 +93,7 @@ def project_with(
         variables=variables,
         sources=sources,
         registries=registries(),
-        files=RealFiles(place.confinement),
+        files=RealFiles(place.confinement, place.limits_over(configuration.settings.limits).read_mib),
         backend=backend,
         remote_states=RemoteStates(place, configuration.settings),
     )

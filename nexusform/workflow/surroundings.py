@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from nexusform.configuration.limits import DEFAULT, VARIABLE
 from nexusform.log import log
 from nexusform.ports import FileProblem
 from nexusform.regular_files import (
@@ -54,12 +55,24 @@ def read_file(path: str, most: int, confinement: Confinement = FREE, *, hint: st
 class RealFiles:
     """Bounded reads of regular files of this machine, as far as a confinement lets configuration look."""
 
-    def __init__(self, confinement: Confinement = FREE) -> None:
+    def __init__(self, confinement: Confinement = FREE, budget_mib: int = DEFAULT.read_mib) -> None:
         self._confinement = confinement
+        self._budget_mib = budget_mib
+        self._read = 0  # bytes so far
 
     def read(self, path: str) -> bytes:
-        """The whole content; raises FileProblem for what is missing, special or too large."""
-        return read_file(path, SIZE_CAP, self._confinement)
+        """The whole content; raises FileProblem for what is missing, special or too large, and when all that
+        was read is.
+        """
+        left = (self._budget_mib << 20) - self._read
+        if left <= 0:
+            raise FileProblem(
+                f'"{path}" is not read: {self._budget_mib:,} MiB of files were read already, the most of one '
+                f"run. If that is meant, raise the limit: -limit=read_mib=N or {VARIABLE}READ_MIB=N."
+            )
+        content = read_file(path, SIZE_CAP, self._confinement)
+        self._read += len(content)
+        return content
 
     def exists(self, path: str) -> bool:
         """Whether a regular file stands there; a directory or a device raises FileProblem."""

@@ -309,3 +309,15 @@ def test_bounds_are_those_that_were_agreed() -> None:
 def test_a_bound_in_the_wrong_form_is_told(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", f"-limit={word}"]) == 1
     assert "-limit" in capsys.readouterr().err
+
+
+def test_what_is_read_again_and_again_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("big").write_bytes(b"x" * (1 << 20))
+    Path("main.nf.hcl").write_text('output "h" {\n  value = [for n in range(9) : filesha512("big")]\n}\n')
+    assert run(["plan"]) == 0
+    capsys.readouterr()
+    assert run(["plan", "-limit=read_mib=4"]) == 1
+    assert "-limit=read_mib=N" in " ".join(capsys.readouterr().err.replace("│", " ").split())
