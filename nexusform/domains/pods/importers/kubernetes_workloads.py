@@ -275,6 +275,7 @@ def _deployment(workload: Workload, spec: Fields) -> Workload:
         max_surge=surge,
         max_unavailable=unavailable,
         unavailable_written="25%" if written is None else str(written),
+        paused=spec.flag("paused"),
     )
 
 

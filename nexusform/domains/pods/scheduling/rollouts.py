@@ -33,7 +33,8 @@ class Rollout(Struct):
     """How far a replacement got: old pods that remain, old ones that went, new ones by number.
 
     `made` begins with the new pods that were just decided; `standing` counts those that stood before.
-    `stuck`: it waits for a pod that cannot be placed, or for `unmade` ones that are `refused`.
+    `stuck`: it waits for a pod that cannot be placed, or for `unmade` ones that are `refused`. `further`:
+    numbers of new ones that replace nobody.
     """
 
     remaining: list[StandingPod]
@@ -43,6 +44,7 @@ class Rollout(Struct):
     stuck: bool = False
     unmade: int = 0
     refused: str = ""
+    further: list[int] = field(default_factory=list)
 
     def lose(self, victims: Collection[StandingPod]) -> list[StandingPod]:
         """Old pods that were evicted are gone as if they had been replaced; which ones these are."""
@@ -107,7 +109,7 @@ class _Replacement(Struct, frozen=True):
         """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
         state = self.state
         missing = max(0, self.workload.replicas - state.standing - len(state.made))
-        ahead = [pod.number for pod in state.remaining][:missing]
+        ahead = [*(pod.number for pod in state.remaining), *state.further][:missing]
         while ahead or state.remaining:
             came = self._place_waiting() + self._make_ahead(ahead)
             went = self._drop_spare()

@@ -23,6 +23,7 @@ from nexusform.domains.pods.scheduling.work import (
     PodToPlace,
     Work,
     admit_new,
+    as_paused,
     free_numbers,
     queue_order,
     surplus_pods,
@@ -36,6 +37,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodSpec,
     PodState,
     StandingPod,
+    Strategy,
     Workload,
     is_made_anew,
     pod_name,
@@ -134,6 +136,8 @@ class Predictor:
     def _prepare(self, workload: Workload) -> Work:
         """Sort the pods of a workload into those that stay, are outdated, come again, and come anew."""
         pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
+        if workload.paused:
+            workload = as_paused(workload, pods)
         work = Work(workload, bool(pods))
         if work.is_daemon:
             self._prepare_daemons(work, pods)
@@ -230,13 +234,14 @@ class Predictor:
             # How many find a volume depends on who comes first.
             least = 0 if workload.pod.claims else further.least
             work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
+        ungrown = self._scale_out_first(work)
         verdicts = self._place(work)
         self._bring_back()
         if work.is_daemon:
             verdicts |= DaemonRollout(self.session, work, self.nodes, verdicts).replace_pods()
             self._bring_back()
-        elif work.outdated:
-            verdicts = self._roll(work, verdicts)
+        elif work.outdated and not workload.paused:
+            verdicts = self._roll(work, verdicts, ungrown)
             self._bring_back()
         by_number = {pod.number: pod for pod in work.to_place}
         for number, verdict in verdicts.items():
@@ -262,11 +267,36 @@ class Predictor:
                 blocked = workload.pod_name(pod.number)
         return verdicts
 
-    def _roll(self, work: Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
-        """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers."""
+    def _scale_out_first(self, work: Work) -> list[int]:
+        """Scale the set of the old template out before a rollout begins, as the Deployment's controller
+        does when both change at once; the numbers that no node takes, which the rollout makes.
+        """
         workload = work.workload
-        old_nodes = {pod.number: pod.node for pod in work.outdated}
-        state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
+        rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+        if not rolls or workload.paused or not work.outdated or work.keeps:
+            return []
+        spec = max(work.outdated, key=lambda pod: (pod.age, -pod.number)).spec
+        coming = [pod for pod in work.to_place if pod.is_new]
+        work.to_place = [pod for pod in work.to_place if not pod.is_new]
+        ungrown: list[int] = []
+        for pod in coming:
+            verdict = self.session.place(spec, workload.key, pod.number)
+            if verdict.node:
+                age = self.session.age
+                work.outdated.append(StandingPod(workload.key, pod.number, verdict.node, spec, age))
+                work.grown[pod.number] = verdict.certain
+            else:
+                self.ledger.release(workload.pod)
+                ungrown.append(pod.number)
+        return ungrown
+
+    def _roll(self, work: Work, verdicts: dict[int, Verdict], further: list[int]) -> dict[int, Verdict]:
+        """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers.
+        `further` are numbers of pods that are to come beside those that replace.
+        """
+        workload = work.workload
+        old_nodes = {pod.number: pod.node for pod in work.outdated if pod.number not in work.grown}
+        state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps), further=further)
         state.unmade = work.not_made
         replace_pods(self.session, workload, state, self.ledger)
         work.outdated, work.stuck = state.remaining, state.stuck
@@ -280,13 +310,14 @@ class Predictor:
             if number in verdicts:
                 final[number] = verdict
                 continue
-            final_number, previous = number, old_nodes[number]
+            final_number, previous = number, old_nodes.get(number, "")
             if number in kept_numbers:
                 final_number, previous = free_numbers(taken_numbers, workload.first, 1)[0], ""
                 taken_numbers.add(final_number)
             final[final_number] = verdict
-            work.to_place.append(PodToPlace(final_number, "", previous, forecast.TEMPLATE_CHANGED))
-        not_replaced = [pod for pod in state.gone if pod.number not in state.made]
+            trigger = forecast.TEMPLATE_CHANGED if number in old_nodes else work.growth
+            work.to_place.append(PodToPlace(final_number, "", previous, trigger))
+        not_replaced = [pod for pod in state.gone if pod.number not in state.made and pod.number in old_nodes]
         work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
         return final
 
@@ -437,7 +468,17 @@ class Predictor:
             )
             for pod in (*work.keeps, *work.outdated, *work.over)
         ]
+        stays = [self._as_made_first(work, outcome) for outcome in stays]
         return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
+
+    def _as_made_first(self, work: Work, outcome: PodOutcome) -> PodOutcome:
+        """A pod that stays; one that its set was given before the rollout began is placed."""
+        certain = work.grown.get(outcome.number)
+        if certain is None or outcome.spec is None or outcome.spec.template == work.workload.pod.template:
+            return outcome
+        return replace(
+            outcome, action=forecast.PLACE, previous="", trigger=forecast.SCALE_OUT, certain=certain
+        )
 
     def _forecast(self, work: Work) -> WorkloadForecast:
         """How a workload stands in the end, and how many of its pods might run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach
@@ -34,8 +35,9 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 class Work(Struct):
     """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
-    has refused for good; `beside` are daemons that wait for room beside those they replace. `begun`: its
-    turn has come.
+    has refused for good; `grown` are outdated ones that are made
+    first, as their set was scaled out before the rollout began (number, whether that is certain); `beside`
+    are daemons that wait for room beside those they replace. `begun`: its turn has come.
     """
 
     workload: Workload
@@ -44,6 +46,7 @@ class Work(Struct):
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
     beside: list[StandingPod] = field(default_factory=list)
+    grown: dict[int, bool] = field(default_factory=dict)
     over: list[StandingPod] = field(default_factory=list)
     to_place: list[PodToPlace] = field(default_factory=list)
     gone: list[tuple[StandingPod, str]] = field(default_factory=list)
@@ -62,6 +65,18 @@ class Work(Struct):
     def growth(self) -> str:
         """Why a pod is made that was not there."""
         return forecast.SCALE_OUT if self.had_pods else forecast.NEW
+
+
+def as_paused(workload: Workload, pods: Sequence[StandingPod]) -> Workload:
+    """A paused Deployment as its controller looks at it: it has no pods before it is let go, and then as
+    many as are asked for, of the template that they have.
+    """
+    if not pods:
+        return replace(workload, replicas=0)
+    if any(pod.spec.template == workload.pod.template for pod in pods):
+        return workload
+    newest = max(pods, key=lambda pod: (pod.age, -pod.number))
+    return replace(workload, pod=newest.spec)
 
 
 def admit_new(work: Work, ledger: Ledger) -> None:

@@ -247,7 +247,8 @@ class Workload(Struct, frozen=True):
     `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
     `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
     the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
-    `surge_written` is what a DaemonSet's maxSurge says. `forbidden`: why the API server makes no pod of it,
+    `surge_written` is what a DaemonSet's maxSurge says; a `paused` Deployment makes and replaces
+    nothing, but is scaled. `forbidden`: why the API server makes no pod of it,
     "" where it does.
     """
 
@@ -266,6 +267,7 @@ class Workload(Struct, frozen=True):
     line: int = 0
     forbidden: str = ""
     surge_written: str = "0"
+    paused: bool = False
 
     @property
     def key(self) -> str:

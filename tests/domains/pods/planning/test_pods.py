@@ -713,3 +713,22 @@ def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
         ("Deployment default/db", "claim data is not on the cluster"),
     } <= briefs
     assert all(warning.brief for warning in warnings(result))
+
+
+def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
+    start = RACKS + workers(2) + manifest("m", deployment("web", 2, image="web:1"))
+    state = state_of(start)
+    paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", paused=True))
+    after = applied(good(plan(paused, state)), state)
+    assert {name: place["node"] is not None for name, place in standing(after).items()} == {
+        "web-0": True,
+        "web-1": True,
+        "web-2": True,
+    }
+    assert all(place["former_template"] for place in standing(after).values())
+    assert is_empty(good(plan(paused, after)))
+    # Let go, all of them get the template that waited.
+    rolled = applied(good(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
+    assert not any(place.get("former_template") for place in standing(rolled).values())
+    first = RACKS + workers(2) + manifest("m", deployment("web", 2, paused=True))
+    assert standing(state_of(first)) == {}

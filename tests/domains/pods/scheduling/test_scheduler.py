@@ -291,6 +291,45 @@ def test_a_rolling_update_keeps_within_surge_and_numbers() -> None:
     assert {pod.spec.template for pod in prediction.standing()} == {"2"}
 
 
+def test_the_old_set_is_scaled_out_first_where_template_and_replicas_change_at_once() -> None:
+    old = workload(replicas=4, cpu=100, template="1")
+    new = workload(replicas=8, cpu=9000, template="2", max_surge=2, max_unavailable=2)
+    prediction = predict(cluster(2), standing(old, "n1", "n1", "n2", "n2"), [new])
+    ran = [outcome for outcome in prediction.outcomes if outcome.node]
+    assert [outcome.spec.template for outcome in ran if outcome.spec] == ["1"] * 6
+    assert len(pending(prediction)) == 4
+    assert sorted(o.trigger for o in ran if o.action == "place") == ["scale_out"] * 2
+    again = predict(cluster(2), prediction.standing(), [new])
+    assert {outcome.action for outcome in again.outcomes} == {"keep"}
+    # Where the new ones fit, nobody hears of those that came between.
+    fits = workload(replicas=8, cpu=50, template="2", max_surge=2, max_unavailable=2)
+    done = predict(cluster(2), standing(old, "n1", "n1", "n2", "n2"), [fits])
+    assert sorted((o.action, o.trigger) for o in done.outcomes) == [
+        *[("move", "template_changed")] * 4,
+        *[("place", "scale_out")] * 4,
+    ]
+    assert {pod.spec.template for pod in done.standing()} == {"2"}
+
+
+def test_a_paused_deployment_makes_and_replaces_nothing_and_is_scaled() -> None:
+    old = workload(replicas=2, cpu=100, template="1")
+    paused = replace(workload(replicas=3, cpu=100, template="2"), paused=True)
+    here = cluster(2)
+    assert predict(here, (), [paused]).outcomes == ()
+    prediction = predict(here, standing(old, "n1", "n2"), [paused])
+    assert [(o.action, o.trigger) for o in prediction.outcomes] == [
+        ("keep", ""),
+        ("keep", ""),
+        ("place", "scale_out"),
+    ]
+    assert {pod.spec.template for pod in prediction.standing()} == {"1"}
+    fewer = replace(paused, replicas=1)
+    assert sorted(o.action for o in predict(here, standing(old, "n1", "n2"), [fewer]).outcomes) == [
+        "keep",
+        "remove",
+    ]
+
+
 def test_a_rolling_update_without_room_for_one_more_hangs() -> None:
     old = workload(replicas=1, cpu=800, template="1")
     new = workload(replicas=1, cpu=800, template="2")
