@@ -403,6 +403,7 @@ _OF_EVERYTHING_ELSE: Final[Mapping[str, str]] = {
     "source-outside-of-the-tree": "Source outside of the tree",
     "spread-over-one-value": "Spread over one value",
     "staged-run-cannot-begin": "Staged run cannot begin",
+    "staged-run-failed-on-the-hub": "Staged run failed on the hub",
     "staged-run-has-no-strategy": "Staged run has no strategy",
     "staged-run-has-nothing-to-do": "Staged run has nothing to do",
     "staged-run-is-aborted": "Staged run is aborted",

@@ -207,9 +207,20 @@ class Hub(Struct, dict=True):
                 return
         shown = None if instance.replaced else self.shown.runs.get(run.key_of(run.name))
         if shown is not None and shown.ended:
+            self._tell_failed(instance, run)
             return
         goes_on = instance.action in _DOING or shown is not None
         (self.runs if goes_on else self.waiting).append((instance, run))
+
+    def _tell_failed(self, instance: Instance, run: FleetRun) -> None:
+        """Warn of a run that ended on the hub without success, and that this plan would make."""
+        reason = self.shown.failed_runs.get(run.key_of(run.name))
+        if reason is not None and instance.action in _ONCE:
+            text = (
+                f"On the hub the run ended without success: {reason}. It goes no further; make another run."
+            )
+            problem = Problem((), "staged-run-failed-on-the-hub", text, Severity.WARNING)
+            self.diagnostics.append(instance.problem(problem))
 
 
 def read_hub(instances: Iterable[Instance], shown: ShownHub) -> Hub:

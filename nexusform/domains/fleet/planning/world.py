@@ -195,7 +195,8 @@ def clusters_of(members: Mapping[str, FleetMemberState]) -> Clusters:
 
 class ShownHub(Struct, frozen=True):
     """What hubs show: the attributes of placements by their type and id, the members by name, the names of
-    evictions that are over, and staged runs by their key: what they began with, and their approvals.
+    evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
+    ended without success.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -203,6 +204,7 @@ class ShownHub(Struct, frozen=True):
     evictions: frozenset[str] = frozenset()
     runs: Mapping[str, BegunRun] = field(default_factory=dict)
     approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    failed_runs: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -218,6 +220,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     evictions: set[str] = set()
     runs: dict[str, BegunRun] = {}
     approvals: dict[str, frozenset[str]] = {}
+    failed_runs: dict[str, str] = {}
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
         for key, shown_placement in (attributes.get("placements") or {}).items():
@@ -234,7 +237,9 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["begun"]), BegunRun)
             approvals[key] = frozenset(run["approvals"])
-    return ShownHub(placements, members, frozenset(evictions), runs, approvals)
+            if run["ended"] and not run["succeeded"]:
+                failed_runs[key] = run["reason"]
+    return ShownHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
 
 
 def _read(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:

@@ -1,0 +1,116 @@
+"""Snapshots and bindings as a hub shows them: numbers, parts, owners, and how far a cluster is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nexusform.domains.fleet.importers.fleet_export import FAILED, READY, WAITING, read_placements
+from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+
+GROUP = "placement.kubernetes-fleet.io/v1"
+FLEET = "kubernetes-fleet.io"
+
+
+def an(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any) -> Manifest:
+    metadata = {"name": name, "generation": 2, "labels": labels}
+    manifest = manifest_of({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more})
+    assert manifest is not None
+    return manifest
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "web"}}
+
+
+def hub(owner: str, *, labelled: bool) -> list[Manifest]:
+    """A placement with its third policy, a content in parts, and one binding."""
+    parent = {f"{FLEET}/parent-CRP": owner}
+    policy = {**parent, f"{FLEET}/policy-index": "2"} if labelled else {}
+    resources = {**parent, f"{FLEET}/resource-index": "12"} if labelled else {}
+    parts = []
+    for part in ("snapshot", "0", "1"):
+        spec = {"selectedResources": [config_map(part)]}
+        parts.append(an("ClusterResourceSnapshot", f"{owner}-12-{part}", spec, resources))
+    binding = {
+        "state": "Bound",
+        "targetCluster": "a",
+        "schedulingPolicySnapshotName": f"{owner}-2",
+        "resourceSnapshotName": f"{owner}-12-snapshot",
+    }
+    return [
+        an("ClusterResourcePlacement", owner, {}, {}),
+        an("ClusterSchedulingPolicySnapshot", f"{owner}-2", {}, policy),
+        *parts,
+        an("ClusterResourceBinding", f"{owner}-a-1f", binding, parent),
+    ]
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("owner", ["web", "web-1", "crp-1", "prod-eu-2", "a-1-0"])
+def test_numbers_are_what_follows_the_owners_name(owner: str, *, labelled: bool) -> None:
+    # Of all that is shown, names of other placements begin alike.
+    others = hub("web", labelled=labelled) if owner != "web" else []
+    shown = read_placements([*others, *hub(owner, labelled=labelled)])[owner]
+    assert shown.policy_index == 2
+    (snapshot,) = shown.snapshots
+    assert snapshot.index == 12
+    assert {one.name for one in snapshot.objects} == {"snapshot", "0", "1"}
+    binding = shown.bindings["a"]
+    assert (binding.policy_snapshot, binding.resource_snapshot) == (2, 12)
+
+
+def shown_binding(*conditions: dict[str, Any]) -> str:
+    labels = {f"{FLEET}/parent-CRP": "web"}
+    spec = {"state": "Bound", "targetCluster": "a"}
+    binding = an("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
+    return (
+        read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"]
+        .bindings["a"]
+        .standing
+    )
+
+
+NOT_ALL = "NotAllWorkHaveBeenApplied"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "message", "standing"),
+    [
+        ("Available", "True", "", "", READY),
+        ("DiffReported", "True", "", "", READY),
+        ("RolloutStarted", "True", "", "", WAITING),
+        ("Applied", "False", "ApplyInProgress", "", WAITING),
+        ("Applied", "False", NOT_ALL, "Work object w has failed to apply", FAILED),
+        ("Applied", "False", NOT_ALL, "Work object w has not yet completed the apply operation", WAITING),
+        ("Overridden", "False", "OverriddenFailed", "", FAILED),
+        ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),
+    ],
+)
+def test_how_far_a_cluster_is(kind: str, status: str, reason: str, message: str, standing: str) -> None:
+    condition = {"type": kind, "status": status, "reason": reason, "message": message}
+    assert shown_binding(condition) == standing
+
+
+def test_what_is_said_of_an_earlier_generation_does_not_count() -> None:
+    assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
+    assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 2}) == READY
+
+
+def test_an_eviction_that_nobody_looked_at_is_not_over() -> None:
+    kind, spec = "ClusterResourcePlacementEviction", {"placementName": "web", "clusterName": "a"}
+    refused = {"conditions": [{"type": "Valid", "status": "False", "message": "no such placement"}]}
+    valid = {"conditions": [{"type": "Valid", "status": "True"}]}
+    (over,) = read_evictions([an(kind, "e", spec, {}, status=refused)])
+    assert (over.valid, over.executed, over.reason) == (False, False, "no such placement")
+    assert not list(read_evictions([an(kind, "e", spec, {}), an(kind, "f", spec, {}, status=valid)]))
+
+
+def test_a_run_that_could_not_begin_is_over() -> None:
+    failed = {"type": "Initialized", "status": "False", "message": "not fully scheduled yet"}
+    kind, spec = "ClusterStagedUpdateRun", {"placementName": "web"}
+    (shown,) = read_runs([an(kind, "r", spec, {}, status={"conditions": [failed]})])
+    assert (shown.ended, shown.succeeded, shown.reason) == (True, False, "not fully scheduled yet")
+    assert not list(read_runs([an(kind, "r", spec, {})]))

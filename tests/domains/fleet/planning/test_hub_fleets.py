@@ -1,0 +1,91 @@
+"""Random fleets on a running hub, step by step: who gets what, in which state and with which scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nexusform.state.objects import EMPTY
+from tests.domains.fleet.planning.fleet_harness import bindings
+from tests.domains.fleet.planning.hub_dumps import needs_recordings, recorded
+from tests.planning.harness import applied, good, plan
+
+pytestmark = needs_recordings
+
+HEALTH = {"healthy": "Healthy", "unhealthy": "Unhealthy"}
+NAMESPACE = """
+resource "fleet_hub_manifest" "ns" {
+  yaml_body = "apiVersion: v1\\nkind: Namespace\\nmetadata:\\n  name: web"
+}
+"""
+
+
+def taint(each: Mapping[str, str]) -> str:
+    key, value = json.dumps(each["key"]), json.dumps(each.get("value", ""))
+    return f"  taint {{\n    key   = {key}\n    value = {value}\n  }}\n"
+
+
+def member(each: Mapping[str, Any]) -> str:
+    taints = "".join(map(taint, each.get("taints", ())))
+    figures = "".join(
+        f"    {name} = {json.dumps(each['resources'][name])}\n" for name in each.get("resources", {})
+    )
+    return f"""
+resource "fleet_member_cluster" "{each["name"]}" {{
+  labels     = {json.dumps(each.get("labels", {}))}
+  health     = "{HEALTH[each["state"]]}"
+  properties = {json.dumps(each.get("properties", {}))}
+  resources {{
+{figures}  }}
+{taints}}}
+"""
+
+
+def placement(name: str, policy: Mapping[str, Any], strategy: str) -> str:
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+    body = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": name},
+        "spec": {"resourceSelectors": [selector], "policy": policy, "strategy": {"type": strategy}},
+    }
+    text = json.dumps(json.dumps(body)).replace("${", "$${")
+    return f'resource "fleet_cluster_resource_placement" "{name}" {{\n  manifest = {text}\n}}\n'
+
+
+def configuration(step: Mapping[str, Any], strategy: str) -> str:
+    placements = (placement(name, each["policy"], strategy) for name, each in step["placements"].items())
+    return NAMESPACE + "".join(map(member, step["clusters"])) + "".join(placements)
+
+
+def is_soft(policy: Mapping[str, Any]) -> bool:
+    """Whether its spread scores after a change differ from run to run, on the hub itself."""
+    constraints = policy.get("topologySpreadConstraints") or ()
+    return any(each.get("whenUnsatisfiable") == "ScheduleAnyway" for each in constraints)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_a_fleet_goes_as_it_went_on_the_hub(number: int) -> None:
+    fleet: Any = recorded("fleets")
+    state, story = EMPTY, fleet[number]
+    for at, step in enumerate(story["steps"]):
+        state = applied(good(plan(configuration(step, story["strategy"]), state)), state)
+        for name, recorded_placement in step["placements"].items():
+            held = bindings(state, f"fleet_cluster_resource_placement.{name}")
+            soft = is_soft(recorded_placement["policy"])
+            ours = {
+                cluster: [
+                    each["state"],
+                    *(() if soft else (each["topology_spread_score"],)),
+                    each["affinity_score"],
+                ]
+                for cluster, each in held.items()
+            }
+            theirs = {
+                cluster: [each[0], *(() if soft else each[1:2]), each[2]]
+                for cluster, each in recorded_placement["bindings"].items()
+            }
+            assert ours == theirs, (at, step["action"], name)
