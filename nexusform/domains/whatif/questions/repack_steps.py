@@ -207,6 +207,8 @@ class _Walker:
             asked = away_from(demand, {*cordons, source.vm.placement.machine})
             best = window.scheduler.best_machines(asked).in_some
             target = self._choose(window, source, best)
+            if target and not self._is_sure(window, asked, best, target):
+                target = ""
             unwanted = best - {target}
             if not best or unwanted & window.targets:
                 return self._stays(window, source)
@@ -219,6 +221,15 @@ class _Walker:
         window.cordons = cordons
         window.landed[source.handle] = (source, *answer)
         return True
+
+    def _is_sure(self, window: _Window, asked: Demand, best: frozenset[str], target: str) -> bool:
+        """Whether the VM lands there in every legal split, once the other best machines are cordoned. Whoever
+        is led to a place goes there all the same.
+        """
+        if self._steered or not window.scheduler.is_drawn:
+            return True
+        alone = away_from(asked, best - {target})
+        return target in window.scheduler.best_machines(alone).in_all
 
     def _stays(self, window: _Window, source: Source) -> bool:
         """The VM cannot go in this window: back to where it stood."""

@@ -145,6 +145,8 @@ def _window(repack: Repack, window: RepackWindow, number: int) -> Section:
 def window_commands(repack: Repack, window: RepackWindow, number: int) -> Iterable[str]:
     """Cordon, plan and apply, uncordon."""
     yield from _cordon(repack, window.cordons, "cordon")
+    if any(not _is_rack(repack.site.offered_by.get(machine, "")) for machine in window.cordons):
+        yield '# and cordon_status = "Cordoned" in their blocks, or an export made anew: the plan must see it'
     flags = " ".join(
         f"-replace={shlex.quote(f'{_address(repack, step)}:{step.source.vm.name}')}" for step in window.steps
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ resource "nexus_kubernetes_cluster" "a" {
   }
 }
 """
+BROWNFIELD = Path(__file__).parents[4] / "examples" / "brownfield"
 ASK = ["simulate", "repack", "-sku=NC_P46_224_v1"]
 
 
@@ -141,3 +143,28 @@ def test_every_format_is_written(lab: Path) -> None:
     assert "-replace=nexus_kubernetes_cluster.a:a-p-5" in (lab / "answer.text").read_text()
     assert "| VM | from | to | lands | pods |" in (lab / "answer.markdown").read_text()
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
+
+
+def test_a_site_of_which_azure_tells_no_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The brownfield example: machines are emptied as a whole, and cordoned by az."""
+    shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
+    monkeypatch.chdir(tmp_path)
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    code, repack = answer(capsys, "-want=2")
+    assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
+    assert repack["recreations_if_cells_were_known"] <= repack["recreations"]
+    assert all(step["lands"] == step["of"] == 100 for step in repack["steps"])
+    emptied = {step["from"]["machine"] for step in repack["steps"]}
+    names = {step["object"] for step in repack["steps"]}
+    state = json.loads((tmp_path / "state" / "nexusform.nfstate").read_text())
+    nodes = [
+        (name, node["machine"])
+        for resource in state["resources"]
+        for instance in resource["instances"]
+        for name, node in (instance["attributes"].get("nodes") or {}).items()
+    ]
+    assert {name for name, machine in nodes if machine in emptied} <= names
+    first = repack["commands"][0]
+    assert any(line.startswith("az networkcloud baremetalmachine cordon --name par1") for line in first)
