@@ -131,6 +131,7 @@ class PlacementPlan(Struct):
     rollouts: list[RolloutTimeline] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
+    observed: tuple[Mapping[str, str], tuple[str, ...]] | None = None
 
     @property
     def address(self) -> str:
@@ -412,6 +413,11 @@ class PlacementPlan(Struct):
         """Where a hub shows it otherwise than it was foretold: by cluster that came there the one that went
         for it ("" = none did), and the clusters that went without another. Nothing where state has none.
         """
+        if self.observed is None:
+            self.observed = self._observed()
+        return self.observed
+
+    def _observed(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
         instance = self.instance
         if not self.shown or instance.prior is None or instance.before is None:
             return {}, ()
