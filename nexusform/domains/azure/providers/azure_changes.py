@@ -176,7 +176,7 @@ def _cluster_changes(
     plane = "controlPlaneNodeConfiguration"
     fewer = {plane: shown[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _patch(target, shown, prior, planned, fewer)
-    olds, news = dict(ordered_pools(prior)), dict(ordered_pools(planned))
+    olds, news = _pools_that_stand(prior), dict(ordered_pools(planned))
     place = _place_of(merged(around.top, body_of(planned)))
     for name in (name for name in olds if name not in news):  # in one order: a resumed step counts on it
         yield ArmChange(Verb.DELETE, _pool_target(target, name))
@@ -186,6 +186,13 @@ def _cluster_changes(
             yield from _pool_changes(of_pool, olds[name], pool, place)
         else:
             yield _new(of_pool, new_pool_properties(pool), pool, place)
+
+
+def _pools_that_stand(prior: Values) -> dict[str, Values]:
+    """The pools of a cluster in one order, those behind the others that were seen and never written."""
+    pools = prior.get("agent_pool") or {}
+    written = dict(ordered_pools(prior))
+    return {**written, **{name: pools[name] for name in sorted(pools) if name not in written}}
 
 
 def _place_of(body: Values) -> dict[str, Any]:
