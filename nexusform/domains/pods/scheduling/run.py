@@ -33,7 +33,7 @@ Trait = int | tuple[int, ...]
 
 class Choice(Struct, frozen=True):
     """The best nodes of a pod (ids, all with the highest total), how many were feasible, and by how many
-    points the best lead the next one (None where there is no other).
+    points the best lead the next one (None where there is no other, and where it does not matter).
     """
 
     tied: tuple[int, ...]
@@ -117,6 +117,8 @@ class Run:
         # How the scheduler reads the pod while it comes; what stands of it counts as it is written.
         self._comer = read_by(spec, statics.version)
         self.counts = Counts(board, group, self._comer)
+        # Whether another node may be better by images of which nobody tells.
+        self.images_matter = statics.images_unknown and bool(spec.images)
         self.version = board.version
         self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
         self._axes: list[_Axis] = []
@@ -216,7 +218,10 @@ class Run:
                 levels.append(bucket.by_score[top])
         tied = tuple([node for level in levels for node in level])
         feasible = sum(bucket.size for bucket, _ in open_buckets)
-        return Choice(tied, feasible, _lead(best, zip(open_buckets, totals, strict=True)))
+        lead = None
+        if self.images_matter and len(tied) == 1:
+            lead = _lead(best, zip(open_buckets, totals, strict=True))
+        return Choice(tied, feasible, lead)
 
     def scored(self) -> dict[int, dict[str, int]]:
         """Each feasible node's points per rule, weighted as they are summed."""
@@ -420,6 +425,8 @@ class Statics:
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
         self._nodes = nodes
         self.version = version
+        # Whether some node does not tell which images it has.
+        self.images_unknown = any(node.images is None for node in nodes)
         self._facts: dict[object, NodeFacts] = {}
         # Nodes of one shape and equal usage are told apart by nothing that scores read.
         shapes: dict[object, int] = {}

@@ -81,8 +81,6 @@ class Session:
         # How many pods belong under each budget of the cluster.
         self._expected = expected
         self._names = [node.name for node in cluster.nodes]
-        # Whether some node does not tell which images it has.
-        self._images_unknown = any(node.images is None for node in cluster.nodes)
         # By node, pods that wait for room there: what they will hold, nobody of lower priority gets.
         self._promised: dict[int, list[Group]] = {}
         self._run: Run | None = None
@@ -320,8 +318,7 @@ class Session:
         """Whether another node may be the best by what nobody tells: images on nodes, the scheduler's
         version.
         """
-        images_matter = self._images_unknown and bool(run.group.spec.images)
-        if images_matter and choice.lead is not None and choice.lead <= MOST_POINTS:
+        if run.images_matter and choice.lead is not None and choice.lead <= MOST_POINTS:
             return True
         return self._is_doubtful(run, choice.feasible)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.pods.planning.phase import PodDecision
 from nexusform.domains.pods.scheduling import explanation
 from nexusform.planning.conclusion.result import PlanResult
@@ -73,10 +74,11 @@ def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 def decision(result: PlanResult) -> PodDecision:
     """What the plan says of the one pod that comes."""
-    assert result.pods is not None
+    fleet = fleet_of(result)
+    assert fleet is not None
     rows = [row for row in result.plan.placements if row.kind == "pod" and row.action == "place"]
     (row,) = [row for row in rows if row.trigger in ("new", "scale_out")]
-    (found,) = result.pods.decisions("fleet_hub_manifest.m", row.object)
+    (found,) = fleet.pods.decisions("fleet_hub_manifest.m", row.object)
     return found
 
 
