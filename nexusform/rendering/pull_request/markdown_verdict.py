@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.planning.effects import (
+    DISMISSED,
     LEAVING,
     Effect,
     effect_clauses,
@@ -74,7 +75,7 @@ def _sentences(plan: Plan, report: Report) -> str:
     beside_moves = [
         effect_count
         for effect_count in counts
-        if effect_count.kind != "vm" or effect_count.effect is Effect.REMOVED
+        if effect_count.kind != "vm" or effect_count.effect in (*DISMISSED, Effect.LOST)
     ]
     leaving += [f"**{clause}.**" for clause in effect_clauses(beside_moves, LEAVING)]
     if destroyed:

@@ -376,3 +376,13 @@ def test_what_goes_is_destroyed_or_replaced(
     address = plans.drifted().changes[0].address
     changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
     assert words in render_markdown(Plan(changes=changes), plans.files)
+
+
+def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    row = next(row for row in plan.placements if row.action == "remove")
+    for action, said in (("forget", "1 VM is forgotten"), ("lose_machine", "1 VM loses its machine")):
+        told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
+        head = render_markdown(told, {}).split("\n\n")[0]
+        assert f"> **Allowed. {said}." in head
+        assert "[!CAUTION]" in head
