@@ -93,9 +93,9 @@ def test_a_command_that_is_killed_is_gone_on_with(fleet: Fleet, command: Command
     words = [sys.executable, "-m", "nexusform", "sites", "apply", "-workers=2", "f.nfsites"]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
-        while b'Wave "rest"' not in running.stdout.readline():
-            pass
-        running.stdout.readline()  # a site of it is done
+        lines = iter(running.stdout.readline, b"")
+        assert any(b'Wave "rest"' in line for line in lines)
+        next(lines)  # a site of it is done
         running.kill()
     code, _, err = command("apply", "f.nfsites")
     assert (code, "-resume" in err) == (1, True)
