@@ -13,6 +13,8 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from nexusform.domains.sites.engines.dask_task import hear, work
 from nexusform.domains.sites.ports import Done, EngineProblem, lost
 from nexusform.domains.sites.types.work import Kind, Task, answer_of, encode
@@ -67,6 +69,14 @@ def check_cluster(word: str) -> Any:
     return distributed
 
 
+class _Handed(Struct, frozen=True):
+    """A task that was handed to the scheduler; `home`: for that worker alone."""
+
+    task: Task
+    future: Any
+    home: str
+
+
 class DaskCluster:
     """An engine of whatever workers a scheduler has; they may come and go."""
 
@@ -84,6 +94,7 @@ class DaskCluster:
         self._homes: dict[str, str] = {}
         self._heard = monotonic()
         self._numbered = 0
+        self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._known_threads, self._counted = 1, 0.0
 
     @property
@@ -98,7 +109,7 @@ class DaskCluster:
             self._known_threads, self._counted = max(sum(threads.values()), 1), monotonic()
         return self._known_threads
 
-    def _may_be_under_way(self, task: Task, at_once: int) -> int:
+    def _most(self, task: Task, at_once: int) -> int:
         """How many tasks may be handed out: of those that write none waits on the cluster, where a failure
         elsewhere could not stop it any more.
         """
@@ -109,28 +120,23 @@ class DaskCluster:
     ) -> list[Task]:
         """See Engine."""
         waiting = list(reversed(tasks))
-        under_way: dict[str, tuple[Task, Any]] = {}
-        ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        under_way: dict[str, _Handed] = {}
         seen = monotonic()
         while waiting or under_way:
-            while (
-                waiting and not stopping() and len(under_way) < self._may_be_under_way(waiting[-1], at_once())
-            ):
-                task = waiting.pop()
-                future = self._submitted(task)
-                under_way[future.key] = (task, future)
-                future.add_done_callback(lambda each: ended.put(each.key))
+            while waiting and not stopping() and len(under_way) < self._most(waiting[-1], at_once()):
+                self._hand(waiting.pop(), under_way)
             if not under_way and (stopping() or not at_once()):
                 break
             try:
-                key = ended.get(timeout=_IDLE)
+                key = self._ended.get(timeout=_IDLE)
             except queue.Empty:
                 seen = self._look(seen, under_way)
                 continue
-            seen = monotonic()
-            task, future = under_way.pop(key)
-            self._take(task, future, done)
-            self._sign_of_life(task)
+            handed = under_way.pop(key, None)
+            if handed is not None:  # what was taken back ends, too
+                seen = monotonic()
+                self._take(handed.task, handed.future, done)
+                self._sign_of_life(handed.task)
         return list(reversed(waiting))
 
     def close(self) -> None:
@@ -139,19 +145,33 @@ class DaskCluster:
 
     # --- how -----------------------------------------------------------------------------------
 
-    def _submitted(self, task: Task) -> Any:
-        """A task handed to the scheduler, for the worker that holds the site's lock if there is one."""
+    def _hand(self, task: Task, under_way: dict[str, _Handed]) -> None:
+        """Hand a task to the scheduler, for the worker that holds the site's lock if there is one.
+
+        For that one alone: another that takes it over would find the lock held.
+        """
         self._numbered += 1
-        home = self._homes.get(task.site) if task.kind in (Kind.APPLY, Kind.RELEASE) else None
-        return self._client.submit(
+        home = self._homes.get(task.site, "") if task.kind in (Kind.APPLY, Kind.RELEASE) else ""
+        future = self._client.submit(
             work,
             encode(task),
             key=f"{task.kind.value} {task.site}-{task.fleet.session}{self._numbered:08x}",
             workers=[home] if home else None,
-            allow_other_workers=bool(home),
             retries=_RETRIES,
             pure=False,
         )
+        under_way[future.key] = _Handed(task, future, home)
+        future.add_done_callback(lambda each: self._ended.put(each.key))
+
+    def _without_gone(self, under_way: dict[str, _Handed]) -> None:
+        """Hand anew what waits for a worker that is gone, and its lock with it."""
+        there = self._client.nthreads()
+        for key, handed in list(under_way.items()):
+            if handed.home and handed.home not in there:
+                del under_way[key]
+                handed.future.cancel()
+                self._homes.pop(handed.task.site, None)
+                self._hand(handed.task, under_way)
 
     def _take(self, task: Task, future: Any, done: Done) -> None:
         """Take the answer of a task."""
@@ -171,13 +191,14 @@ class DaskCluster:
             self._homes.pop(task.site, None)
         done(task, answer)
 
-    def _look(self, seen: float, under_way: Mapping[str, tuple[Task, Any]]) -> float:
+    def _look(self, seen: float, under_way: dict[str, _Handed]) -> float:
         """While nothing comes: whether there is still anybody. Raises EngineProblem."""
-        for task, _ in under_way.values():
-            self._sign_of_life(task)
+        for handed in under_way.values():
+            self._sign_of_life(handed.task)
             break
         if self._client.status != "running":
             raise EngineProblem(f"{self._address} is gone; -resume goes on.")
+        self._without_gone(under_way)
         if self._client.nthreads():
             return monotonic() if self._client.processing() else seen
         if monotonic() - seen > _WITHOUT_WORKERS:
