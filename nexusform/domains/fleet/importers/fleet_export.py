@@ -255,10 +255,20 @@ def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
             kind = of_kinds[BINDINGS.index(binding.kind)]
             if isinstance(name, str) and name and (kind, binding.namespace, name) not in captured:
                 goers.setdefault((key, binding.namespace, name), []).append(binding)
+    kinds_there = {kind for kind, _, _ in captured}
+    told: set[str] = set()
     for (key, _, name), bindings in goers.items():
         first, others = bindings[0], len(bindings) - 1
         who = f"{first.title} and {others} more go" if others else f"{first.title} goes"
-        text = f"{key} {name} was not captured: what it holds is not known. {who} by it."
+        kind = kinds[key][BINDINGS.index(first.kind)]
+        if kind in kinds_there:
+            text = f"{key} {name} was not captured: what it holds is not known. {who} by it."
+        else:
+            # The whole kind is missing: it is named once.
+            text = f"No {kind} was captured: what they hold is not known. {who} by {name}."
+        if kind in told:
+            continue
+        told |= {kind} - kinds_there
         yield problem_at(first.file, first.find("spec", key), "not-captured", text, Severity.WARNING)
 
 

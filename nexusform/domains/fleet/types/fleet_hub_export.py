@@ -415,6 +415,11 @@ def _managers(manifests: list[Manifest]) -> dict[str, str]:
     return dict(sorted(managers.items()))
 
 
+def _holds_clusters(shown: ShownPlacement) -> bool:
+    """Whether a placement's status says that it picked any."""
+    return any(status["cluster_name"] for status in _statuses(shown.manifest))
+
+
 def _remarks(
     shown: list[Manifest],
     placements: Mapping[str, ShownPlacement],
@@ -424,14 +429,15 @@ def _remarks(
     """What was not captured, and who else writes."""
     problems = []
     kinds = {one.kind for one in shown}
-    for key, one in placements.items():
-        picked = any(status["cluster_name"] for status in _statuses(one.manifest))
-        if picked and not one.captured:
-            text = (
-                f"The placement {key} says that it holds clusters, and no binding of it was captured: a plan "
-                f"would pick its clusters anew. Capture all with: {COMMAND}"
-            )
-            problems.append(Problem(argument, "not-captured", text))
+    bare = [key for key, one in placements.items() if _holds_clusters(one) and not one.captured]
+    if bare:
+        which, of_them = form(len(bare), "placement", "placements"), form(len(bare), "it", "them")
+        text = (
+            f"The {which} {first_of(bare, _MOST_NAMED)} {form(len(bare), 'says that it holds', 'hold')} "
+            f"clusters, and no binding of {of_them} was captured: a plan would pick clusters anew. Capture "
+            f"all with: {COMMAND}"
+        )
+        problems.append(Problem(argument, "not-captured", text))
     if placements and MEMBER not in kinds:
         text = (
             "No MemberCluster was captured: clusters that the configuration does not describe either count "

@@ -286,3 +286,10 @@ def test_a_saved_plan_that_begins_from_what_a_hub_shows_is_applied(
     code, out = told(capsys, "apply", "saved.nfplan")
     assert (code, "Apply complete!" in out) == (0, True), out
     assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_a_kind_that_is_missing_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    write([item for item in hub("west1", "east1") if not item["kind"].endswith("Snapshot")])
+    out = told(capsys, "plan", "-details")[1]
+    assert out.count("No ClusterSchedulingPolicySnapshot was captured: what they hold is not known.") == 1
+    assert "(and one more similar warning elsewhere)" in out  # of the resource snapshots
