@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -177,7 +178,7 @@ def _bug(bug: Exception) -> int:
         return 1
     from traceback import format_exception
 
-    trace = "".join(format_exception(bug))
+    trace = _without_secrets("".join(format_exception(bug)))
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(trace, err=True)
     name = type(bug).__name__
@@ -191,6 +192,15 @@ def _say(text: str) -> None:
     from nexusform.rendering.notation.colours import wrap
 
     click.echo("\n".join(wrap(text, Screen().width)), err=True)
+
+
+# What an address may hold beside the place: who signs in and how, and a token among the questions.
+_SECRETS: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)|(?<=\?)[^\s'\"]+")
+
+
+def _without_secrets(trace: str) -> str:
+    """A traceback that may be handed to others: addresses without credentials and questions."""
+    return re.sub(r"\w+://[^\s'\"]+", lambda address: _SECRETS.sub("...", address[0]), trace)
 
 
 def _traceback_kept(trace: str) -> str:
