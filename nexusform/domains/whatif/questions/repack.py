@@ -125,7 +125,13 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
     if attempt.found and _within(attempt, request):
         made = attempt.recreations
         status = RepackStatus.OPTIMAL if made == attempt.bound else RepackStatus.GAP
-        return replace(repack, status=status, windows=attempt.windows)
+        proved = status is RepackStatus.OPTIMAL
+        return replace(
+            repack,
+            status=status,
+            windows=attempt.windows,
+            on_this_machine=repack.on_this_machine and not proved,
+        )
     from nexusform.domains.whatif.questions.repack_blocking import find_blocking, find_most
 
     if attempt.undecided:
