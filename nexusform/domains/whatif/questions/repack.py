@@ -134,7 +134,9 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
         )
     from nexusform.domains.whatif.questions.repack_blocking import find_blocking, find_most
 
-    if attempt.undecided:
+    bound = attempt.bound
+    is_open = attempt.undecided or attempt.found
+    if is_open and bound is not None and (request.moves is None or bound <= request.moves):
         return replace(repack, status=RepackStatus.GAP, unwalked=True)
     blocking = find_blocking(site, request, pods, attempt.ground, _search)
     return replace(repack, most=find_most(site, request, pods), blocking=blocking)
