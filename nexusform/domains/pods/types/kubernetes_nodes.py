@@ -31,6 +31,7 @@ _SCHEMA: Final = BlockSchema(
             STRING,
             'The version of Kubernetes that schedules there ("1.34"), where the nodes do not tell; some '
             "versions decide otherwise than is documented.",
+            optional=True,
         ),
         "id": Attribute(STRING, "The cluster's id.", computed=True),
         "nodes": Attribute(

@@ -27,3 +27,17 @@ def test_what_cannot_be_read_names_the_file_and_the_command() -> None:
     assert "a" in unreadable.detail
     (no_node,) = answer(a=printed(pod("p1", "n1"))).problems
     assert no_node.id == "no-nodes-in-the-files"
+
+
+def test_what_the_files_lack_is_named_once_with_the_command() -> None:
+    (told,) = answer(a=printed(node("n1")), b=printed(pod("p1", "n1"))).problems
+    assert (told.id, told.severity.value) == ("cluster-is-shown-in-part", "warning")
+    assert "There is no Namespace and no PriorityClass in these files" in told.detail
+    assert "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json" in told.detail
+
+
+def test_a_version_is_one_of_kubernetes() -> None:
+    files = MemoryFiles({"a": printed(node("n1"))})
+    arguments = {"files": ["a"], "cluster_id": "s/a", "kubernetes_version": "new"}
+    ids = {problem.id for problem in read(arguments, ReadContext(files, NOW)).problems}
+    assert "invalid-kubernetes-version" in ids
