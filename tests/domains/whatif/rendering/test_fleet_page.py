@@ -91,7 +91,8 @@ def test_the_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
 
 def test_every_cell_says_why(two_of_four: State) -> None:
     page = page_of(two_of_four, leave="c4", taint="c1:gone=soon:NoSchedule")
-    assert 'data-tip="cluster_left: a cluster left the fleet" data-head="c4 (leaves)"' in page
+    # What leaves goes once its successor is ready.
+    assert 'data-tip="cluster_left: a cluster left the fleet; wave 2" data-head="c4 (leaves)"' in page
     assert "taint &amp;{Key:gone Value:soon Effect:NoSchedule} cannot be tolerated" in page
     assert "Why each cluster is picked or not (3 reasons)" in page
 
