@@ -17,6 +17,7 @@ from nexusform.planning.conclusion.conclusion import PlannedWorld, causes
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks, orphans_of
 from nexusform.planning.modules.conditions import check_conditions
+from nexusform.planning.modules.moving_checks import moving_problems
 from nexusform.planning.modules.outputs import plan_outputs, read_all_data
 from nexusform.planning.modules.validation import validate
 from nexusform.planning.names.evaluation import Evaluation
@@ -85,6 +86,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
     walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]
+    walked += moving_problems(request.configuration, world.evaluation)
     walked += [*world.evaluation.diagnostics, *outputs.diagnostics]
     diagnostics = [
         *start.diagnostics,

@@ -242,12 +242,12 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
     assert instance.prior is not None
     instance.replace_paths = replacing_paths(schema, prior, instance.config)
     reason = ""
-    if instance.prior.tainted:
+    if instance.forced:
+        reason = instance.forced
+    elif instance.prior.tainted:
         reason = "replace_because_tainted"
     elif requested:
         reason = "replace_by_request"
-    elif instance.forced:
-        reason = instance.forced
     elif instance.replace_paths:
         reason = "replace_because_cannot_update"
     if reason:
@@ -286,7 +286,8 @@ def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
 
 # Instances whose action is decided, by module, type and name, then by key.
 Planned = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
-_CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.CREATE)
+# What is merely created or destroyed changes nothing for those that watch it, as in Terraform.
+_CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class Watched(Struct, frozen=True):
@@ -365,7 +366,7 @@ def _instances_of(watched: Watched, module: ModulePath, planned: Planned) -> Ite
 
 
 def _changes(instance: Instance, path: Path) -> bool:
-    """Whether the plan changes an instance: at all, or at a path."""
-    if not path:
+    """Whether the plan updates or replaces an instance: at all, or what it has at a path."""
+    if instance.action not in _CHANGING or not path:
         return instance.action in _CHANGING
     return bool(part_at(instance.before, path) != part_at(instance.planned, path))

@@ -16,6 +16,7 @@ from nexusform.configuration.settings_block import EXPERIMENTS
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.modules.moving_checks import moving_problems
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
@@ -40,7 +41,9 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     problems += _experiments(configuration, registries)
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
-    evaluation = Evaluation(unknowing(setting, configuration, request.variables))
+    setting = unknowing(setting, configuration, request.variables)
+    problems += moving_problems(configuration, Evaluation(setting))
+    evaluation = Evaluation(setting)
     skus = _known_skus(request, evaluation)
     for module in modules(configuration.root):
         problems += _Module(_some_instance(module), registries, bodies, evaluation, skus).problems()
