@@ -1,5 +1,5 @@
-"""moved and removed blocks beside what the configuration declares: whatever stands in state, these statements
-cannot be followed.
+"""moved and removed blocks beside what the configuration declares: whatever stands in state, these
+statements cannot be followed.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _still_exists(statement: Statement, source: str, target: str, declared: Span
 def _ambiguous(statement: Statement, earlier_says: str, this_says: str, earlier: Statement) -> Diagnostic:
     return error(
         "ambiguous-move-statements",
-        f"The moved block at {_place(earlier.span)} says that {earlier_says}, and this one that {this_says}. An "
-        "object moves to one address, and to an address moves one object. Remove one of the two.",
+        f"The moved block at {_place(earlier.span)} says that {earlier_says}, and this one that {this_says}. "
+        "An object moves to one address, and to an address moves one object. Remove one of the two.",
         statement.span,
         block="moved",
     )
@@ -166,10 +166,10 @@ def _still_declared(module: Module, source: AddressPattern) -> ResourceBlock | M
 
 
 def _not_removed(module: Module, removed: Removed, declared: ResourceBlock | ModuleCall) -> Diagnostic:
-    noun = "resource" if removed.source.type else "module"
+    kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
     around = "".join(f"module.{name}." for name in module.path)
     return error(
-        f"removed-{noun}-still-exists",
+        kind,
         f"This block says that {around}{removed.source} was removed, but it is still declared at "
         f"{_place(declared.header_span)}. Remove one of the two blocks.",
         removed.span,

@@ -1,7 +1,8 @@
 """What moved blocks say, in the order in which they are followed.
 
-A statement speaks of all instances of the module that holds it. One that begins where another ends, or inside of
-what another moves, comes after it; where statements say nothing of one another, they come as they are written.
+A statement speaks of all instances of the module that holds it. One that begins where another ends, or inside
+of what another moves, comes after it; where statements say nothing of one another, they come as they are
+written.
 """
 
 from __future__ import annotations
@@ -143,23 +144,24 @@ def circles(statements: Sequence[Statement]) -> list[list[Statement]]:
 def _needs(statements: Sequence[Statement]) -> dict[int, list[int]]:
     """Which statements, by their number, come before each."""
     ends = [(statement.begins, statement.ends) for statement in statements]
-    names = [(set(_names(begin)), set(_names(end))) for begin, end in ends]
+    lying_in: dict[object, list[int]] = {}
+    for at, both in enumerate(ends):
+        for name in {_outermost(end) for end in both}:
+            lying_in.setdefault(name, []).append(at)
     needs: dict[int, list[int]] = {}
     for at, statement in enumerate(statements):
-        mentioned = names[at][0] | names[at][1]
+        near = {other for end in ends[at] for other in lying_in[_outermost(end)]} - {at}
         needs[at] = [
             other
-            for other in range(len(statements))
-            if other != at
-            and not mentioned.isdisjoint(names[other][0] | names[other][1])
-            and _comes_after(statement, statements[other], ends[at], ends[other])
+            for other in sorted(near)
+            if _comes_after(statement, statements[other], ends[at], ends[other])
         ]
     return needs
 
 
-def _names(end: Endpoint) -> Iterator[object]:
-    """The outermost thing that an end lies in: two statements without a common one are strangers."""
-    yield end.path[0][0] if end.path else end.resource
+def _outermost(end: Endpoint) -> object:
+    """What an end lies in, as seen from the root: two statements without a common one are strangers."""
+    return end.path[0][0] if end.path else end.resource
 
 
 def _comes_after(

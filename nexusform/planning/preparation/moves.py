@@ -205,8 +205,9 @@ def _occupied(source: str, target: str) -> Diagnostic:
 def _another_type(statement: Statement, address: Address) -> Diagnostic:
     return error(
         "moved-to-another-type",
-        f"{address} cannot move to a {statement.target.type}: an object keeps its type. Remove this block; to go "
-        "on without destroying the object, forget it with a removed block and import it under its new type.",
+        f"{address} cannot move to a {statement.target.type}: an object keeps its type. Remove "
+        "this block; to go on without destroying the object, forget it with a removed block and import it "
+        "under its new type.",
         statement.span,
         address=str(address),
     )

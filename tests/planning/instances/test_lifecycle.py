@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace as exchanged
 
-from nexusform.planning.plan import Mode, StepKind
+from nexusform.planning.plan import Action, Mode, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
@@ -233,8 +233,28 @@ def test_moves_follow_one_another(chain: bool) -> None:
 def test_moves_in_a_circle_are_an_error() -> None:
     text = RACKS + cluster("a") + cluster("b")
     one, other = "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b"
-    found = errors(plan(text + moved(one, other) + moved(other, one), state_of(text)))
-    assert {d.summary for d in found} == {"Cyclic dependency in move statements"}
+    around = moved(one, other) + moved(other, one)
+    assert {d.id for d in errors(plan(RACKS + around, state_of(text)))} == {
+        "cyclic-dependency-in-move-statements"
+    }
+    # Nothing stands, and it is told all the same; where both are declared, that is what is wrong.
+    assert [d.id for d in errors(plan(RACKS + around))] == ["cyclic-dependency-in-move-statements"]
+    assert {d.id for d in errors(plan(text + around, state_of(text)))} == {"moved-object-still-exists"}
+
+
+def test_what_is_merely_created_triggers_nobody() -> None:
+    sites = 'resource "nexus_site" "x" {\n count = 2\n name = "x${count.index}"\n}\n'
+    rack = (
+        'resource "nexus_rack" "watcher" {\n site_id = nexus_site.x[0].id\n name = "w"\n'
+        " machine_count = 1\n lifecycle {\n replace_triggered_by = [nexus_site.x]\n }\n}\n"
+    )
+    state = state_of(sites + rack)
+    grown = good(plan(sites.replace("count = 2", "count = 3") + rack, state))
+    assert (grown.plan.to_add, grown.plan.to_destroy) == (1, 0)
+    shrunk = good(plan(sites.replace("count = 2", "count = 1") + rack, state))
+    assert (shrunk.plan.to_add, shrunk.plan.to_destroy) == (0, 1)
+    renamed = good(plan(sites.replace('"x${', '"y${') + rack, state))
+    assert change_of(renamed.plan, "nexus_rack.watcher").action is Action.REPLACE
 
 
 def test_single_to_count_and_back_moves_nobody() -> None:

@@ -118,3 +118,64 @@ def test_what_has_no_name_written_keeps_its_own_under_another_block() -> None:
 def test_a_name_that_is_written_no_more_stays() -> None:
     block = 'resource "nexus_site" "s" {\n  name = "east"\n}\n'
     assert moves(plan('resource "nexus_site" "s" {\n}\n', state_of(block))) == {}
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+
+def sites(body: str) -> str:
+    return f'resource "nexus_site" "x" {{\n{body}\n}}\n'
+
+
+TWO = sites('count = 2\n name = "s${count.index}"')
+ONE = sites('name = "s1"')
+
+
+def moved(source: str, target: str) -> str:
+    return f"moved {{\n  from = {source}\n  to   = {target}\n}}\n"
+
+
+def ids(*parts: str) -> list[str]:
+    return [each.id for each in errors(plan("".join(parts)))]
+
+
+def test_an_explicit_move_comes_before_the_implied_one() -> None:
+    result = plan(ONE + moved("nexus_site.x[1]", "nexus_site.x"), state_of(TWO))
+    assert not errors(result)
+    actions = {str(c.address): c.action for c in result.plan.changes}
+    assert actions == {"nexus_site.x": Action.NO_OP, "nexus_site.x[0]": Action.DELETE}
+    (kept,) = [c for c in result.plan.changes if c.previous_address]
+    assert str(kept.previous_address) == "nexus_site.x[1]"
+
+
+def test_without_statements_the_first_instance_stays() -> None:
+    result = plan(sites('name = "s0"'), state_of(TWO))
+    actions = {str(c.address): c.action for c in result.plan.changes}
+    assert actions == {"nexus_site.x": Action.NO_OP, "nexus_site.x[1]": Action.DELETE}
+
+
+def test_what_moved_may_not_be_declared_any_more() -> None:
+    assert ids(TWO, moved("nexus_site.x[1]", "nexus_site.x[5]")) == ["moved-object-still-exists"]
+    assert ids(TWO, moved("nexus_site.x[2]", "nexus_site.x[1]")) == []
+    assert ids(ONE, moved("nexus_site.x", "nexus_site.y")) == ["moved-object-still-exists"]
+    keyed = sites('for_each = toset(["a"])\n name = each.key')
+    chain = moved("nexus_site.x[0]", 'nexus_site.x["a"]') + moved('nexus_site.x["a"]', 'nexus_site.x["b"]')
+    assert ids(keyed, chain) == ["moved-object-still-exists"]
+
+
+def test_nothing_moves_to_two_places_and_nothing_comes_from_two() -> None:
+    apart = moved("nexus_site.a", "nexus_site.x") + moved("nexus_site.a", "nexus_site.z")
+    assert ids(ONE, apart) == ["ambiguous-move-statements"]
+    together = moved("nexus_site.a", "nexus_site.x") + moved("nexus_site.b", "nexus_site.x")
+    assert ids(ONE, together) == ["ambiguous-move-statements"]
+
+
+def test_what_was_removed_may_not_be_declared_any_more() -> None:
+    removed = "removed {\n  from = nexus_site.x\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    (problem,) = errors(plan(ONE + removed))
+    assert problem.id == "removed-resource-still-exists"
+    assert problem.subject is not None
+    assert ids(removed) == []
+    module = {"main.nf.hcl": 'module "m" {\n source = "./m"\n}\n', "m/main.nf.hcl": ONE}
+    module["main.nf.hcl"] += removed.replace("nexus_site.x", "module.m")
+    assert [each.id for each in errors(plan(module))] == ["removed-module-still-exists"]
