@@ -5,7 +5,7 @@ A run waits for approvals across plans; what it fixed when it began is kept in i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, convert
@@ -107,17 +107,23 @@ def _run(
             words = run_words(run.resource_index, run.name)
             placement.brought_by |= dict.fromkeys(updated_now, words)
     if outcome.stuck:
-        yield warned(
-            "staged-run-is-stuck",
-            f"The run goes no further than {listed(outcome.stuck, 4)}: {failures[outcome.stuck[0]]}. Mend "
-            "the override, and make another run.",
-        )
+        yield warned("staged-run-is-stuck", _stuck_text(outcome.stuck, failures))
     if outcome.waits_for:
-        yield warned(
-            "staged-run-waits-for-an-approval",
-            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals, or write '
-            "an approval request of that name, to go on.",
-        )
+        yield warned("staged-run-waits-for-an-approval", _waiting_text(outcome.waits_for))
+
+
+def _stuck_text(stuck: Sequence[str], failures: Mapping[str, str]) -> str:
+    return (
+        f"The run goes no further than {listed(stuck, 4)}: {failures[stuck[0]]}. Mend the override, and make "
+        "another run."
+    )
+
+
+def _waiting_text(approval: str) -> str:
+    return (
+        f'The run stops before {approval}; add "{approval}" to its approvals, or write an approval request '
+        "of that name, to go on."
+    )
 
 
 def _begun(instance: Instance, run: FleetRun, hub: Hub) -> BegunRun:
