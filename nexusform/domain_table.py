@@ -25,7 +25,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
     and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
     types/nexus_inventory.py calls NEXUS_INVENTORY. `phases`: its `Phases` (planning/phases.py), "" for none.
-    `providers` and `backends`: names, as
+    `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
     """
@@ -37,6 +37,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
     phases: str = ""
+    page_parts: str = ""
     providers: Mapping[str, str] = field(default_factory=dict)
     backends: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +125,7 @@ _ALL: Final = (
             "fleet_resource_placement",
         ),
         phases="planning.fleet_phases:PHASES",
+        page_parts="rendering.fleet_page_parts:PARTS",
         exports={
             "manifests": "rendering.exports:manifests",
             "node-labels": "rendering.exports:node_labels",
@@ -192,3 +194,9 @@ def targets_of_domains(kind: str) -> dict[str, str]:
 def checks_of_domains() -> dict[str, str]:
     """The targets of `checks`, by domain."""
     return {domain.name: domain.target(domain.checks) for domain in domains().values() if domain.checks}
+
+
+def is_there(target: str) -> bool:
+    """Whether what a target names belongs to no domain, or to one whose folder is there."""
+    inner = target.removeprefix(f"{PACKAGE}.")
+    return inner == target or inner.partition(".")[0] in domains()

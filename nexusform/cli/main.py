@@ -20,10 +20,11 @@ import click
 import nexusform
 from nexusform.cli.commands import Entry, LazyGroup
 from nexusform.diagnostics import did_you_mean
+from nexusform.domain_table import is_there
 from nexusform.log import log, start
 
 # One line per command: its name, where it lives, and what `-help` says of it.
-COMMANDS: Final[dict[str, Entry]] = {
+_COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("nexusform.cli.init:init", "Check the configuration and prepare its backend"),
     "validate": Entry("nexusform.cli.validate:validate", "Find every mistake in the configuration"),
     "plan": Entry("nexusform.cli.plan:plan", "Show what would change, and where everything would land"),
@@ -64,6 +65,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "lsp": Entry("nexusform.domains.editor.cli.lsp:lsp", "Be a language server for an editor"),
     "completion": Entry("nexusform.cli.completion:completion", "Print the completion script of a shell"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),
+}
+COMMANDS: Final[dict[str, Entry]] = {
+    name: entry for name, entry in _COMMANDS.items() if is_there(entry.target)
 }
 # No room, no quota, a file as large as may be, a device that fails.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.rendering.fleet_parts import fleet_part, pods_part
 from nexusform.planning.plan import Plan, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
+from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
     changes_part,
@@ -189,10 +189,13 @@ def _parts(
     if report.errored:
         return [*parts, findings, rules_part(plan.separation_rules)]
     pools = tables_part(plan.placement_tables, plan.tie_breaks)
-    parts += [fleet_part(plan), findings, overview_part(overview), pools]
+    of_domains = parts_of_domains(plan)
+    parts += [each.after_map(plan) for each in of_domains]
+    parts += [findings, overview_part(overview), pools]
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", scripted("vm-list")))
-    parts += [pods_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
+    parts += [each.after_vms(plan) for each in of_domains]
+    parts += [rollouts_part(report), rules_part(plan.separation_rules)]
     if plan.changes:
         parts.append(changes_part(folds, scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]

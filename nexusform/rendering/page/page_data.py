@@ -12,7 +12,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from nexusform.address import module_text
-from nexusform.domains.fleet.rendering.fleet_parts import binding_cluster, fleet_members
 from nexusform.planning.plan import (
     Change,
     Place,
@@ -23,11 +22,13 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
+from nexusform.scheduling.bindings import Binding
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
@@ -48,7 +49,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
         "sites": [_site(site) for site in maps],
         "changes": [_change(change, stanza) for change, stanza in drawn_changes(plan, report)],
         "rows": [_row(row) for row in plan.placements if row.kind != "vm"],
-        "members": [[member.name, member.cluster_id] for member in fleet_members(plan)],
+        "members": [list(member) for part in parts_of_domains(plan) for member in part.members(plan)],
         "shared": _shared(plan.separation_rules),
         "unfit": _unfit(plan),
         "errored": plan.errored,
@@ -269,7 +270,7 @@ def _at(row: PlacementChange) -> list[str]:
     place = row.target or row.source
     if isinstance(place, PodPlace):
         return [place.cluster, place.node or "", place.machine or ""]
-    return [binding_cluster(row), "", ""]
+    return [place.cluster if isinstance(place, Binding) else row.object, "", ""]
 
 
 def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:

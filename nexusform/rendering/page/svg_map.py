@@ -13,16 +13,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.rendering.fleet_parts import (
-    FleetMatrix,
-    Square,
-    fleet_matrix,
-    scores_text,
-    state_text,
-)
-from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import (
     STYLE,
     Paint,
@@ -37,7 +31,7 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
 
 LARGE: Final = 1000
-_MARGIN: Final = 16
+MARGIN: Final = 16
 _HEADING: Final = 26
 _LETTER_OF_HEADING: Final = 9  # pixels
 
@@ -60,40 +54,38 @@ _CONDENSED: Final = _Scale(row=5, gap=1, cell=24, label=0, racks_per_line=20, te
 def render_svg(plan: Plan) -> str:
     """The rack map of a plan as an SVG document, a newline at its end."""
     maps = build_rack_maps(plan)
-    matrix = fleet_matrix(plan)
     denied = denied_by(plan)
     verdict = f"Denied by {denied}" if denied else ""
-    if maps or not matrix.clusters:
-        return svg_of(maps, verdict)
-    return _fleet_svg(matrix, verdict)
+    pictures = () if maps else (part.picture(plan, verdict) for part in parts_of_domains(plan))
+    return next(filter(None, pictures), "") or svg_of(maps, verdict)
 
 
 def svg_of(maps: Sequence[SiteMap], verdict: str = "") -> str:
     """An SVG document of maps, one below the other, under a verdict."""
     drawings: list[Markup] = []
-    width, top = 480, _MARGIN
+    width, top = 480, MARGIN
     for site in maps:
         drawing = _Site(site)
         drawings.append(shape("g", drawing.markup(top)))
-        top += drawing.height + _MARGIN
+        top += drawing.height + MARGIN
         width = max(width, drawing.width)
     if not maps:
-        drawings.append(_text(_MARGIN, top + 14, "The plan knows no site.", "heading"))
+        drawings.append(lettering(MARGIN, top + 14, "The plan knows no site.", "heading"))
         top += 40
     patterns = definitions(maps)
-    return _document(_title(maps), _description(maps), [patterns, *drawings], width, top, verdict)
+    return document(_title(maps), _description(maps), [patterns, *drawings], width, top, verdict)
 
 
-def _document(
+def document(
     title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
 ) -> str:
     """A whole file: parts of this width, with margins beside them, on a white page."""
     if verdict:
         width = max(width, round(len(verdict) * _LETTER_OF_HEADING))
         description = f"{verdict}. {description}"
-        drawings = [_text(_MARGIN, _MARGIN + 14, verdict, "heading"), _moved(drawings, 0, _HEADING)]
+        drawings = [lettering(MARGIN, MARGIN + 14, verdict, "heading"), moved(drawings, 0, _HEADING)]
         height += _HEADING
-    page_width = width + 2 * _MARGIN
+    page_width = width + 2 * MARGIN
     picture = shape(
         "svg",
         shape("title", title, id="map-title"),
@@ -193,18 +185,18 @@ class _Site:
 
     def markup(self, top: int) -> list[Markup]:
         """The site's elements, from `top` down."""
-        parts = [_text(_MARGIN, top + 16, f"Site {self._map.name}", "heading")]
+        parts = [lettering(MARGIN, top + 16, f"Site {self._map.name}", "heading")]
         at = top + _HEADING
-        parts.append(_moved(self._legend, _MARGIN, at))
+        parts.append(moved(self._legend, MARGIN, at))
         at += self._legend_height
-        parts.append(_moved(marks_legend(self._plain), _MARGIN, at))
+        parts.append(moved(marks_legend(self._plain), MARGIN, at))
         at += 26
         for side in self._sides:
-            parts.append(_text(_MARGIN, at + 16, side.title, "side"))
+            parts.append(lettering(MARGIN, at + 16, side.title, "side"))
             at += _HEADING
             for line in self._lines:
                 for number, rack in enumerate(line):
-                    parts.append(_moved(self._rack(rack, side), _MARGIN + number * self._rack_width, at))
+                    parts.append(moved(self._rack(rack, side), MARGIN + number * self._rack_width, at))
                 at += self._line_height(line)
         return parts
 
@@ -215,16 +207,16 @@ class _Site:
             is_gone = machine.mark is Mark.REMOVED and side.is_after
             if not is_gone:
                 top = 22 + number * (self._scale.row + self._scale.gap)
-                parts.append(_moved(self._machine(machine, side), 0, top))
+                parts.append(moved(self._machine(machine, side), 0, top))
         return parts
 
     def _rack_name(self, rack: MapRack) -> Markup:
         """The name of a rack, with its zone where that is another."""
         if not self._scale.texts:
-            return _text(0, 14, rack.name, "small")
+            return lettering(0, 14, rack.name, "small")
         zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
         note = " (planned)" if rack.planned else ""
-        return _text(0, 14, f"{rack.name}{zone}{note}", "rack")
+        return lettering(0, 14, f"{rack.name}{zone}{note}", "rack")
 
     def _machine(self, machine: MapMachine, side: _Side) -> list[Markup]:
         """A machine: tooltip, slot, cells, and the VMs in them."""
@@ -232,7 +224,7 @@ class _Site:
         vms = [self._map.vms[number] for number in side.vms(machine)]
         parts = [shape("title", self._tooltip(machine, vms))]
         if scale.texts:
-            parts.append(_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
+            parts.append(lettering(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + 2)
             kind = "cell refused" if facts.refusal else "cell"
@@ -282,7 +274,7 @@ class _Site:
         return shape("g", parts)
 
 
-def _moved(parts: Sequence[Markup], left: int, top: int) -> Markup:
+def moved(parts: Sequence[Markup], left: int, top: int) -> Markup:
     """Drawings set to another place."""
     return shape("g", parts, transform=f"translate({left} {top})")
 
@@ -314,7 +306,7 @@ def _box(paint: Paint, mark: Mark, left: float, width: float, scale: _Scale) -> 
         parts.append(shape("rect", **box, fill=f"url(#{paint.pattern_name})"))
     label = _label(f"{_SIGNS[mark]}{paint.key}", _SIGNS[mark], width)
     if label:
-        parts.append(_text(left + width / 2, scale.row - 5, label, f"key {paint.tone}"))
+        parts.append(lettering(left + width / 2, scale.row - 5, label, f"key {paint.tone}"))
     return parts
 
 
@@ -365,56 +357,6 @@ def _hardware(machine: MapMachine) -> str:
     return f" ({facts.machine_sku}, {cells})" if facts.machine_sku else f" ({cells})"
 
 
-def _text(left: float, top: float, text: str, kind: str) -> Markup:
+def lettering(left: float, top: float, text: str, kind: str) -> Markup:
+    """Text at a place, as its kind is written."""
     return shape("text", joined(text), class_=kind, x=round(left, 2), y=top)
-
-
-# --- a fleet without a site --------------------------------------------------------------------
-
-_SQUARE_WIDTH: Final = 132
-_SQUARE_HEIGHT: Final = 40
-_LETTER: Final = 7.4  # pixels, about
-
-
-def _fleet_svg(matrix: FleetMatrix, verdict: str) -> str:
-    """Placements down, clusters across, what becomes of each binding where they meet."""
-    label = round(max(len(placement) for placement in matrix.placements) * _LETTER) + 16
-    columns = {name: _MARGIN + label + at * _SQUARE_WIDTH for at, name in enumerate(matrix.clusters)}
-    parts = [_text(_MARGIN, _MARGIN + 16, "Fleet", "heading")]
-    parts += [_text(left + 4, _MARGIN + 42, name, "rack") for name, left in columns.items()]
-    top = _MARGIN + 50
-    for placement in matrix.placements:
-        parts.append(_text(_MARGIN, top + 22, placement, "rack"))
-        for cluster, left in columns.items():
-            parts.append(_moved(_fleet_square(matrix.square(placement, cluster)), left, top))
-        top += _SQUARE_HEIGHT
-    picked = sum(square.binding is not None for square in matrix.squares.values())
-    counts = (
-        counted(len(matrix.placements), "placement"),
-        counted(len(matrix.clusters), "cluster"),
-        counted(picked, "binding"),
-    )
-    width = label + len(columns) * _SQUARE_WIDTH
-    return _document("Fleet", f"{', '.join(counts)}.", parts, width, top + _MARGIN, verdict)
-
-
-def _fleet_square(square: Square) -> list[Markup]:
-    """One square: white where nothing is bound, else by what becomes of the binding."""
-    row = square.binding
-    fill = "#ffffff" if row is None else _FATES.get(row.action, "#fff8c5")
-    wide, high = _SQUARE_WIDTH - 4, _SQUARE_HEIGHT - 4
-    parts = [shape("title", square.why)] if square.why else []
-    parts.append(shape("rect", class_="cell", width=wide, height=high, style=f"fill:{fill}"))
-    if row is not None:
-        parts.append(_text(8, 16, state_text(row), "rack"))
-        parts.append(_text(8, 30, scores_text(row), "slim"))
-    elif square.why_not:
-        parts.append(_text(8, 22, f"refused: {square.rule}" if square.rule else "not picked", "slim"))
-    return parts
-
-
-_FATES: Final = {
-    PlacementAction.PLACE: "#dafbe1",
-    PlacementAction.KEEP: "#f3f4f6",
-    PlacementAction.REMOVE: "#ffebe9",
-}

@@ -1,0 +1,65 @@
+"""The picture of a plan of a fleet without a site."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nexusform.domains.fleet.rendering.fleet_parts import (
+    Square,
+    fleet_matrix,
+    scores_text,
+    state_text,
+)
+from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.rendering.notation.markup import Markup, shape
+from nexusform.rendering.page.svg_map import MARGIN, document, lettering, moved
+from nexusform.words import counted
+
+_FATES: Final = {
+    PlacementAction.PLACE: "#dafbe1",
+    PlacementAction.KEEP: "#f3f4f6",
+    PlacementAction.REMOVE: "#ffebe9",
+}
+_SQUARE_WIDTH: Final = 132
+_SQUARE_HEIGHT: Final = 40
+_LETTER: Final = 7.4  # pixels, about
+
+
+def fleet_svg(plan: Plan, verdict: str) -> str:
+    """Placements down, clusters across, and what becomes of bindings; "" where nothing is to be drawn."""
+    matrix = fleet_matrix(plan)
+    if not matrix.clusters:
+        return ""
+    label = round(max(len(placement) for placement in matrix.placements) * _LETTER) + 16
+    columns = {name: MARGIN + label + at * _SQUARE_WIDTH for at, name in enumerate(matrix.clusters)}
+    parts = [lettering(MARGIN, MARGIN + 16, "Fleet", "heading")]
+    parts += [lettering(left + 4, MARGIN + 42, name, "rack") for name, left in columns.items()]
+    top = MARGIN + 50
+    for placement in matrix.placements:
+        parts.append(lettering(MARGIN, top + 22, placement, "rack"))
+        for cluster, left in columns.items():
+            parts.append(moved(_square(matrix.square(placement, cluster)), left, top))
+        top += _SQUARE_HEIGHT
+    picked = sum(square.binding is not None for square in matrix.squares.values())
+    counts = (
+        counted(len(matrix.placements), "placement"),
+        counted(len(matrix.clusters), "cluster"),
+        counted(picked, "binding"),
+    )
+    width = label + len(columns) * _SQUARE_WIDTH
+    return document("Fleet", f"{', '.join(counts)}.", parts, width, top + MARGIN, verdict)
+
+
+def _square(square: Square) -> list[Markup]:
+    """One square: white where nothing is bound, else by what becomes of the binding."""
+    row = square.binding
+    fill = "#ffffff" if row is None else _FATES.get(row.action, "#fff8c5")
+    wide, high = _SQUARE_WIDTH - 4, _SQUARE_HEIGHT - 4
+    parts = [shape("title", square.why)] if square.why else []
+    parts.append(shape("rect", class_="cell", width=wide, height=high, style=f"fill:{fill}"))
+    if row is not None:
+        parts.append(lettering(8, 16, state_text(row), "rack"))
+        parts.append(lettering(8, 30, scores_text(row), "slim"))
+    elif square.why_not:
+        parts.append(lettering(8, 22, f"refused: {square.rule}" if square.rule else "not picked", "slim"))
+    return parts
