@@ -28,6 +28,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
+    `explains`: what `explain` asks about objects of its types (`Explainer`).
     """
 
     name: str
@@ -42,6 +43,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     backends: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
     checks: str = ""
+    explains: str = ""
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -126,6 +128,7 @@ _ALL: Final = (
         ),
         phases="planning.fleet_phases:PHASES",
         page_parts="rendering.fleet_page_parts:PARTS",
+        explains="workflow.explain_workloads:explain_fleet",
         exports={
             "manifests": "rendering.exports:manifests",
             "node-labels": "rendering.exports:node_labels",
@@ -200,3 +203,13 @@ def is_there(target: str) -> bool:
     """Whether what a target names belongs to no domain, or to one whose folder is there."""
     inner = target.removeprefix(f"{PACKAGE}.")
     return inner == target or inner.partition(".")[0] in domains()
+
+
+def explainers_of_domains() -> dict[str, str]:
+    """The targets of `explains`, by resource type."""
+    return {
+        name: domain.target(domain.explains)
+        for domain in domains().values()
+        for name in domain.resource_types
+        if domain.explains
+    }

@@ -13,9 +13,9 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
-from nexusform.domains.fleet.workflow.explain_workloads import NODES_UNKNOWN
-from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, PoolReason
 from nexusform.planning.plan import PlacementChange
+from nexusform.planning.pool_reasons import PoolReason
+from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.rendering.answers.outline import Outline
 from nexusform.words import counted
 from nexusform.workflow.explain import Reason
@@ -51,8 +51,8 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.objects and not answer.pools:
         names = _listed(answer.objects)
         raise click.UsageError(f"{address} has several objects; name one of them: {names}.")
-    texts = [_placement(placement, arguments, screen) for placement in answer.placements]
-    texts += [_pod(pod, arguments, screen) for pod in answer.pods]
+    of_domain = answer.of_domain or DomainAnswer()
+    texts = [_told(*each, arguments, screen) for each in of_domain.answers]
     if answer.pools:
         texts.append(_pools(address, answer.pools, arguments, screen))
     texts += [_object(reason, arguments, screen) for reason in answer.reasons]
@@ -63,15 +63,14 @@ def explain(arguments: ExplainArguments) -> int:
     for each in texts:
         screen.out(each, end="")
     errors = [each for each in answer.diagnostics if each.severity is Severity.ERROR]
-    if answer.placements:  # a configuration in error is explained as far as it goes
+    if of_domain.goes_far:
         screen.diagnostics(errors, answer.sources)
     elif errors and arguments.format == "text":
         screen.diagnostics([_refusal(errors)], answer.sources)
     elif errors:
         click.echo(f"Warning: {_refusal(errors).detail}", err=True)
-    if answer.pods and arguments.format == "text":
-        unknown = [d for d in answer.diagnostics if d.id == NODES_UNKNOWN]
-        screen.diagnostics(unknown, answer.sources)
+    if of_domain.notes and arguments.format == "text":
+        screen.diagnostics(of_domain.notes, answer.sources)
     return 0
 
 
@@ -85,24 +84,13 @@ def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
-
-    if arguments.format == "json":
-        return _json_text(placement_document(reason))
-    return _outlined(placement_outline(reason), arguments, screen)
-
-
-def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
-
-    if arguments.format == "json":
-        return _json_text(pod_document(reason))
-    return _outlined(pod_outline(reason), arguments, screen)
+def _told(outline: Outline, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
+    """What a domain answers, in the format that is asked for."""
+    return _json_text(document) if arguments.format == "json" else _outlined(outline, arguments, screen)
 
 
 def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pool_and_pod_outline import pools_document, pools_outline
+    from nexusform.rendering.answers.pool_outline import pools_document, pools_outline
 
     if arguments.format == "json":
         return _json_text(pools_document(address, pools))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,19 +13,16 @@ from nexusform.address import Address, AddressPattern, AddressProblem, address_o
 from nexusform.backends.memory import MemoryBackend
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
-from nexusform.domains.fleet.workflow.explain_workloads import (
-    explain_member,
-    explain_placements,
-    explain_pods,
-)
-from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, PoolReason, explain_pools
+from nexusform.domain_table import Loaded, explainers_of_domains
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
+from nexusform.planning.pool_reasons import PoolReason, explain_pools
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.vms.vm_object import placed_by
-from nexusform.ports import Kind, Registries
+from nexusform.ports import Registries
+from nexusform.rendering.answers.domain_answer import DomainAnswer, Explainer
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
@@ -38,8 +35,7 @@ from nexusform.workflow.stored import Stored, read_stored
 from nexusform.worlds.other_places import Way, find_ways
 from nexusform.worlds.world_view import things_after, view_world
 
-# What brings pods.
-_BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)
+_EXPLAINERS: Final[Mapping[str, Explainer]] = Loaded(explainers_of_domains())
 # The attributes that hold VMs and bindings by name.
 _HOLD_OBJECTS = ("nodes", "vnfcs", "bindings")
 
@@ -69,12 +65,12 @@ class Reason(Struct, frozen=True):
 
 class Explanations(Struct, frozen=True):
     """The answer, or what is wrong. Without the name of an object: the `pools` of what has some, else
-    `objects`, the names to choose from. `leaving` are the rows of VMs of the name that the plan removes.
+    `objects`, the names to choose from. `leaving` are the rows of VMs of the name that the plan removes,
+    `of_domain` what a domain answers of an object of its own.
     """
 
     reasons: tuple[Reason, ...] = ()
-    placements: tuple[PlacementReason, ...] = ()
-    pods: tuple[PodReason, ...] = ()
+    of_domain: DomainAnswer | None = None
     pools: tuple[PoolReason, ...] = ()
     leaving: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
@@ -91,18 +87,12 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
     opened, request, problems = _asked_of(place, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
-    kind = request.registries.kind_of(pattern.type)
-    fleet = explain_placements(request, pattern, name) if kind is Kind.PLACEMENT else None
-    fleet = explain_member(request, pattern) if kind is Kind.MEMBER else fleet
-    if fleet is not None:
-        placements, wrong = fleet
+    explainer = _EXPLAINERS.get(pattern.type)
+    told = explainer(request, pattern, name) if explainer is not None else None
+    if told is not None:
         return Explanations(
-            placements=tuple(placements), diagnostics=(*problems, *wrong), sources=opened.sources
+            of_domain=told, diagnostics=(*problems, *told.diagnostics), sources=opened.sources
         )
-    pods = explain_pods(request, pattern, name) if kind in _BRING_PODS else None
-    if pods is not None:
-        reasons, wrong = pods
-        return Explanations(pods=reasons, diagnostics=(*problems, *wrong), sources=opened.sources)
     answer = _Question(opened.project, request, pattern, name).answer()
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
 

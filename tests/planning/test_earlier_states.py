@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
+from nexusform.domains.fleet.rendering.pod_outline import pod_outline
 from nexusform.domains.fleet.workflow.reasons import pod_reasons
 from nexusform.planning.saved.plan_file import read, write
 from nexusform.planning.verification.verification import problem_of
-from nexusform.rendering.answers.pool_and_pod_outline import pod_outline
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import deployment, manifest

@@ -13,12 +13,16 @@ from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
+from nexusform.domains.fleet.rendering.pod_outline import pod_document, pod_outline
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
+from nexusform.ports import Kind
+from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.words import first_of
 
 MANIFEST_TYPE = "fleet_hub_manifest"
@@ -99,6 +103,7 @@ def _secret(planned: PlanResult) -> bool:
     )
 
 
+_BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)
 NODES_UNKNOWN = "nodes-unknown"
 _MOST_NAMES = 20
 
@@ -168,3 +173,21 @@ def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
         f"Nodes unknown: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
         "pods that the placement brings there are not predicted."
     )
+
+
+def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
+    """Placements, members, and the pods that placements and manifests bring."""
+    kind = request.registries.kind_of(pattern.type)
+    placements = explain_placements(request, pattern, name) if kind is Kind.PLACEMENT else None
+    placements = explain_member(request, pattern) if kind is Kind.MEMBER else placements
+    if placements is not None:
+        reasons, wrong = placements
+        answers = tuple((placement_outline(each), placement_document(each)) for each in reasons)
+        return DomainAnswer(answers, tuple(wrong), goes_far=True)
+    pods = explain_pods(request, pattern, name) if kind in _BRING_PODS else None
+    if pods is None:
+        return None
+    pod_answers, wrong = pods
+    answers = tuple((pod_outline(each), pod_document(each)) for each in pod_answers)
+    notes = tuple(each for each in wrong if each.id == NODES_UNKNOWN)
+    return DomainAnswer(answers, tuple(wrong), notes)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
+from nexusform.domains.fleet.rendering.pod_outline import pod_document, pod_outline
 from nexusform.domains.fleet.workflow.reasons import PodReason, pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.rendering.answers.outline import outline_text
-from nexusform.rendering.answers.pool_and_pod_outline import pod_document, pod_outline
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
 from tests.planning.harness import RACKS, applied, good, plan
 

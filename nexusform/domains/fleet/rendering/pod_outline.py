@@ -1,20 +1,15 @@
-"""Why a pool's VMs or one pod are where they are, as answers: of a pool the table, the racks and whom to ask
-about; of a pod where, how certain, and what every node's rules say.
-"""
+"""Why one pod is where it is, as an answer: where, how certain, and what every node's rules say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.workflow.reasons import Coming, PodReason, PoolReason
+from nexusform.domains.fleet.workflow.reasons import PodReason
 from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.json.json_placements import table_document
-from nexusform.rendering.report.placement_rows import table_row
-from nexusform.words import counted, listed, natural
 
 _WITHOUT: Final = {
     PodState.PENDING: "stays Pending",
@@ -131,84 +126,3 @@ def _node_document(verdict: NodeVerdict) -> dict[str, Any]:
         "points": dict(verdict.points),
         "refusals": [{"rule": refusal.rule, "reason": refusal.reason} for refusal in verdict.refusals],
     }
-
-
-_HEADS = ("pool", "SKU", "count", "racks", "VMs per rack")
-_RULE = (
-    'A rack is chosen by the fewest VMs of the pool (with rack_spread = "cluster": of the cluster first), '
-    "then a machine by the fewest VMs of the cluster."
-)
-
-
-def pools_outline(address: str, pools: Sequence[PoolReason]) -> Outline:
-    """One or several pools at an address. The first object of each is named as one to ask about."""
-    several = len({pool.address for pool in pools}) > 1
-    heads = ("cluster", *_HEADS) if several else _HEADS
-    rows = tuple(_row(pool, several) for pool in pools)
-    table = Table(heads, rows, frozenset({heads.index("count")}))
-    sections = [Section("How its pools spread (expected / actual)", table=table)]
-    sections += [_pool_section(pool, several) for pool in pools]
-    examples = listed([pool.objects[0] for pool in pools if pool.objects], 4)
-    ask = (
-        f"Why one stands where it does, rule by rule: nexusform explain '{address}' OBJECT, such as "
-        f"{examples}."
-    )
-    falls_short = any(pool.missing for pool in pools)
-    return Outline(address, _verdict(pools), falls_short, (_RULE, ask), tuple(sections))
-
-
-def _verdict(pools: Sequence[PoolReason]) -> str:
-    """`24 VMs on 8 racks`, or how many of them stand."""
-    racks: set[str] = set()
-    for pool in pools:
-        racks |= pool.table.actual_vms_per_rack.keys()
-    total = sum(pool.table.total_count for pool in pools)
-    missing = sum(pool.missing for pool in pools)
-    vms = f"{total - missing:,} of {counted(total, 'VM')}" if missing else counted(total, "VM")
-    return f"{vms} on {counted(len(racks), 'rack')}"
-
-
-def _row(pool: PoolReason, several: bool) -> Row:
-    """The figures of a pool, its cluster first where there are several."""
-    row = table_row(pool.table)
-    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
-    cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
-    return Row((cluster, *cells) if several else cells, pool.missing > 0)
-
-
-def _pool_section(pool: PoolReason, several: bool) -> Section:
-    """Racks, zones, causes and objects of one pool."""
-    counts = pool.table.actual_vms_per_rack
-    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=natural))
-    zones = ", ".join(sorted(pool.zones, key=natural)) if pool.zones else "all"
-    lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
-    if pool.came:
-        lines.append(f"Why they came: {'; '.join(_came(coming) for coming in pool.came)}.")
-    lines.append(f"Objects: {listed(pool.objects, 5)}.")
-    name = f"{pool.table.cluster}/{pool.table.pool}" if several else pool.table.pool
-    return Section(name, tuple(lines))
-
-
-def _came(coming: Coming) -> str:
-    """`scale_out (3 VMs at serial 7)`."""
-    when = "by this plan" if coming.serial is None else f"at serial {coming.serial}"
-    return f"{coming.trigger} ({counted(coming.count, 'VM')} {when})"
-
-
-def pools_document(address: str, pools: Sequence[PoolReason]) -> dict[str, Any]:
-    """The pools of an object, as JSON data."""
-    return {"address": address, "kind": "pools", "pools": [_pool_document(pool) for pool in pools]}
-
-
-def _pool_document(pool: PoolReason) -> dict[str, Any]:
-    return {
-        "address": str(pool.address),
-        **table_document(pool.table),
-        "availability_zones": None if pool.zones is None else list(pool.zones),
-        "came": [_coming_document(coming) for coming in pool.came],
-        "objects": list(pool.objects),
-    }
-
-
-def _coming_document(coming: Coming) -> dict[str, Any]:
-    return {"trigger": coming.trigger, "serial": coming.serial, "count": coming.count}
