@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
 from nexusform.domains.fleet.planning.fleet_rows import fleet_row_problems
+from nexusform.domains.fleet.planning.left_out import left_out_rows
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
 from nexusform.domains.pods.planning.blocks import (
@@ -50,30 +51,37 @@ def fleet_of(result: PlanResult) -> PlannedFleet | None:
 
 
 def _plan(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> Contribution:
+    vms = tuple(vms)
     elsewhere = read_elsewhere(blocks.request, evaluation)
     pods = pods_over(blocks, vms, elsewhere)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     unknown = unknown_observed(elsewhere, pods.clusters, blocks.instances.values())
     diagnostics = (*elsewhere.diagnostics, *unknown, *problems, *outcome.diagnostics)
-    return _contribution(blocks, PlannedFleet(outcome, pods), diagnostics)
+    return _contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 
 def _remove(blocks: Blocks, vms: Iterable[VmObject]) -> Contribution:
+    vms = tuple(vms)
     outcome = destroyed(blocks.instances.values())
     pods = pods_over(blocks, vms, Elsewhere())
-    return _contribution(blocks, PlannedFleet(outcome, pods), outcome.diagnostics)
+    return _contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
 
 
-def _contribution(blocks: Blocks, fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]) -> Contribution:
+def _contribution(
+    blocks: Blocks, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
+) -> Contribution:
     pods, outcome = fleet.pods, fleet.outcome
+    rows = (*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected))
+    told = {_named(row) for row in rows}
+    left_out = (row for row in left_out_rows(blocks, vms, pods.clusters) if _named(row) not in told)
 
     def findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         problems = list(manifest_findings(pods, instances))
         return [*problems, *pod_risks(pods, instances)] if risks else problems
 
     return Contribution(
-        rows=(*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected)),
+        rows=(*rows, *left_out),
         rollouts=outcome.rollouts,
         passed_over=outcome.passed_over,
         shown=outcome.shown,
@@ -83,6 +91,10 @@ def _contribution(blocks: Blocks, fleet: PlannedFleet, diagnostics: tuple[Diagno
         findings=findings,
         detail=fleet,
     )
+
+
+def _named(row: PlacementChange) -> tuple[object, ...]:
+    return (row.address, row.kind, row.pool, row.object)
 
 
 def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChange]:

@@ -13,6 +13,7 @@ from nexusform.plain_data import has_unknown
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, PodPlace
 
 POD: Final = "pod"
+_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE)
 
 # (what it belongs to, its name) -> what is remembered of a pod
 Pods = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -53,8 +54,8 @@ def _binding_problems(
             yield f"It says of {where} that it was bound otherwise."
         if row.target is not None and row.target != after.get(row.object):
             yield f"It shows {where} bound otherwise than it is planned."
-        has_target, is_removal = row.target is not None, row.action is PlacementAction.REMOVE
-        if has_target is is_removal:
+        has_target, is_dismissed = row.target is not None, row.action in _WITHOUT_TARGET
+        if has_target is is_dismissed:
             yield f"What happens to {where} is not what is shown of it."
     shown_bound = {row.object for row in rows if row.target is not None}
     shown_leaving = {row.object for row in rows if row.target is None}

@@ -1,0 +1,101 @@
+"""Bindings and pods whose member or node goes while what brought them is left out of the plan."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.planning.conclusion.conservation import KINDS, names_of
+from nexusform.planning.guard_rails import broken_limits, guarded, limits_of
+from nexusform.planning.plan import Mode, PlacementAction
+from nexusform.planning.verification.verification import problem_of
+from nexusform.rendering.report.placement_rows import summaries
+from nexusform.state.objects import State
+from nexusform.workflow.surroundings import RealFiles
+from tests.planning.harness import all_types, applied, good, plan
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+EAST = 'nexus_kubernetes_cluster.edge["east"]'
+MEMBER = 'fleet_member_cluster.edge["east"]'
+
+
+@lru_cache
+def texts(example: str) -> dict[str, str]:
+    folder = EXAMPLES / example
+    files = (path for path in folder.rglob("*") if path.suffix in (".hcl", ".yaml", ".yml", ".json"))
+    return {str(path.relative_to(folder)): path.read_text("utf-8") for path in files}
+
+
+@lru_cache
+def standing(example: str) -> State:
+    return applied(good(plan(texts(example), files_there=RealFiles())))
+
+
+def smaller() -> dict[str, str]:
+    files = texts("end-to-end")
+    return files | {"site.nf.hcl": files["site.nf.hcl"].replace("east  = 4", "east  = 1")}
+
+
+def held(state: State, kind: str) -> int:
+    types = all_types().resource_types
+    total = 0
+    for address, instance in state.instances.items():
+        resource_type = types[address.type]
+        if instance.current is not None and (kind != "vm" or resource_type.vms is not None):
+            total += names_of(kind, resource_type, instance.current.attributes).total()
+    return total
+
+
+def test_pods_whose_node_goes_lose_it_though_their_placement_is_left_out() -> None:
+    state = standing("end-to-end")
+    result = good(plan(smaller(), state, files_there=RealFiles(), targets=(EAST,)))
+    lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
+    assert {(row.kind, row.trigger) for row in lost} == {("pod", "node_removed")}
+    gone = {row.object for row in result.plan.placements if row.action is PlacementAction.REMOVE}
+    assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
+    totals = {total.kind: total for total in result.plan.placement_totals}
+    assert (totals["pod"].before, totals["pod"].loses_machine) == (held(state, "pod"), len(lost))
+    assert broken_limits(guarded(result.plan, limits_of("moved:0"))) == ("moved:0",)
+    assert problem_of(result.plan, state, all_types().resource_types) == ""
+
+
+def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() -> None:
+    state = standing("end-to-end")
+    files = texts("end-to-end")
+    fleet = files["fleet.nf.hcl"].replace(
+        "for_each              = nexus_kubernetes_cluster.edge",
+        'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
+    )
+    result = good(plan(files | {"fleet.nf.hcl": fleet}, state, files_there=RealFiles(), targets=(MEMBER,)))
+    (lost,) = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
+    assert (lost.kind, lost.object, lost.trigger) == ("binding", "east", "cluster_left")
+    assert problem_of(result.plan, state, all_types().resource_types) == ""
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+@pytest.mark.parametrize("example", ["end-to-end", "fleet"])
+def test_every_binding_and_pod_is_in_the_sums_whatever_is_selected(example: str, data: st.DataObject) -> None:
+    state = standing(example)
+    addresses = sorted({str(address) for address in state.instances})
+    picked = tuple(data.draw(st.lists(st.sampled_from(addresses), min_size=1, max_size=3, unique=True)))
+    how = data.draw(st.sampled_from(["targets", "excludes"]))
+    mode = data.draw(st.sampled_from([Mode.NORMAL, Mode.DESTROY]))
+    files = smaller() if example == "end-to-end" else texts(example)
+    result = plan(files, state, files_there=RealFiles(), mode=mode, **{how: picked})
+    assert "plan-does-not-account-for-everything" not in {each.id for each in result.plan.diagnostics}
+    if result.plan.errored:
+        return
+    in_text = {summary.kind: summary for summary in summaries(result.plan)}
+    totals = {total.kind: total for total in result.plan.placement_totals}
+    for kind in KINDS:
+        assert (totals[kind].before if kind in totals else 0) == held(state, kind)
+        if kind in totals and len(in_text) > 1:
+            assert in_text[kind].lose == totals[kind].loses_machine
+            assert in_text[kind].remove == totals[kind].leaves
+            assert in_text[kind].keep + in_text[kind].update == totals[kind].stays
+    assert problem_of(result.plan, state, all_types().resource_types) == ""
