@@ -26,7 +26,7 @@ class Condition(Struct, frozen=True):
 
 class Variable(Struct, frozen=True):
     """A `variable` block. `type` carries optional attributes and their defaults; `default` None
-    means required.
+    means required. `is_typed`: a type is written, be it `any`.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Variable(Struct, frozen=True):
     nullable: bool
     validations: tuple[Condition, ...]
     span: Span
+    is_typed: bool = True
 
 
 class Local(Struct, frozen=True):

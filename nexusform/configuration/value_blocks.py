@@ -61,6 +61,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         nullable=nullable,
         validations=_decode_validations(parts.blocks, label.value, problems),
         span=block.header_span,
+        is_typed="type" in arguments,
     )
 
 

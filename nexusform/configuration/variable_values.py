@@ -19,7 +19,7 @@ from nexusform.language.positions import describe as place_of
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import ConversionProblem
 from nexusform.source import SourceFile, Span
-from nexusform.value_types import DYNAMIC, STRING, PrimitiveType, Type, friendly_name
+from nexusform.value_types import STRING, PrimitiveType, friendly_name
 from nexusform.values import SENSITIVE, Value, string, unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
@@ -236,11 +236,10 @@ def _as_value(problem: Diagnostic) -> Diagnostic:
 
 
 def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Text is taken as it is for a primitive type, and read as an expression for any other.
-
-    Where the type is open, brackets at the beginning make it an expression.
+    """Text is taken as it is for a primitive type and where none is written, as Terraform does, and read as
+    an expression for any other.
     """
-    if not _reads_as_expression(variable.type, text):
+    if not _reads_as_expression(variable):
         return string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
     expression, problems = parse_expression(source)
@@ -250,13 +249,11 @@ def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
     return value, [*problems, *wrong]
 
 
-def _reads_as_expression(of: Type, text: str) -> bool:
-    if of is DYNAMIC:
-        return text.lstrip()[:1] in {"[", "{"} and bool(text.strip())
-    return not isinstance(of, PrimitiveType) or of not in _LITERAL
+def _reads_as_expression(variable: Variable) -> bool:
+    return variable.is_typed and variable.type not in _LITERAL
 
 
-_LITERAL = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
+_LITERAL: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
 
 
 def _null(variable: Variable, assignment: Assignment) -> Diagnostic:

@@ -60,3 +60,53 @@ def test_a_file_that_cannot_be_read_leaves_no_variable_missing(
     assert "A text stands between quotation marks" in " ".join(
         capfd.readouterr().err.replace("│", "").split()
     )
+
+
+# What Terraform 1.11 makes of a text from the command line: (declaration, text, value as JSON).
+TEXTS = [
+    ("type = any", "5", "5"),
+    ("type = any", "true", "true"),
+    ("type = any", '"x"', '"x"'),
+    ("type = any", "[1,2]", "[1,2]"),
+    ("type = any", "{a=1}", '{"a":1}'),
+    ("", "5", '"5"'),
+    ("", "true", '"true"'),
+    ("", "null", '"null"'),
+    ("", "[1,2]", '"[1,2]"'),
+    ("type = string", "[1,2]", '"[1,2]"'),
+    ("type = number", "5", "5"),
+    ("type = list(number)", "[1,2]", "[1,2]"),
+]
+
+
+@pytest.mark.parametrize("from_environment", [False, True])
+@pytest.mark.parametrize(("declared", "text", "value"), TEXTS)
+def test_texts_are_read_as_terraform_reads_them(
+    declared: str,
+    text: str,
+    value: str,
+    *,
+    from_environment: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = f'variable "v" {{\n  {declared}\n}}\noutput "v" {{\n  value = jsonencode(var.v)\n}}\n'
+    Path("main.nf.hcl").write_text(body)
+    if from_environment:
+        monkeypatch.setenv("NF_VAR_v", text)
+    flags = [] if from_environment else [f"-var=v={text}"]
+    assert run(["apply", "-auto-approve", *flags]) == 0
+    capsys.readouterr()
+    assert run(["output", "-raw", "v"]) == 0
+    assert capsys.readouterr().out.strip() == value
+
+
+def test_a_bare_word_is_no_value_of_any_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('variable "v" {\n  type = any\n}\n')
+    assert run(["plan", "-var=v=hello"]) == 1
+    assert "Variables not allowed" in capsys.readouterr().err
