@@ -40,12 +40,13 @@ def moving_problems(configuration: Configuration, evaluation: Evaluation) -> lis
 
 
 class _Moves:
-    # What was said of addresses so far: where each moves, and what moves there.
+    # What was said of addresses so far: where each moves, and what moves there. `b` as all instances of a
+    # block and `b` as its only one are two things.
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        self._to: dict[str, tuple[str, Statement]] = {}
-        self._from: dict[str, tuple[str, Statement]] = {}
+        self._to: dict[tuple[bool, str], tuple[str, Statement]] = {}
+        self._from: dict[tuple[bool, str], tuple[str, Statement]] = {}
 
     def look_at(self, statement: Statement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """One statement in one instance of its module."""
@@ -53,10 +54,11 @@ class _Moves:
         declared = self._declared(statement, instance)
         if declared is not None:
             yield _still_exists(statement, source, target, declared)
-        other, earlier = self._to.setdefault(source, (target, statement))
+        every = statement.of_all_instances
+        other, earlier = self._to.setdefault((every, source), (target, statement))
         if other != target:
             yield _ambiguous(statement, f"{source} moves to {other}", f"{source} moves to {target}", earlier)
-        other, earlier = self._from.setdefault(target, (source, statement))
+        other, earlier = self._from.setdefault((every, target), (source, statement))
         if other != source:
             yield _ambiguous(statement, f"{other} moves to {target}", f"{source} moves to {target}", earlier)
 

@@ -170,6 +170,11 @@ def test_nothing_moves_to_two_places_and_nothing_comes_from_two() -> None:
     assert ids(ONE, together) == ["ambiguous-move-statements"]
 
 
+def test_all_instances_and_the_only_one_are_two_things() -> None:
+    both = moved("nexus_site.b", 'nexus_site.b["l"]') + moved("nexus_site.b", "nexus_site.a")
+    assert ids(both) == []
+
+
 def test_what_was_removed_may_not_be_declared_any_more() -> None:
     removed = "removed {\n  from = nexus_site.x\n  lifecycle {\n    destroy = false\n  }\n}\n"
     (problem,) = errors(plan(ONE + removed))
