@@ -3,7 +3,7 @@
 Functions return their result together with the diagnostics they met and go on, so that a user
 sees every mistake of a run at once. Exceptions are for bugs.
 
-Code and tools recognise a diagnostic by its `id` (diagnostic_kinds.py is the list), never by its words.
+Code and tools recognise a diagnostic by its `id`, never by its words; docs/reference/diagnostics.md lists them.
 Wording: `summary` is short, `detail` is full sentences that say what is wrong, why it matters when that is
 not plain, and what to do.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.diagnostic_kinds import summary_of
 from nexusform.source import Span
 
 
@@ -38,7 +38,7 @@ class ValueNote(Struct, frozen=True):
 class Diagnostic(Struct, frozen=True):
     """One problem.
 
-    `id` is its stable name ("unknown-site"), one of diagnostic_kinds.SUMMARIES; `summary` is what that
+    `id` is its stable name ("unknown-site"), a row of docs/reference/diagnostics.md; `summary` is what that
     table says, or a headline with figures. `error` and `warning` make one.
     `address` is the resource instance concerned. `subject` is the offending range; `context` the wider
     construct to show around it. `block` is the header of the block that the subject stands in, as shown
@@ -119,13 +119,12 @@ def diagnostic(
     headline: str = "",
     **more: Any,
 ) -> Diagnostic:
-    """A diagnostic of a kind (its id) with the summary that the table has for it.
+    """A diagnostic of a kind (its id), with the summary that goes with it (diagnostic_kinds.py).
 
     `headline` stands in for that summary where names or figures belong into it; `more` takes the other
-    fields of Diagnostic. A kind that is not in the table is a bug: KeyError.
+    fields of Diagnostic.
     """
-    summary = SUMMARIES[kind]
-    return Diagnostic(severity, headline or summary, detail, subject, id=kind, **more)
+    return Diagnostic(severity, headline or summary_of(kind), detail, subject, id=kind, **more)
 
 
 def diagnostic_of(problem: Problem) -> Diagnostic:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from nexusform.advice.registry import RULES
-from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
@@ -67,7 +67,7 @@ def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
     """A rule as the driver of a run lists it."""
     # A lint rule's summary starts with its id. Figures are of a result, not of its rule.
-    text = SUMMARIES[diagnostic.id].removeprefix(f"{diagnostic.id}: ")
+    text = summary_of(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": harmless(text)},

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import nexusform
-from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.domains.sites.rendering.summary import groups_of
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -74,7 +74,7 @@ def _findings(sites: Iterable[PlannedSite]) -> list[Diagnostic]:
         for trouble in site.answer.troubles:
             is_error = trouble.severity == Severity.ERROR
             key = (trouble.id, trouble.file, trouble.line)
-            if trouble.id not in SUMMARIES or (key in seen and not is_error):
+            if not trouble.id or (key in seen and not is_error):
                 continue
             seen.add(key)
             findings.append(_finding(site, trouble))
@@ -92,5 +92,5 @@ def _finding(site: PlannedSite, trouble: Trouble) -> Diagnostic:
         trouble.id,
         trouble.detail,
         Span(file, at, at),
-        headline=f"{site.name}: {trouble.summary or SUMMARIES[trouble.id]}",
+        headline=f"{site.name}: {trouble.summary or summary_of(trouble.id)}",
     )

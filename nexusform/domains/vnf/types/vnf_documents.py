@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
 from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
@@ -188,7 +188,7 @@ def document_problems(findings: Iterable[Problem]) -> list[Problem]:
         else:
             together.setdefault((problem.file, problem.id), []).append(text)
     for (file, kind), lines in together.items():
-        headline = f"{SUMMARIES[kind]} ({_KINDS.get(file, 'nested template')})"
+        headline = f"{summary_of(kind)} ({_KINDS.get(file, 'nested template')})"
         problems.append(Problem(document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))
     return problems
 
