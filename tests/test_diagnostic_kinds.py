@@ -1,4 +1,4 @@
-"""docs/reference/diagnostics.md against the code: every id that is made is on the page, and every one there is used.
+"""docs/reference/diagnostics.md against the code: every id that is made is there, every id there is used.
 
 An id that a call makes is added by NEXUSFORM_REWRITE_GOLDEN=1; one that reaches its call through a table is
 added to the page by hand, as a row that begins like the others.
@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import summary_of
