@@ -3,7 +3,7 @@
 Functions return their result together with the diagnostics they met and go on, so that a user
 sees every mistake of a run at once. Exceptions are for bugs.
 
-Code and tools recognise a diagnostic by its `id` (all are in docs/reference/diagnostics.md), not by its words.
+Code and tools recognise a diagnostic by its `id` (docs/reference/diagnostics.md has all), not by its words.
 Wording: `summary` is short, `detail` is full sentences that say what is wrong, why it matters when that is
 not plain, and what to do.
 """
