@@ -158,7 +158,10 @@ def opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "
     if moves:
         records.append(Moved(moves))
         draft.take(records[-1])
-    for address, current in plan.refreshed.items():
+    # Under their new addresses: at the old ones nothing stands any more.
+    renamed = dict(moves)
+    for observed, current in plan.refreshed.items():
+        address = renamed.get(observed, observed)
         instance = draft.instance(address)
         if instance is None or current != instance.current:
             creation = current.creation if current else _creation(instance)

@@ -474,10 +474,10 @@ class Plan(Struct, frozen=True):
     of them.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
-    are those that data sources read, `basis` what may be another by the time of apply. `sites` and `room`
-    are who stands where and what is left: empty until `planning.conclusion.room_left` has told them, which
-    is the last that happens to a plan. `shown` are attributes of objects that data sources show: of these the
-    plan goes on from there, whatever state holds.
+    are those that data sources read, `basis` what may be another by the time of apply. `moved` are pairs
+    of an old address and a new one. `sites` and `room` are who stands where and what is left: empty until
+    `planning.conclusion.room_left` has told them, which is the last that happens to a plan. `shown` are
+    attributes of objects that data sources show: of these the plan goes on from there, whatever state holds.
     """
 
     mode: Mode = Mode.NORMAL

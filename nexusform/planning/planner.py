@@ -21,7 +21,7 @@ from nexusform.planning.modules.moving_checks import moving_problems
 from nexusform.planning.modules.outputs import plan_outputs, read_all_data
 from nexusform.planning.modules.validation import validate
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.setting import PreparedBodies, setting_for
+from nexusform.planning.names.setting import PreparedBodies, setting_for, standing_evaluation
 from nexusform.planning.phases import plan_phases, remove_phases, said_by
 from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import (
@@ -32,7 +32,7 @@ from nexusform.planning.preparation.order import (
     planning_order,
 )
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
-from nexusform.planning.preparation.selection import Selection, select, unmatched
+from nexusform.planning.preparation.selection import Selection, moved_without_selection, select, unmatched
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import fitting_draws
 from nexusform.planning.vms.successors import hand_on
@@ -72,16 +72,17 @@ def _in_a_fitting_draw(request: PlanRequest, result: PlanResult) -> PlanResult:
 
 def _planned(request: PlanRequest) -> PlanResult:
     """The stages in their order."""
-    prior = prior_of(request)
-    if request.mode is Mode.REFRESH_ONLY:
-        return conclusion.refreshed_only(request, prior)
-    start = _prepared(request, prior)
+    start = _prepared(request, prior_of(request))
     if start.stopped:
         return conclusion.without_changes(request, start.diagnostics)
+    if request.mode is Mode.REFRESH_ONLY:
+        return _refreshed_only(request, start)
+    prior = start.prior
     bodies = PreparedBodies(request.registries.schemas)
     evaluation = Evaluation(setting_for(request, bodies, prior.state))
     blocks = Blocks(request, start.prior, start.order, start.selection, bodies)
     world = _removed(blocks, evaluation) if request.mode is Mode.DESTROY else _walked(blocks, evaluation)
+    standing = [*prior.instances, *prior.previous.values()]
     names_before = {address: vms.names_before() for address, vms in world.vms.items()}
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
@@ -92,11 +93,28 @@ def _planned(request: PlanRequest) -> PlanResult:
         *start.diagnostics,
         *world.diagnostics,
         *changes.missing_targets(blocks),
-        *unmatched(start.selection, start.order, blocks.instances, prior.instances, names_before),
+        *unmatched(start.selection, start.order, blocks.instances, standing, names_before),
         *checked.problems,
         *causes(walked, start.order, flawed=start.flawed),
     ]
     return conclusion.conclude(blocks, world, checked.checks, outputs, diagnostics)
+
+
+def _refreshed_only(request: PlanRequest, start: _Start) -> PlanResult:
+    """What was found and what follows from it; of what the selection leaves out nothing is taken over."""
+    prior = start.prior
+    if start.selection.partial:
+        renamed = {old: new for new, old in prior.previous.items()}
+        taken = {
+            address: found
+            for address, found in request.refreshed.items()
+            if start.selection.has(renamed.get(address, address))
+        }
+        request = replace(request, refreshed=taken)
+        prior = prior_of(request)
+    standing = replace(prior.state, instances=prior.instances)
+    evaluation = standing_evaluation(replace(request, state=standing))
+    return conclusion.refreshed_only(request, prior, start.diagnostics, evaluation)
 
 
 class _Start(Struct, frozen=True):
@@ -113,11 +131,15 @@ class _Start(Struct, frozen=True):
 def _prepared(request: PlanRequest, prior: Prior) -> _Start:
     """Everything that holds for all blocks: what stands, in which order they come, which are selected."""
     order, cycles = planning_order(request.configuration, request.registries.resource_types)
-    diagnostics = [*prior.diagnostics, *validate(request)]
+    diagnostics = validate(request)
     flawed = has_errors(diagnostics)
+    if not flawed:
+        # What became of statements that cannot be followed is a mere consequence.
+        diagnostics += prior.diagnostics
     if cycles:
         return _Start(prior, order, Selection(), diagnostics, flawed, stopped=True)
     selection, problems = select(request.targets, request.excludes, request.replaces, order)
+    problems += moved_without_selection(selection, prior.previous)
     diagnostics += problems
     order = brought_forward(order, [address.config for address in request.first])
     return _Start(selected(prior, selection), order, selection, diagnostics, flawed, has_errors(problems))

@@ -91,7 +91,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         sensitive_after=() if going else instance.hidden,
         refined_after=() if going else instance.refined,
         replace_paths=instance.replace_paths,
-        reason=instance.reason if instance.action in _DESTROYING else "",
+        reason=instance.reason if instance.going or instance.action in _DESTROYING else "",
         previous_address=instance.previous,
         importing=instance.importing,
         dependencies=dependencies,

@@ -22,7 +22,8 @@ from nexusform.planning.conclusion.upgrades import upgrades_of
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
-from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
+from nexusform.planning.modules.conditions import standing_verdicts
+from nexusform.planning.modules.outputs import Outputs, inventories_read, standing_outputs, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import Contribution
 from nexusform.planning.plan import (
@@ -121,7 +122,7 @@ def conclude(
         placements=rows,
         placement_totals=() if left.mistakes else left.totals,
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
-        moved=tuple(prior.previous.items()),
+        moved=tuple((old, new) for new, old in prior.previous.items()),
         kept=_kept(vms, other_rows),
         tie_breaks=tie_breaks,
         draws=draws,
@@ -176,24 +177,36 @@ def without_changes(
     return PlanResult(_signed(Plan(mode=request.mode, drift=drift), request, diagnostics))
 
 
-def refreshed_only(request: PlanRequest, prior: Prior) -> PlanResult:
-    """A plan that takes over what the providers found, and changes nothing: what stands stays, but for VMs
-    whose machine was found to be gone.
+def refreshed_only(
+    request: PlanRequest, prior: Prior, diagnostics: Iterable[Diagnostic], evaluation: Evaluation
+) -> PlanResult:
+    """A plan that takes over what the providers found, new addresses and the outputs that follow, and changes
+    nothing: what stands stays, but for VMs whose machine was found to be gone. `evaluation` is over what
+    stands.
     """
-    from nexusform.planning.conclusion.found_standing import lost_rows, sites_of, unchanged
+    from nexusform.planning.conclusion.found_standing import lost_rows, moved, sites_of, unchanged
 
     types = request.registries.resource_types
     sites = sites_of(prior, types)
     rows = tuple(lost_rows(prior, types, sites))
     left = accounts(unchanged(prior), rows, types, sites)
+    outputs = standing_outputs(request, evaluation)
+    checked = standing_verdicts(request, evaluation)
     plan = Plan(
         mode=request.mode,
+        changes=tuple(moved(prior)),
         drift=find_drift(request),
+        outputs=outputs.changes,
+        planned_outputs=outputs.after,
         placements=rows,
         placement_totals=left.totals,
         kept=sum(total.stays for total in left.totals),
+        moved=tuple((old, new) for new, old in prior.previous.items()),
+        checks=tuple(checked.checks),
+        basis=evaluation.setting.reads.basis(request.commit),
     )
-    return PlanResult(_signed(plan, request, [*prior.diagnostics, *imbalance(left.mistakes)]))
+    every = _every([*diagnostics, *outputs.diagnostics, *checked.problems], imbalance(left.mistakes))
+    return PlanResult(_signed(plan, request, every))
 
 
 def _scores(prior: Prior) -> Iterator[PredictionScore]:

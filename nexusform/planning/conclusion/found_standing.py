@@ -22,6 +22,30 @@ def unchanged(prior: Prior) -> Iterator[Change]:
             yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
 
 
+def moved(prior: Prior) -> Iterator[Change]:
+    """What stands and moved to another address: that alone is the change."""
+    for address in sorted(prior.previous, key=address_order):
+        current = prior.object(address)
+        if current is not None:
+            values, number, marks = current.attributes, current.creation, current.sensitive
+            yield Change(
+                address,
+                Action.NO_OP,
+                values,
+                values,
+                current.provider,
+                number,
+                number,
+                marks,
+                marks,
+                previous_address=prior.previous[address],
+                dependencies=current.dependencies,
+                create_before_destroy=current.create_before_destroy,
+                tainted_before=current.tainted,
+                private=current.private,
+            )
+
+
 def sites_of(prior: Prior, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
     """The sites as they were found."""
     standing = [(change.address, change.before or {}) for change in unchanged(prior)]

@@ -367,9 +367,11 @@ def orphans_of(blocks: Blocks) -> Orphans:
             if not blocks.selection.has(address):
                 instances.append(blocks.left_alone(address))
                 continue
-            instance = blocks.going(address, "delete_because_no_resource_config")
+            moved = address in blocks.prior.previous
+            reason = "delete_because_no_move_target" if moved else "delete_because_no_resource_config"
+            instance = blocks.going(address, reason)
             if instance.action is Action.DELETE and only_forgets(blocks.request.configuration, address):
-                instance.action, instance.reason = Action.FORGET, ""
+                instance.action = Action.FORGET
                 diagnostics.append(_forgets(address))
             instances.append(instance)
     instances.sort(key=_creation)

@@ -78,6 +78,19 @@ def check_standing(request: PlanRequest, evaluation: Evaluation) -> Iterator[Che
             yield _check(check, instance, evaluation)
 
 
+def standing_verdicts(request: PlanRequest, evaluation: Evaluation) -> Checked:
+    """All of them over what stands. A plan that changes nothing is not held up by them: it may be the way to
+    where they hold.
+    """
+    already_told = len(evaluation.diagnostics)
+    checked = Checked()
+    for each in check_standing(request, evaluation):
+        checked.add(each)
+    problems = [*checked.problems, *evaluation.diagnostics[already_told:]]
+    checked.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
+    return checked
+
+
 def _instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
     for module in modules(configuration.root):
         yield from evaluation.module_instances(module.path)

@@ -51,6 +51,9 @@ class _Moves:
     def look_at(self, statement: Statement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """One statement in one instance of its module."""
         source, target = _under(instance, statement.source), _under(instance, statement.target)
+        if statement.source.type != statement.target.type:
+            yield _another_type(statement, source)
+            return
         declared = self._declared(statement, instance)
         if declared is not None:
             yield _still_exists(statement, source, target, declared)
@@ -118,6 +121,18 @@ def _still_exists(statement: Statement, source: str, target: str, declared: Span
         f"This block says that {source} moved, but it is still declared at {_place(declared)}. Declare it as "
         f"{target} instead, or remove this block.",
         statement.span,
+        block="moved",
+    )
+
+
+def _another_type(statement: Statement, source: str) -> Diagnostic:
+    return error(
+        "moved-to-another-type",
+        f"{source} cannot move to a {statement.target.type}: an object keeps its type. Remove this block; to "
+        "go on without destroying the object, forget it with a removed block and import it under its new "
+        "type.",
+        statement.span,
+        address=source if statement.source.type else "",
         block="moved",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -54,10 +54,33 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         hidden = output.sensitive or value.has_marks
         after[name] = OutputState(to_plain(value)[0], value.type, hidden)
         changes.append(_change(name, before.get(name), after[name]))
+    changes += _gone(before, declared)
+    return Outputs(tuple(changes), after, refined, tuple(diagnostics))
+
+
+def standing_outputs(request: PlanRequest, evaluation: Evaluation) -> Outputs:
+    """What becomes of the root outputs where nothing else changes; `evaluation` is over what stands. What
+    hangs on an object that does not stand yet keeps the value it has, or stays without one.
+    """
+    before, declared = request.state.outputs, request.configuration.root.outputs
+    changes: list[OutputChange] = []
+    after: dict[str, OutputState] = {}
+    diagnostics: list[Diagnostic] = []
+    for name, output in sorted(declared.items()):
+        value = evaluation.output(evaluation.root, name)
+        diagnostics += shown_secrets(output, value)
+        now = OutputState(to_plain(value)[0], value.type, output.sensitive or value.has_marks)
+        planned = now if value.is_wholly_known else before.get(name)
+        if planned is not None:
+            after[name] = planned
+            changes.append(_change(name, before.get(name), planned))
+    return Outputs((*changes, *_gone(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics))
+
+
+def _gone(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
     for name, prior in sorted(before.items()):
         if name not in declared:
-            changes.append(OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive))
-    return Outputs(tuple(changes), after, refined, tuple(diagnostics))
+            yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
 
 
 def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:

@@ -20,7 +20,7 @@ from nexusform.address import (
     module_text,
 )
 from nexusform.configuration.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.diagnostics import Diagnostic, warning
 from nexusform.planning.preparation.move_statements import Statement, in_order, written_statements
 from nexusform.planning.preparation.order import modules, resource_blocks
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -86,7 +86,6 @@ class _Moving:
         self.places: dict[ModulePath, dict[_Resource, set[Key]]] = {}
         self.origins: dict[Address, Address] = {}
         self._refused: dict[str, str] = {}
-        self._other_types: list[tuple[Statement, Address]] = []
         for address in instances:
             resources = self.places.setdefault(address.module, {})
             resources.setdefault((address.mode, address.type, address.name), set()).add(address.key)
@@ -125,8 +124,7 @@ class _Moving:
         old = Address(path, source.mode or "managed", source.type, source.name)
         new = Address((*path[:depth], *target.module), target.mode or "managed", target.type, target.name)
         if source.type != target.type:
-            self._other_types.append((statement, replace(old, key=source.key)))
-            return
+            return  # which is an error of the statement
         present = self.places.get(new.module, {}).get((new.mode, new.type, new.name), set())
         if all_instances and present:
             self._refused[str(old)] = str(new)
@@ -162,8 +160,7 @@ class _Moving:
 
     def problems(self) -> list[Diagnostic]:
         """What did not move, and why."""
-        problems = [_occupied(source, target) for source, target in sorted(self._refused.items())]
-        return problems + [_another_type(statement, address) for statement, address in self._other_types]
+        return [_occupied(source, target) for source, target in sorted(self._refused.items())]
 
 
 def _path_order(path: ModulePath) -> tuple[object, ...]:
@@ -199,17 +196,6 @@ def _occupied(source: str, target: str) -> Diagnostic:
         f"{source} could not move to {target}, because an object stands there already. It is planned "
         "under its old address. Remove one of the two from the state, or correct the moved block.",
         address=source,
-    )
-
-
-def _another_type(statement: Statement, address: Address) -> Diagnostic:
-    return error(
-        "moved-to-another-type",
-        f"{address} cannot move to a {statement.target.type}: an object keeps its type. Remove "
-        "this block; to go on without destroying the object, forget it with a removed block and import it "
-        "under its new type.",
-        statement.span,
-        address=str(address),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -79,6 +80,32 @@ def select(
         tuple(vms),
     )
     return selection, problems
+
+
+def moved_without_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
+    """The error of objects that moved, and of which -target or -exclude leaves out one address: there they
+    would be planned as if they had not moved. `previous` maps new addresses to old ones.
+    """
+    left_out: set[str] = set()
+    for new, old in previous.items():
+        for address in (new, old):
+            named = selection.targets_itself(address)
+            if selection.targets and not named:
+                left_out.add(f"-target={shlex.quote(str(address.resource))}")
+            excluding = [pattern for pattern in selection.excludes if pattern.matches(address)]
+            left_out |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in excluding}
+    if not left_out:
+        return []
+    option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or leave out these")
+    lines = "".join(f"\n  {each}" for each in sorted(left_out))
+    return [
+        error(
+            "moved-resource-instances-excluded-by-targeting",
+            "Objects of the state have moved to other addresses in this configuration. A plan must see both "
+            f"addresses of each to be right, and {option} leaves some of them out. Plan without {option}, "
+            f"{remedy}:{lines}",
+        )
+    ]
 
 
 def _replacements(

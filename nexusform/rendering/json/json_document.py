@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.address import Address, ModulePath, address_order, module_text
 from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputChange, Plan
+from nexusform.planning.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json.json_configuration import configuration_document
 from nexusform.rendering.json.json_parts import (
@@ -75,6 +75,7 @@ def plan_document(
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     show = show_sensitive
+    changes = _acted_on(plan)
     return Section(
         format_version=FORMAT_VERSION,
         terraform_version=TERRAFORM_VERSION,
@@ -85,7 +86,7 @@ def plan_document(
         },
         planned_values=_planned_values(plan, show),
         resource_drift=Rows(lambda: _drifts(plan, show)),
-        resource_changes=Rows(lambda: (_resource_change(change, show) for change in plan.changes)),
+        resource_changes=Rows(lambda: (_resource_change(change, show) for change in changes)),
         output_changes={output.name: _output_change(output, show) for output in plan.outputs},
         prior_state=_state(prior, show),
         configuration=configuration_document(configuration, registries) if configuration else {},
@@ -106,6 +107,11 @@ def plan_document(
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
         diagnostics=[finding_document(finding, known_files) for finding in plan_findings(plan)],
     )
+
+
+def _acted_on(plan: Plan) -> Sequence[Change]:
+    """The changes that a plan makes: what one that only refreshes finds moved is drift."""
+    return () if plan.mode is Mode.REFRESH_ONLY else plan.changes
 
 
 def state_document(state: State, *, show_sensitive: bool = False) -> Section:
@@ -184,19 +190,32 @@ def _sides(
 
 
 def _drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
+    """What was found otherwise, under the addresses of now; in a plan that only refreshes also what merely
+    moved.
+    """
+    moved = dict(plan.moved)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
-    return (_drift(drift, providers.get(drift.address, ""), show) for drift in plan.drift)
+    for drift in plan.drift:
+        address = moved.get(drift.address, drift.address)
+        yield _drift(drift, address, providers.get(address, ""), show)
+    if plan.mode is Mode.REFRESH_ONLY:
+        drifted = {drift.address for drift in plan.drift}
+        for change in plan.changes:
+            if change.previous_address not in drifted:
+                yield _resource_change(change, show)
 
 
-def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
+def _drift(drift: Drift, address: Address, provider: str, show: bool) -> dict[str, Any]:
     """An element of `resource_drift`."""
-    document: dict[str, Any] = {"address": str(drift.address)}
-    if drift.address.module:
-        document["module_address"] = module_text(drift.address.module)
+    document: dict[str, Any] = {"address": str(address)}
+    if address != drift.address:
+        document["previous_address"] = str(drift.address)
+    if address.module:
+        document["module_address"] = module_text(address.module)
     marks = trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
     change = _sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
-    keys = address_keys(drift.address) | {"provider_name": provider_name(provider)}
+    keys = address_keys(address) | {"provider_name": provider_name(provider)}
     return document | keys | {"change": change}
 
 
@@ -218,7 +237,7 @@ def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
 def _planned_values(plan: Plan, show: bool) -> Section:
     """The objects and outputs as they will be."""
     by_module: dict[ModulePath, list[Change]] = {(): []}
-    for change in plan.changes:
+    for change in _acted_on(plan):
         stays = change.after is not None and change.action is not Action.FORGET
         if stays and not change.deposed:
             by_module.setdefault(change.address.module, []).append(change)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
+from nexusform.planning.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
     diagnostic_document,
@@ -105,9 +105,8 @@ _STREAM_REASONS: Final = {
 
 def plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Iterator[Event]:
     """Drift, planned changes, planned placements, the summary, the placements' summary, the outputs."""
-    for drift in plan.drift:
-        yield drift_event(drift, time)
-    for change in plan.changes:
+    yield from drift_events(plan, time)
+    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield planned_change_event(change, time)
     if detail is not Detail.NONE:
@@ -120,12 +119,34 @@ def plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Itera
         yield planned_outputs_event(plan, time)
 
 
-def drift_event(drift: Drift, time: str) -> Event:
-    """An object that changed outside nexusform."""
+def drift_events(plan: Plan, time: str) -> Iterator[Event]:
+    """What was found otherwise, in a plan that only refreshes also what merely moved."""
+    moved = dict(plan.moved)
+    for drift in plan.drift:
+        yield drift_event(drift, moved.get(drift.address, drift.address), time)
+    if plan.mode is Mode.REFRESH_ONLY:
+        drifted = {drift.address for drift in plan.drift}
+        for change in plan.changes:
+            if change.previous_address not in drifted:
+                yield move_event(change, time)
+
+
+def drift_event(drift: Drift, address: Address, time: str) -> Event:
+    """An object that changed outside nexusform; `address` is where it stands now."""
     action = "delete" if drift.after is None else "update"
-    message = f"{drift.address}: Drift detected ({action})"
-    change = {"resource": resource_keys(drift.address), "action": action}
+    message = f"{address}: Drift detected ({action})"
+    change: Event = {"resource": resource_keys(address), "action": action}
+    if address != drift.address:
+        change["previous_resource"] = resource_keys(drift.address)
     return event("resource_drift", message, time, change=change)
+
+
+def move_event(change: Change, time: str) -> Event:
+    """An object that a plan which only refreshes takes over under its new address."""
+    document: Event = {"resource": resource_keys(change.address), "action": "move"}
+    if change.previous_address is not None:
+        document["previous_resource"] = resource_keys(change.previous_address)
+    return event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
 
 
 def planned_change_event(change: Change, time: str) -> Event:

@@ -164,7 +164,7 @@ def _note(change: Change) -> str:
     notes = []
     if change.action is Action.FORGET:
         notes.append("leaves the state, is not destroyed")
-    if change.reason in _NOTES:
+    elif change.reason in _NOTES:
         notes.append(f"({_NOTES[change.reason]})")
     if change.importing:
         notes.append(f'imported from "{change.importing}"')

@@ -90,6 +90,8 @@ def _reason(change: Change) -> str:
     address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
+    if change.action is Action.FORGET:
+        return ""  # its headline says it
     match change.reason:
         case "delete_because_no_resource_config":
             return f"(because {address.config} is not in configuration)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action
+from nexusform.state.objects import EMPTY
 from tests.planning.harness import errors, plan, state_of
 
 ZONE = """
@@ -184,3 +185,33 @@ def test_what_was_removed_may_not_be_declared_any_more() -> None:
     module = {"main.nf.hcl": 'module "m" {\n source = "./m"\n}\n', "m/main.nf.hcl": ONE}
     module["main.nf.hcl"] += removed.replace("nexus_site.x", "module.m")
     assert [each.id for each in errors(plan(module))] == ["removed-module-still-exists"]
+
+
+def test_an_object_keeps_its_type_whether_it_stands_or_not() -> None:
+    rack = 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  machine_count = 1\n}\n'
+    both = rack + moved("nexus_site.x", "nexus_rack.x")
+    for state in (EMPTY, state_of(ONE)):
+        (problem,) = [each for each in errors(plan(both, state)) if each.id.startswith("moved")]
+        assert problem.id == "moved-to-another-type"
+        assert problem.subject is not None
+    still_there = errors(plan(ONE + both))
+    assert [each.id for each in still_there if each.id.startswith("moved")] == ["moved-to-another-type"]
+
+
+def test_nothing_follows_from_statements_that_cannot_be_followed() -> None:
+    both = ONE + ONE.replace('"x"', '"y"').replace("s1", "s2")
+    result = plan(both + moved("nexus_site.x", "nexus_site.y"), state_of(both))
+    assert [each.id for each in result.plan.diagnostics] == ["moved-object-still-exists"]
+
+
+def test_the_reason_of_what_moved_to_nowhere_is_that() -> None:
+    rest = sites("count = 1").replace('"x"', '"rest"')
+    result = plan(rest + moved("nexus_site.x", "nexus_site.y"), state_of(ONE))
+    gone = next(change for change in result.plan.changes if change.action is Action.DELETE)
+    assert (str(gone.address), gone.reason) == ("nexus_site.y", "delete_because_no_move_target")
+
+
+def test_what_is_forgotten_says_why() -> None:
+    removed = "removed {\n  from = nexus_site.x\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    (change,) = plan(removed, state_of(ONE)).plan.changes
+    assert (change.action, change.reason) == (Action.FORGET, "delete_because_no_resource_config")

@@ -278,3 +278,32 @@ def test_a_name_without_its_type_is_given_the_addresses_that_end_in_it() -> None
     result = plan(TEXT, targets=("a",))
     (problem,) = result.diagnostics
     assert problem.detail.endswith("e.g. nexus_rack.r1. Did you mean nexus_kubernetes_cluster.a?")
+
+
+MOVED_RACK = 'moved {\n  from = nexus_site.old["a b"]\n  to   = nexus_site.s\n}\n'
+OLD_SITE = 'resource "nexus_site" "old" {\n  for_each = toset(["a b"])\n  name = "s"\n}\n'
+
+
+@pytest.mark.parametrize("mode", [Mode.NORMAL, Mode.DESTROY, Mode.REFRESH_ONLY])
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ({"targets": ("nexus_site.s",)}, "-target=nexus_site.old"),
+        ({"targets": ("nexus_rack.r",)}, "-target=nexus_site.old\n  -target=nexus_site.s"),
+        ({"excludes": ("nexus_site.s",)}, "-exclude=nexus_site.s"),
+    ],
+)
+def test_what_moved_is_planned_with_both_addresses(
+    mode: Mode, options: dict[str, tuple[str, ...]], left_out: str
+) -> None:
+    result = plan(RACKS + MOVED_RACK, state_of(OLD_SITE), mode=mode, **options)
+    (problem,) = errors(result)
+    assert problem.id == "moved-resource-instances-excluded-by-targeting"
+    assert problem.detail.endswith(f":\n  {left_out}")
+
+
+def test_what_moved_may_be_targeted_with_both_addresses() -> None:
+    both = ("nexus_site.s", "nexus_site.old")
+    result = good(plan(RACKS + MOVED_RACK, state_of(OLD_SITE), targets=both))
+    assert actions(result) == {}
+    good(plan(RACKS + MOVED_RACK, state_of(OLD_SITE), excludes=("nexus_rack.r",)))

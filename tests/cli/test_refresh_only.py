@@ -1,0 +1,166 @@
+"""-refresh-only takes over what was found, new addresses and the outputs that follow, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+Told = tuple[int, str, str]
+
+PROVIDER = 'provider "simulated" {\n  reality = "reality.json"\n}\n'
+
+
+def sku(label: str, names: str = '"one"', *, gib: int = 10, count: str = "") -> str:
+    return f"""
+resource "nexus_vm_sku" "{label}" {{
+  {f"count = {count}" if count else ""}
+  name       = {names}
+  vcpus      = 2
+  memory_gib = 4
+  disk_gib   = {gib}
+}}
+"""
+
+
+def moved(source: str, target: str) -> str:
+    return f"moved {{\n  from = nexus_vm_sku.{source}\n  to   = nexus_vm_sku.{target}\n}}\n"
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    """Runs a command line over a configuration in a directory of its own; gives code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reality.json").write_text("[]")
+
+    def call(configuration: str, *arguments: str) -> Told:
+        Path("main.nf.hcl").write_text(PROVIDER + configuration)
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def state() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(Path("state/nexusform.nfstate").read_text())
+    return document
+
+
+def standing() -> dict[str, int]:
+    """The disk of every SKU in state, by address."""
+    disks: dict[str, int] = {}
+    for resource in state()["resources"]:
+        for instance in resource["instances"]:
+            key = instance.get("index_key")
+            address = resource["name"] if key is None else f"{resource['name']}[{key}]"
+            disks[address] = instance["attributes"]["disk_gib"]
+    return disks
+
+
+def grown() -> None:
+    """Somebody gives every SKU a disk twice as large."""
+    reality = json.loads(Path("reality.json").read_text())
+    for each in reality:
+        each["attributes"]["disk_gib"] *= 2
+    Path("reality.json").write_text(json.dumps(reality))
+
+
+def test_moves_and_outputs_are_shown_and_kept(nf: Callable[..., Told]) -> None:
+    before = (
+        sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
+    )
+    assert nf(before, "apply", "-auto-approve")[0] == 0
+    grown()
+    after = (
+        sku("b", '["one", "two"][count.index]', count="2")
+        + moved("a", "b[0]")
+        + 'output "disk" {\n  value = nexus_vm_sku.b[0].disk_gib\n}\n'
+        + 'output "second" {\n  value = nexus_vm_sku.b[1].disk_gib\n}\n'
+        + 'output "new" {\n  value = 7\n}\n'
+    )
+    code, out, _ = nf(after, "plan", "-refresh-only", "-detailed-exitcode", "-out=p")
+    assert code == 2
+    assert "nexus_vm_sku.b[0]  one: moved from nexus_vm_sku.a" in out
+    assert "~ disk = 10 -> 20\n  + new  = 7\n  - old  = 1 -> null\n" in out
+    assert "+ nexus_vm_sku.b[1]" not in out
+    assert nf(after, "apply", "p")[0] == 0
+    assert standing() == {"b[0]": 20}
+    # what hangs on an object that does not stand yet has no value yet
+    assert {name: output["value"] for name, output in state()["outputs"].items()} == {"disk": 20, "new": 7}
+    assert nf(after, "plan", "-refresh-only", "-detailed-exitcode")[0] == 0
+    _, out, _ = nf(after, "plan")
+    assert "Plan: 1 to add, 1 to change, 0 to destroy." in out
+
+
+def test_an_object_that_moved_and_drifted_is_one_object(nf: Callable[..., Told]) -> None:
+    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
+    grown()
+    assert nf(sku("b") + moved("a", "b"), "apply", "-auto-approve")[0] == 0
+    assert standing() == {"b": 10}
+
+
+def test_a_chain_of_moves_is_followed_to_its_end(nf: Callable[..., Told]) -> None:
+    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
+    chain = sku("c") + moved("b", "c") + moved("a", "b")
+    assert nf(chain, "apply", "-auto-approve", "-refresh-only")[0] == 0
+    assert standing() == {"c": 10}
+    assert nf(chain, "plan", "-detailed-exitcode")[0] == 0
+
+
+def test_data_for_tools_has_moves_as_drift(nf: Callable[..., Told]) -> None:
+    both = sku("a") + sku("still", '"two"')
+    assert nf(both, "apply", "-auto-approve")[0] == 0
+    grown()
+    reality = json.loads(Path("reality.json").read_text())
+    reality[1]["attributes"]["disk_gib"] = 10
+    Path("reality.json").write_text(json.dumps(reality))
+    renamed = sku("b") + sku("c", '"two"') + moved("a", "b") + moved("still", "c")
+    assert nf(renamed, "plan", "-refresh-only", "-out=p")[0] == 0
+    document = json.loads(nf(renamed, "show", "-json", "p")[1])
+    assert document["resource_changes"] == []
+    assert [
+        (each["previous_address"], each["address"], each["change"]["actions"])
+        for each in document["resource_drift"]
+    ] == [
+        ("nexus_vm_sku.a", "nexus_vm_sku.b", ["update"]),
+        ("nexus_vm_sku.still", "nexus_vm_sku.c", ["no-op"]),
+    ]
+    stream = [json.loads(line) for line in nf(renamed, "plan", "-refresh-only", "-json")[1].splitlines()]
+    drift = [each["change"]["action"] for each in stream if each["type"] == "resource_drift"]
+    assert drift == ["update", "move"]
+
+
+def test_only_what_is_targeted_is_taken_over(nf: Callable[..., Told]) -> None:
+    both = sku("a") + sku("b", '"two"')
+    assert nf(both, "apply", "-auto-approve")[0] == 0
+    grown()
+    assert nf(both, "apply", "-auto-approve", "-refresh-only", "-target=nexus_vm_sku.a")[0] == 0
+    assert standing() == {"a": 20, "b": 10}
+
+
+def test_a_condition_that_does_not_hold_is_no_error_there(nf: Callable[..., Told]) -> None:
+    text = sku("a") + (
+        'output "x" {\n  value = 1\n  precondition {\n    condition = nexus_vm_sku.a.disk_gib == 10\n'
+        '    error_message = "It has grown."\n  }\n}\n'
+    )
+    assert nf(text, "apply", "-auto-approve")[0] == 0
+    grown()
+    code, out, _ = nf(text, "plan", "-refresh-only", "-details")
+    assert code == 0
+    assert "It has grown." in out
+    assert "Warning: Module output value precondition failed" in out
+
+
+def test_a_mistake_in_the_configuration_is_one_here_too(nf: Callable[..., Told]) -> None:
+    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
+    code, _, err = nf(sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
+    assert code == 1
+    assert "nexus_vm_sku" in err
