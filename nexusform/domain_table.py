@@ -25,6 +25,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
     and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
     types/nexus_inventory.py calls NEXUS_INVENTORY. `phases`: its `Phases` (planning/phases.py), "" for none.
+    `placement_kinds`: what it places, by the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
+    computed attributes that hold such, and their kind.
     `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
@@ -38,6 +40,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
     phases: str = ""
+    placement_kinds: Mapping[str, str] = field(default_factory=dict)
+    placement_maps: Mapping[str, str] = field(default_factory=dict)
     page_parts: str = ""
     providers: Mapping[str, str] = field(default_factory=dict)
     backends: Mapping[str, str] = field(default_factory=dict)
@@ -101,11 +105,6 @@ _ALL: Final = (
         exports={"sol003": "rendering.exports:sol003"},
     ),
     Domain(
-        name="pods",
-        what="Pods on nodes, as kube-scheduler and the controllers around it place them",
-        data_sources=("kubernetes_nodes",),
-    ),
-    Domain(
         name="fleet",
         what="Placements on the member clusters of a fleet, as KubeFleet decides them",
         uses=("pods",),
@@ -127,6 +126,8 @@ _ALL: Final = (
             "fleet_resource_placement",
         ),
         phases="planning.fleet_phases:PHASES",
+        placement_kinds={"binding": "binding_kind:KIND"},
+        placement_maps={"bindings": "binding"},
         page_parts="rendering.fleet_page_parts:PARTS",
         explains="workflow.explain_workloads:explain_fleet",
         exports={
@@ -134,6 +135,13 @@ _ALL: Final = (
             "node-labels": "rendering.exports:node_labels",
         },
         data_sources=("fleet_hub_export", "kubernetes_manifests", "fleet_cluster_request"),
+    ),
+    Domain(
+        name="pods",
+        what="Pods on nodes, as kube-scheduler and the controllers around it place them",
+        data_sources=("kubernetes_nodes",),
+        placement_kinds={"pod": "pod_kind:KIND"},
+        placement_maps={"workloads": "pod"},
     ),
     Domain(
         name="whatif",
@@ -186,12 +194,17 @@ def types_of_domains(kind: str) -> dict[str, str]:
 
 
 def targets_of_domains(kind: str) -> dict[str, str]:
-    """The targets of all `providers`, `backends` or `exports`."""
+    """The targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
     return {
         name: domain.target(target)
         for domain in domains().values()
         for name, target in getattr(domain, kind).items()
     }
+
+
+def placement_maps_of_domains() -> dict[str, str]:
+    """The `placement_maps` of all."""
+    return {name: kind for domain in domains().values() for name, kind in domain.placement_maps.items()}
 
 
 def checks_of_domains() -> dict[str, str]:

@@ -193,7 +193,7 @@ class ResourceType(Struct, frozen=True):
     names, and what is wrong with it. `fleet(attributes)` says what the object is to a fleet (a `FleetObject`
     of that domain); arguments that `check` refused are not asked about. `kind` is what the planner takes its
     objects for. `secrets(attributes)` are the paths of arguments that hold secrets, whatever the
-    configuration says.
+    configuration says. `holds` are the kinds of placements, beside VMs, that its objects bring.
     """
 
     name: str
@@ -212,6 +212,7 @@ class ResourceType(Struct, frozen=True):
     fleet: Callable[[Mapping[str, Any]], Any] | None = None
     kind: Kind = Kind.OTHER
     secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
+    holds: tuple[str, ...] = ()
 
     @property
     def noun(self) -> str:

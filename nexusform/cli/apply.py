@@ -22,6 +22,7 @@ from nexusform.cli.report_flag import plan_reports
 from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.placement_kinds.registry import noun_of
 from nexusform.planning.effects import Effect, effect_counts
 from nexusform.planning.plan import Action, Mode, Plan, StepKind
 from nexusform.planning.saved.plan_file import SavedPlan
@@ -375,14 +376,13 @@ def _destroyed(plan: Plan) -> str:
     going = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     counts = effect_counts(plan.placements)
     leaving = [
-        f"{counted(each.count, _NOUNS[each.kind])}" for each in counts if each.effect is Effect.REMOVED
+        f"{counted(each.count, noun_of(each.kind))}" for each in counts if each.effect is Effect.REMOVED
     ]
     inhabitants = f" with {listed(leaving)}" if leaving else ""
     return f"{counted(len(going), 'object')} ({first_of(going, _MOST_NAMED)}){inhabitants}"
 
 
 _MOST_NAMED: Final = 4
-_NOUNS: Final = {"vm": "VM", "binding": "fleet binding", "pod": "pod"}
 
 
 def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:

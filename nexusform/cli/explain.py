@@ -13,6 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
+from nexusform.placement_kinds.registry import place_text
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pool_reasons import PoolReason
 from nexusform.rendering.answers.domain_answer import DomainAnswer
@@ -186,7 +187,6 @@ def _standing_lines(reason: Reason) -> list[str]:
     """Where a VM stands and since when, before the rules are asked again."""
     if reason.stands is None:
         return []
-    from nexusform.rendering.notation.places import place_text
 
     place = place_text(reason.stands)
     known = f"{reason.provenance}, " if reason.provenance else ""
@@ -199,8 +199,8 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 
 def _json(reason: Reason) -> str:
+    from nexusform.placement_kinds.registry import place_document
     from nexusform.rendering.answers.explanation_text import elsewhere_document, explanation_document
-    from nexusform.rendering.notation.places import place_document
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
     document = {

@@ -14,8 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PodPlace
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, kind_order, noun_of
+from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.words import counted, form, listed
 
 
@@ -49,7 +50,8 @@ LEAVING: Final = (*DISTURBING, *DISMISSED)
 
 def effect_of(row: PlacementChange) -> Effect:
     """What becomes of the object of a row."""
-    runs_before, runs_after = _runs(row.kind, row.source), _runs(row.kind, row.target)
+    kind = KINDS[row.kind]
+    runs_before, runs_after = kind.runs(row.source), kind.runs(row.target)
     match row.action:
         case PlacementAction.REMOVE:
             return Effect.REMOVED
@@ -67,36 +69,26 @@ def effect_of(row: PlacementChange) -> Effect:
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
         return Effect.PLACED
-    spot = _spot(row.target)
-    return Effect.AGAIN if spot and spot == _spot(row.source) else Effect.MOVED
-
-
-def _runs(kind: str, place: Place | None) -> bool:
-    """Whether an object runs there: of all kinds only a pod may be there without a place."""
-    return kind != "pod" or (isinstance(place, PodPlace) and bool(place.node))
-
-
-def _spot(place: Place | None) -> tuple[str | None, ...]:
-    """What is equal where an object stands as it stood. A VM may come to another cell of its machine."""
-    if isinstance(place, Placement):
-        return (place.rack, place.machine)
-    if isinstance(place, PodPlace):
-        return (place.cluster, place.node, place.machine)
-    return (place.cluster,) if place is not None else ()
+    if row.source is None or row.target is None:
+        return Effect.MOVED
+    return Effect.AGAIN if kind.spot(row.target) == kind.spot(row.source) else Effect.MOVED
 
 
 _WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
 
 
 def state_of(row: PlacementChange) -> str:
-    """What a pod that runs nowhere is: `Pending`, `SchedulingGated`, `Failed`; "" for whatever runs."""
-    if _runs(row.kind, row.target) or row.action in _WITHOUT_TARGET:
+    """What something that runs nowhere is (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for whatever
+    runs.
+    """
+    kind = KINDS[row.kind]
+    if row.action in _WITHOUT_TARGET or kind.runs(row.target):
         return ""
-    return row.target.word if isinstance(row.target, PodPlace) else "Pending"
+    return kind.waits_as(row.target)
 
 
 class EffectCount(Struct, frozen=True):
-    """How many objects of a kind ("vm", "binding", "pod") something becomes of; `state` of those that run
+    """How many objects of a kind something becomes of; `state` of those that run
     nowhere.
     """
 
@@ -113,9 +105,7 @@ def effect_counts(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
     return tuple(sorted(listed_counts, key=_order))
 
 
-_KINDS: Final = ("vm", "binding", "pod")
 _EFFECTS: Final = tuple(Effect)
-_NOUNS: Final = {"vm": "VM", "binding": "fleet binding", "pod": "pod"}
 _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.PLACED: ("is placed", "are placed"),
     Effect.MOVED: ("moves", "move"),
@@ -130,11 +120,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 
 def _order(effect: EffectCount) -> tuple[int, int, str]:
-    return _EFFECTS.index(effect.effect), _kind_order(effect.kind), effect.state
-
-
-def _kind_order(kind: str) -> int:
-    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+    return _EFFECTS.index(effect.effect), kind_order(effect.kind), effect.state
 
 
 def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:
@@ -150,8 +136,8 @@ def effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> 
     for effect in effects:
         rows = [each for each in counts if each.effect is effect]
         if effect is Effect.MOVED:
-            clauses += [_elsewhere(each) for each in rows if each.kind == "vm"]
-            rows = [each for each in rows if each.kind != "vm"]
+            clauses += [_elsewhere(each) for each in rows if each.kind == VM]
+            rows = [each for each in rows if each.kind != VM]
         clauses += _clauses(effect, rows)
     return clauses
 
@@ -169,13 +155,13 @@ def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     by_kind: Counter[str] = Counter()
     for each in rows:
         by_kind[each.kind] += each.count
-    kinds = sorted(by_kind, key=_kind_order)
-    subjects = [counted(by_kind[kind], _NOUNS.get(kind, kind)) for kind in kinds]
+    kinds = sorted(by_kind, key=kind_order)
+    subjects = [counted(by_kind[kind], noun_of(kind)) for kind in kinds]
     return [f"{listed(subjects)} {form(total, *_VERBS[effect])}"] if rows else []
 
 
 def _subject(each: EffectCount) -> str:
-    return counted(each.count, _NOUNS.get(each.kind, each.kind))
+    return counted(each.count, noun_of(each.kind))
 
 
 def waiting_verb(state: str, count: int) -> str:

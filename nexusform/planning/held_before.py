@@ -15,6 +15,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 
@@ -54,10 +56,10 @@ _GOING: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 def _deeds(plan: Plan) -> _Deeds:
     effects = [(row, effect_of(row)) for row in plan.placements]
-    bindings = [(row, effect) for row, effect in effects if row.kind == "binding"]
-    pods_of_plan = [(row, effect) for row, effect in effects if row.kind == "pod"]
+    bindings = [(row, effect) for row, effect in effects if KINDS[row.kind].by_resource]
+    pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].on_vms]
     touched = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
-    of_vms = {effect for row, effect in effects if row.kind == "vm"}
+    of_vms = {effect for row, effect in effects if row.kind == VM}
     return _Deeds(
         follows_another=plan.serial > 0,
         changed=_changed(plan),

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.domain_table import Domain, domains
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
@@ -142,7 +143,7 @@ def problems_of_rows(plan: Plan) -> Iterator[str]:
     named = [domain for domain in _with_phases() if not types.isdisjoint(domain.resource_types)]
     for domain in named:
         yield from _phases_of(domain).row_problems(plan)
-    if not named and any(row.kind != "vm" for row in plan.placements):
+    if not named and any(row.kind != VM for row in plan.placements):
         yield "It shows bindings or pods, and nothing in it brings any."
 
 

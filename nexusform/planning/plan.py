@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -14,9 +14,8 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
-from nexusform.scheduling.bindings import Binding
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.place import Place
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, OutputState
 from nexusform.value_types import Type
@@ -135,31 +134,8 @@ class PlacementAction(StrEnum):
 FORGOTTEN: Final = "it runs on, and nobody manages it any more"
 
 
-SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
-
-
-class PodPlace(Struct, frozen=True):
-    """Where a pod is: the cluster's name and the node there, with the node's machine and zone. A pod that
-    waits has none of these; `state` says then what it is ("" where nobody knows: it is Pending).
-    """
-
-    cluster: str
-    node: str | None = None
-    machine: str | None = None
-    availability_zone: str | None = None
-    state: str = ""
-
-    @property
-    def word(self) -> str:
-        """Its node, or what it is without one."""
-        return self.node or self.state or "Pending"
-
-
-Place: TypeAlias = Placement | Binding | PodPlace
-
-
 class PlacementChange(Struct, frozen=True):
-    """One VM, binding or pod and where it goes.
+    """One thing that is placed (a VM, or of a domain's kind) and where it goes.
 
     `source` and `target` are where it is before and after: of a VM its placement, of a binding the binding
     itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
@@ -193,7 +169,7 @@ class PlacementChange(Struct, frozen=True):
 
 
 class PlacementTotal(Struct, frozen=True):
-    """What becomes of all objects of a kind ("vm", "binding", "pod"): each of `before` is in exactly one of
+    """What becomes of all objects of a kind: each of `before` is in exactly one of
     the next six. `after` is what stands somewhere and is managed: stays, moves, recreated and comes.
     """
 

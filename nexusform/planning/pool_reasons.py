@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.vms.vm_object import placed_by
@@ -42,7 +43,7 @@ def explain_pools(
     planned: PlanResult, state: State, pattern: AddressPattern, name: str
 ) -> tuple[PoolReason, ...]:
     """The pools at an address, or the one of this name; none where nothing has pools."""
-    rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == "vm"}
+    rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     reasons: list[PoolReason] = []
     for table in planned.plan.placement_tables:
         is_asked_about = pattern.matches(table.address) and name in ("", table.pool)

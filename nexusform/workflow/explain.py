@@ -14,6 +14,7 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.domain_table import Loaded, explainers_of_domains
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
@@ -261,7 +262,7 @@ class _Question(Struct, frozen=True):
         return tuple(
             row
             for row in removed
-            if row.kind == "vm" and row.object == name and self.pattern.matches(row.address)
+            if row.kind == VM and row.object == name and self.pattern.matches(row.address)
         )
 
     def _nothing(self) -> Diagnostic:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.effects import (
     LEAVING,
     Effect,
@@ -14,7 +15,7 @@ from nexusform.planning.effects import (
     effect_of,
 )
 from nexusform.planning.guard_rails import broken_limits, guarded, limits_of
-from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Plan, PodPlace
+from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
 
 HERE = Placement("rack1-bm01", "rack1", "1", (0,))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nexusform.diagnostics import warning
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.plan import (
     Action,
     PlacementAction,
     PlacementChange,
     Plan,
-    PodPlace,
 )
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.source import Position, Span

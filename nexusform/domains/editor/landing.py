@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from nexusform.domains.editor.module_text import ModuleText
 from nexusform.language.syntax import Block, Body
+from nexusform.placement_kinds.registry import place_text
 from nexusform.planning.plan import Mode, PlacementAction, PlacementChange, PlacementTable, Plan
-from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.report.folding import names_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted

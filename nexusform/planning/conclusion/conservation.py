@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, kind_order
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import (
     Action,
@@ -24,15 +26,10 @@ from nexusform.planning.plan import (
     PlacementAction,
     PlacementChange,
     PlacementTotal,
-    PodPlace,
 )
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.ports import Kind, ResourceType
+from nexusform.ports import ResourceType
 
-VM: Final = "vm"
-BINDING: Final = "binding"
-POD: Final = "pod"
-KINDS: Final = (VM, BINDING, POD)
 _DISMISSED: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)
 
 Names: TypeAlias = Counter[str]  # what objects of one kind are called; of several clusters they may repeat
@@ -71,14 +68,14 @@ def accounts(
             own_rows = rows_of.pop((change.address, kind), [])
             of_kind = sums.setdefault(kind, _Sums())
             side = change.before
-            if kind == BINDING and shown is not None:
+            if shown is not None and KINDS[kind].shown:
                 side = shown.get(change.address, side)
             before = names_of(kind, kind_of_type, side)
             mistakes += of_kind.take(change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
                 mistakes += _ghosts(change, kind_of_type, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} and no object of it." for address, kind in rows_of]
-    totals = tuple(sums[kind].total(kind) for kind in KINDS if kind in sums and sums[kind].anything)
+    totals = tuple(sums[kind].total(kind) for kind in sorted(sums, key=kind_order) if sums[kind].anything)
     return Accounts(totals, tuple(mistakes))
 
 
@@ -96,11 +93,7 @@ def imbalance(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
 
 def _kinds(resource_type: ResourceType) -> tuple[str, ...]:
     """What the objects of a type hold."""
-    if resource_type.vms is not None:
-        return (VM,)
-    if resource_type.kind is Kind.PLACEMENT:
-        return (BINDING, POD)
-    return (POD,) if resource_type.kind is Kind.MANIFEST else ()
+    return (VM,) if resource_type.vms is not None else resource_type.holds
 
 
 # --- one object --------------------------------------------------------------------------------
@@ -233,7 +226,7 @@ def waiting_pods_told(
     """
     of_objects: dict[Address, list[PlacementChange]] = {}
     for row in rows:
-        if row.kind == POD:
+        if KINDS[row.kind].without_place is not None:
             of_objects.setdefault(row.address, []).append(row)
     again = _waiting_before(of_objects, changes, types)
     return tuple(_as_waiting(row) if again.get(id(row)) else row for row in rows)
@@ -250,7 +243,7 @@ def _waiting_before(
         if change.deposed or not placing or change.before is None:
             continue
         before, after = (
-            names_of(POD, types[change.address.type], side) for side in (change.before, change.after)
+            names_of(rows[0].kind, types[change.address.type], side) for side in (change.before, change.after)
         )
         deeds = _Deeds()
         for row in rows:
@@ -264,44 +257,24 @@ def _waiting_before(
 
 
 def _as_waiting(row: PlacementChange) -> PlacementChange:
-    source = row.target
-    if isinstance(source, PodPlace):
-        source = PodPlace(source.cluster, state="" if source.node else source.state)
-    if isinstance(row.target, PodPlace) and row.target.node:
+    kind, source = KINDS[row.kind], row.target
+    if source is not None and kind.without_place is not None:
+        source = kind.without_place(source)
+    if row.target is not None and kind.runs(row.target):
         return replace(row, action=PlacementAction.MOVE, source=source)
     return replace(row, action=PlacementAction.KEEP, source=source, trigger="")
 
 
 def _name_of(row: PlacementChange) -> str:
     """What the object of a row is called on both sides of a change."""
-    return f"{row.pool.partition('/')[2]}/{row.object}" if row.kind == POD else row.object
+    return KINDS[row.kind].called(row.pool, row.object)
 
 
 def names_of(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
     """What one object holds of a kind, by its attributes."""
     if not attributes:
         return Counter()
-    if kind == VM:
-        family = resource_type.vms
-        assert family is not None
-        waiting = family.unplaced(attributes).values()
-        names = [vm.name for vm in family.standing(attributes)]
-        return Counter([*names, *(str(record.get("name")) for record in waiting)])
-    held = attributes.get("bindings" if kind == BINDING else "workloads")
-    if not isinstance(held, Mapping):
-        return Counter()
-    return Counter(held.keys()) if kind == BINDING else Counter(_pods(held, ()))
-
-
-def _pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The pods among the `workloads` of an object: `workload/pod`, whatever cluster they are on."""
-    if not isinstance(values, Mapping):
-        return
-    if "node" in values and "machine" in values:
-        yield "/".join(path[-2:])
-        return
-    for name, inner_values in values.items():
-        yield from _pods(inner_values, (*path, name))
+    return Counter(KINDS[kind].names(resource_type, attributes))
 
 
 # --- machines that are not there ---------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nexusform.address import address_order
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.placements import REASONS
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.planning.preparation.prior import Prior
@@ -66,7 +67,7 @@ def lost_rows(
             if site is None or vm.placement.machine not in site.machines:
                 yield PlacementChange(
                     address=change.address,
-                    kind="vm",
+                    kind=VM,
                     object=vm.name,
                     action=PlacementAction.LOSE,
                     source=vm.placement,

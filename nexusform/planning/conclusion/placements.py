@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.demands import PoolDemand, VmDemand
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import ExplainedVm
 from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.verdicts.fit import SiteCertainty
@@ -77,7 +78,7 @@ def _row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trig
     pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
     return PlacementChange(
         address=vms.instance.address,
-        kind="vm",
+        kind=VM,
         object=vm.name if vm is not None else str(record.get("name")),
         action=action,
         source=vm.placement if vm is not None else None,
@@ -136,7 +137,7 @@ def _present_row(
         certainty = site_certainty.vms.get(token)
     return PlacementChange(
         address=vms.instance.address,
-        kind="vm",
+        kind=VM,
         object=vm.name,
         action=action,
         source=source,

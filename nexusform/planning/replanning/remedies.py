@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action, PlacementAction, Plan
 from nexusform.planning.replanning.drawn_ways import certain_count_note, drawn_note
@@ -107,7 +108,7 @@ def _repacking(result: PlanResult) -> str:
     is without a solver, so it names the question and not the answer.
     """
     new = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    standing = any(row.kind == "vm" and row.action is PlacementAction.KEEP for row in result.plan.placements)
+    standing = any(row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements)
     if not new or not standing:
         return ""
     pool = new[0].pool

@@ -3,7 +3,8 @@
 A record (Struct) becomes an object of its fields; fields at their default are left out, so a
 field added later reads as its default from older data. Known annotations: str, int, float, bool,
 None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
-Address, and unions with None, of str and int, or of records. Tuples inside plain data come back as lists.
+Address, and unions with None, of str and int, or of records; a Place is a record of one of the kinds
+of placements. Tuples inside plain data come back as lists.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from nexusform.address import Address, AddressProblem, parse_address
+from nexusform.placement_kinds.registry import place_classes
 from nexusform.plain_data import ConversionProblem
+from nexusform.scheduling.place import Place
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.value_types import Type, type_from_json, type_to_json
 
 Write = Callable[[Any], Any]
@@ -239,6 +243,22 @@ def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:
     return Shape(write, read)
 
 
+def _place() -> Shape:
+    """How a place is written: as one of the records of all kinds. A domain's is imported when one is met."""
+
+    def write(place: Any) -> dict[str, Any]:
+        write_as = shape_of(type(place)).write
+        assert write_as is not None
+        return {type(place).__name__: write_as(place)}
+
+    def read(data: Any) -> Any:
+        if data.__class__ is dict and data.keys() == {Placement.__name__}:
+            return _inside(Placement.__name__, shape_of(Placement).read, data[Placement.__name__])
+        return _one_of(tuple(place_classes().values())).read(data)
+
+    return Shape(write, read)
+
+
 # --- from annotation to shape ------------------------------------------------------------------
 
 _PLAIN: Final = Shape(None, lambda data: data)
@@ -273,6 +293,8 @@ def _build_shape(annotation: Any) -> Shape:
         return _mapping(arguments[0], shape_of(arguments[1]))
     if annotation is Address:
         return _address()
+    if annotation is Place:
+        return _place()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _enum(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Struct):

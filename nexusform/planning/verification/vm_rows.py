@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plain_data import has_unknown
 from nexusform.planning.conclusion.placements import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.conclusion.step_graph import MachineUse
@@ -90,7 +91,7 @@ def changed_vms(plan: Plan, types: Mapping[str, ResourceType]) -> dict[Address, 
     """The VMs of every change of a type that has some."""
     rows: dict[Address, list[PlacementChange]] = {}
     for row in plan.placements:
-        if row.kind == "vm":
+        if row.kind == VM:
             rows.setdefault(row.address, []).append(row)
     changed = {}
     for change in plan.changes:
@@ -119,7 +120,7 @@ def makers_of_machines(plan: Plan, types: Mapping[str, ResourceType]) -> dict[tu
 def row_problems(plan: Plan, changed: Mapping[Address, ChangedVms]) -> Iterator[str]:
     """What is wrong with the rows, a sentence each."""
     for row in plan.placements:
-        if row.kind == "vm" and row.address not in changed:
+        if row.kind == VM and row.address not in changed:
             yield f'A VM "{row.object}" is shown at {row.address}, which has none.'
     for vms in changed.values():
         if vms.change.action is Action.FORGET:

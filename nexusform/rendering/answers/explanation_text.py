@@ -10,11 +10,13 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from nexusform.placement_kinds.registry import place_document, place_text
+from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
-from nexusform.rendering.notation.places import cells_text, interval_document, place_document, place_text
+from nexusform.rendering.notation.places import interval_document
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.rule import KeyPart

@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.rendering.notation.colours import (
     Painter,
     column_widths,
@@ -19,7 +21,6 @@ from nexusform.rendering.notation.colours import (
     pad,
     wrap,
 )
-from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.rendering.pull_request.markdown_parts import obeyed_by_nobody, prose
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import spans

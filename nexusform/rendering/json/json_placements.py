@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     PlacementAction,
@@ -22,7 +23,7 @@ from nexusform.planning.plan import (
     Upgrade,
 )
 from nexusform.rendering.notation.json_values import known_part
-from nexusform.rendering.notation.places import interval_document, place_document
+from nexusform.rendering.notation.places import interval_document
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.scheduling.decision import Refusal
 

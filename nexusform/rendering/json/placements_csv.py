@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterable
 from typing import Any, Final
 
+from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.plan import Plan
 from nexusform.rendering.json.json_placements import shown_rows
-from nexusform.rendering.notation.places import place_document
 from nexusform.rendering.report.placement_rows import Detail
 
 _PLACE: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")

@@ -1,58 +1,15 @@
-"""Where a VM, a binding or a pod is, and how many fit where only bounds are known, in words and in JSON."""
+"""How many fit where only bounds are known, and what hangs on unknown NUMA cells, in words and in JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nexusform.planning.plan import SCHEDULED, Draws, Place, PodPlace
-from nexusform.scheduling.racks.vms import Interval, Placement
+from nexusform.planning.plan import Draws
+from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, form
 
 if TYPE_CHECKING:  # loaded where a what-if is asked
     from nexusform.worlds.availability import DrawnRoom
-
-
-def place_text(place: Place) -> str:
-    """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
-    if isinstance(place, Placement):
-        return _joined(place.rack, place.machine, cells_text(place))
-    if isinstance(place, PodPlace):
-        zone = f"zone {place.availability_zone}" if place.availability_zone else ""
-        return _joined(place.word, place.machine, zone)
-    return f"{place.cluster} ({place.state})"
-
-
-def cells_text(placement: Placement) -> str:
-    """`cell 1`, `cells 0+1`; "" where nobody told them."""
-    numbers = "+".join(str(cell) for cell in placement.cells)
-    return f"{form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
-
-
-def _joined(*parts: str | None) -> str:
-    """What there is of a place, from the outside in."""
-    return " / ".join(part for part in parts if part)
-
-
-def place_document(place: Place | None) -> dict[str, Any] | None:
-    """A place as JSON shows it; None where there is none."""
-    if place is None:
-        return None
-    if isinstance(place, Placement):
-        return {
-            "machine": place.machine,
-            "rack": place.rack,
-            "availability_zone": place.availability_zone,
-            "numa_cells": list(place.cells) or None,
-        }
-    if isinstance(place, PodPlace):
-        return {
-            "cluster": place.cluster,
-            "node": place.node,
-            "machine": place.machine,
-            "availability_zone": place.availability_zone,
-            "state": SCHEDULED if place.node else place.word,
-        }
-    return {"cluster": place.cluster, "state": str(place.state)}
 
 
 def fits_text(count: Interval) -> str:

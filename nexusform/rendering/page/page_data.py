@@ -12,23 +12,22 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from nexusform.address import module_text
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, place_text
 from nexusform.planning.plan import (
     Change,
-    Place,
     PlacementChange,
     Plan,
-    PodPlace,
     SeparationVerdict,
 )
 from nexusform.rendering.notation.json_values import known_part
-from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
-from nexusform.scheduling.bindings import Binding
+from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
@@ -48,7 +47,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
         "fields": FIELDS,
         "sites": [_site(site) for site in maps],
         "changes": [_change(change, stanza) for change, stanza in drawn_changes(plan, report)],
-        "rows": [_row(row) for row in plan.placements if row.kind != "vm"],
+        "rows": [_row(row) for row in plan.placements if row.kind != VM],
         "members": [list(member) for part in parts_of_domains(plan) for member in part.members(plan)],
         "shared": _shared(plan.separation_rules),
         "unfit": _unfit(plan),
@@ -268,9 +267,7 @@ def _row(row: PlacementChange) -> list[Any]:
 def _at(row: PlacementChange) -> list[str]:
     """Cluster, node and machine of a binding or a pod, for links; "" for what it has not."""
     place = row.target or row.source
-    if isinstance(place, PodPlace):
-        return [place.cluster, place.node or "", place.machine or ""]
-    return [place.cluster if isinstance(place, Binding) else row.object, "", ""]
+    return [row.object, "", ""] if place is None else list(KINDS[row.kind].link(place))
 
 
 def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
@@ -287,7 +284,7 @@ def _unfit(plan: Plan) -> list[dict[str, Any]]:
     """The VMs for which a refused plan has no place, by pool."""
     pools: list[dict[str, Any]] = []
     clusters = {str(pool.address): pool.cluster for pool in plan.placement_tables}
-    clusters |= {str(row.address): row.cluster for row in plan.placements if row.kind == "vm"}
+    clusters |= {str(row.address): row.cluster for row in plan.placements if row.kind == VM}
     for diagnostic in plan.diagnostics:
         fit = diagnostic.extra.get("fit", {})
         if "wanted" in fit and "placed" in fit:

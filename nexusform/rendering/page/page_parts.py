@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.placement_kinds.registry import titled
 from nexusform.planning.plan import (
     CheckResult,
     PlacementTable,
@@ -46,7 +47,6 @@ TABLE_HEADS: Final = (
     "Expected VMs per rack",
     "Actual VMs per rack",
 )
-_KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
 def section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Markup:
@@ -240,7 +240,7 @@ def _resource_row(resource: ResourceCount) -> tuple[Part, ...]:
 
 
 def _trigger_row(trigger: TriggerCount) -> tuple[str, str, str, str]:
-    kind = _KINDS.get(trigger.kind, trigger.kind)
+    kind = titled(trigger.kind)
     return kind, trigger.action.value, trigger.trigger, f"{trigger.count:,}"
 
 

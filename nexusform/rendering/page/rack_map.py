@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, number_order
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
@@ -161,7 +162,7 @@ def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
     """The plan's rows of VMs, by whose they are."""
     rows: dict[_VmKey, list[PlacementChange]] = {}
     for row in plan.placements:
-        if row.kind == "vm":
+        if row.kind == VM:
             rows.setdefault((str(row.address), row.object), []).append(row)
     return rows
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, titled
 from nexusform.planning.effects import Effect, effect_of
 from nexusform.planning.plan import (
     Action,
     Change,
-    Place,
     PlacementAction,
     PlacementChange,
     PlacementTable,
@@ -36,6 +37,7 @@ from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
 from nexusform.rendering.report.trigger_words import trigger_words
 from nexusform.rendering.report.upgrade_words import ROLLING
+from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed, natural
 
@@ -59,13 +61,13 @@ def vm_rows(plan: Plan) -> list[str]:
 
 def every_vm(plan: Plan) -> list[str]:
     """The VMs one by one where `vm_rows` tells of pools, or the verdict of upgrades."""
-    rows = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
+    rows = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     rows = _listed_vms(plan) if all(row.trigger != ROLLING for row in rows) else rows
     return _vm_table(rows, plan) if len(rows) > _MOST_ROWS or plan.upgrades else []
 
 
 def _listed_vms(plan: Plan) -> list[PlacementChange]:
-    vms = [row for row in plan.placements if row.kind == "vm"]
+    vms = [row for row in plan.placements if row.kind == VM]
     moves = [row for row in vms if row.action is PlacementAction.MOVE and row.trigger != ROLLING]
     new = [row for row in vms if row.action is PlacementAction.PLACE]
     return [*moves, *(new if len(new) <= _FEW else ())]
@@ -133,7 +135,7 @@ def _from_to(journey: VmJourney) -> str:
 
 def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
     """Why VMs move, `Because of main.nf.hcl:26.`, and how certain their racks are."""
-    moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
+    moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     if not moves:
         return []
     places = dict.fromkeys(place_of(change.source, origin) for change in causes_of_moves(plan))
@@ -162,7 +164,7 @@ def pool_rows(report: Report) -> list[str]:
     total = 0
     for group in report.groups:
         new = sum(line.count for line in group.lines if line.action is PlacementAction.PLACE)
-        if group.kind == "vm" and new:
+        if group.kind == VM and new:
             total += new
             rows.append(_pool_cells(group, new))
     return table(("Pool", "new", "VMs per rack"), rows) if total > _FEW else []
@@ -208,7 +210,8 @@ def binding_lines(plan: Plan) -> list[str]:
     """`placement` picks **east** (trigger); drops **west** (trigger): a line for every fleet placement."""
     by_placement: dict[str, list[PlacementChange]] = {}
     for row in plan.placements:
-        if row.kind == "binding" and (row.action is not PlacementAction.KEEP or row.trigger):
+        tells = row.action is not PlacementAction.KEEP or row.trigger
+        if tells and KINDS[row.kind].by_resource:
             by_placement.setdefault(str(row.address), []).append(row)
     return [f"- {code(name)} {'; '.join(_binding_clauses(rows))}" for name, rows in by_placement.items()]
 
@@ -241,14 +244,14 @@ def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
 def leaving_lines(report: Report) -> list[str]:
     """VMs that leave or are told of where they stay: a line per run. Their names say whose they are."""
     in_table = (PlacementAction.PLACE, PlacementAction.MOVE)
-    groups = [group for group in report.groups if group.kind == "vm"]
+    groups = [group for group in report.groups if group.kind == VM]
     lines = chain.from_iterable(group.lines for group in groups)
     return [f"- {_other_line(line)}" for line in lines if line.action not in in_table]
 
 
 def pod_lines(report: Report) -> list[str]:
     """Pods and whose they are: a line per run."""
-    groups = [group for group in report.groups if group.kind == "pod"]
+    groups = [group for group in report.groups if KINDS[group.kind].on_vms]
     lines: list[str] = []
     for group in groups:
         lines += [f"- {plain(group.name)}: {_other_line(line)}" for line in group.lines]
@@ -274,22 +277,20 @@ def _other_line(line: PlacementLine) -> str:
 
 # --- counts and certainty ----------------------------------------------------------------------
 
-_KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
-
 
 def kind_lines(plan: Plan, report: Report) -> list[str]:
     """What happens to each kind, and how surely: `**VMs**: 53 placed, 162 kept. VMs per rack certain ...`."""
     summaries = report.summaries[1:] or report.summaries
-    kind_of_all = next((row.kind for row in plan.placements), "vm")
+    kind_of_all = next((row.kind for row in plan.placements), VM)
     lines = []
     for summary in summaries:
         if not summary.anything:
             continue
         kind = summary.kind or kind_of_all
         counts_text = ", ".join(f"{count:,} {word}" for count, word in summary.outcomes)
-        sure = sure_of(plan) if kind == "vm" and summary.place + summary.move else ""
+        sure = sure_of(plan) if kind == VM and summary.place + summary.move else ""
         certainty = f" Sure of {sure}" if sure else ""
-        lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {counts_text}.{certainty}")
+        lines.append(f"- **{titled(kind)}**: {counts_text}.{certainty}")
     return lines
 
 
@@ -299,7 +300,7 @@ def causes_of_moves(plan: Plan) -> tuple[Change, ...]:
     Of a VM whose own resource is told why it goes, that resource; of one that loses its machine, the
     machine or rack that changes. No line of a configuration makes those leave that -replace names.
     """
-    moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
+    moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     by_hardware = {row.trigger for row in moves} & _OF_HARDWARE
     ids = set(_hardware_ids(row for row in moves if row.trigger in by_hardware))
     addresses = {row.address for row in moves if row.trigger not in by_hardware | _BY_FLAG}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.effects import (
     DISMISSED,
     LEAVING,
@@ -75,7 +76,7 @@ def _sentences(plan: Plan, report: Report) -> str:
     beside_moves = [
         effect_count
         for effect_count in counts
-        if effect_count.kind != "vm" or effect_count.effect in (*DISMISSED, Effect.LOST)
+        if effect_count.kind != VM or effect_count.effect in (*DISMISSED, Effect.LOST)
     ]
     leaving += [f"**{clause}.**" for clause in effect_clauses(beside_moves, LEAVING)]
     if destroyed:
@@ -101,7 +102,7 @@ def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
     return [
         row
         for row in plan.placements
-        if row.kind == "vm" and row.trigger != ROLLING and effect_of(row) is effect
+        if row.kind == VM and row.trigger != ROLLING and effect_of(row) is effect
     ]
 
 

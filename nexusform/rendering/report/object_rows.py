@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
+from nexusform.placement_kinds.registry import MAPS
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
@@ -16,7 +17,7 @@ from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
 from nexusform.rendering.report.manifest_changes import change_words, field_changes
-from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
+from nexusform.rendering.report.report import SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
 from nexusform.words import counted, form
 
@@ -319,7 +320,7 @@ def _of_block(block: Difference, schema: BlockSchema | None) -> tuple[str, ...]:
 
 def _is_written(name: str, schema: BlockSchema | None) -> bool:
     """Whether an argument is one that users write; without a schema all are taken for it."""
-    if name in PLACEMENT_MAPS:
+    if name in MAPS:
         return False
     if schema is None:
         return True

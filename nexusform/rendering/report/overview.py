@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.placement_kinds.registry import KINDS, kind_order
 from nexusform.planning.effects import DISMISSED, LEAVING, Effect, effect_clauses, effect_of, number_of
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.plan import (
@@ -142,7 +143,7 @@ def headline_text(plan: Plan, report: Report) -> str:
 def _upgrade_clauses(plan: Plan) -> list[str]:
     """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for upgrades."""
     for row in plan.placements:
-        is_upgrade = row.trigger == ROLLING or (row.kind == "pod" and row.trigger == "node_removed")
+        is_upgrade = row.trigger == ROLLING or (row.trigger == "node_removed" and KINDS[row.kind].on_vms)
         if not is_upgrade and effect_of(row) in LEAVING:
             return []
     return [f"{upgrade.cluster} is upgraded to {upgrade.after}" for upgrade in plan.upgrades]
@@ -385,10 +386,8 @@ def _triggers(plan: Plan) -> tuple[TriggerCount, ...]:
     return tuple(sorted(triggers, key=_trigger_order))
 
 
-_KINDS: Final = ("vm", "binding", "pod")
 _ACTIONS: Final = tuple(PlacementAction)
 
 
 def _trigger_order(trigger: TriggerCount) -> tuple[int, int, str]:
-    kind = _KINDS.index(trigger.kind) if trigger.kind in _KINDS else len(_KINDS)
-    return kind, _ACTIONS.index(trigger.action), trigger.trigger
+    return kind_order(trigger.kind), _ACTIONS.index(trigger.action), trigger.trigger

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
+from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM
+from nexusform.placement_kinds.registry import KINDS, brief_place, kind_order, place_text
 from nexusform.planning.effects import (
     Effect,
     EffectCount,
@@ -18,18 +20,15 @@ from nexusform.planning.effects import (
     state_of,
     verb_of,
 )
-from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
-from nexusform.rendering.notation.places import place_text
+from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.report.trigger_words import trigger_words
 from nexusform.rendering.report.upgrade_words import ROLLING
-from nexusform.scheduling.bindings import Binding
+from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import form, natural, spans
+from nexusform.words import counted, form, spans
 
-# A run of up to this many names its machines one by one; more moves than this are folded.
-NAMED_MACHINES = 5
+# More moves than this are folded.
 SINGLE_MOVES = 10
-NAMED_RACKS = 4
 
 
 SayPlace: TypeAlias = Callable[[Place], str]
@@ -87,7 +86,7 @@ class PlacementGroup(Struct, frozen=True):
 
 
 class PlacementSummary(Struct, frozen=True):
-    """How many objects of a kind ("vm", "binding", "pod"; "" = all) are asked to do what, and what becomes of
+    """How many objects of a kind ("" = all) are asked to do what, and what becomes of
     them.
     """
 
@@ -128,7 +127,6 @@ class PlacementSummary(Struct, frozen=True):
         return [f"{count:,} {verb_of(*key, count)}" for key, count in remarks.items()]
 
 
-KINDS = ("vm", "binding", "pod")
 OUTCOMES: Mapping[Effect, str] = {
     Effect.PLACED: "placed",
     Effect.MOVED: "moved",
@@ -151,13 +149,13 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     untold = max(0, plan.kept - rows_kept)
-    counts["vm"][PlacementAction.KEEP] += untold
+    counts[VM][PlacementAction.KEEP] += untold
     effects = effect_counts(plan.placements)
     if untold:
-        effects = (*effects, EffectCount("vm", Effect.KEPT, "", untold))
-    total = _summary("", sum((counts[kind] for kind in KINDS), Counter()), effects)
+        effects = (*effects, EffectCount(VM, Effect.KEPT, "", untold))
+    total = _summary("", sum(counts.values(), Counter()), effects)
     by_kind = []
-    for kind in KINDS:
+    for kind in sorted(counts, key=kind_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
             by_kind.append(_summary(kind, counts[kind], of_kind))
@@ -203,14 +201,14 @@ def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> 
     groups = [_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools]
     # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
     # may follow one. Pods follow from bindings.
-    return tuple(sorted(groups, key=lambda group: KINDS.index(group.kind)))
+    return tuple(sorted(groups, key=lambda group: kind_order(group.kind)))
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 
 def _pool_of_table(table: PlacementTable) -> _PoolKey:
-    return _pool_key(table.site_id, table.address, table.cluster, "vm", table.pool)
+    return _pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
 
 
 def _pool_of_row(row: PlacementChange) -> _PoolKey:
@@ -240,7 +238,7 @@ def _group(
     lines: list[PlacementLine] = []
     for run in runs.values():
         lines += _lines(run, detail, say)
-    kind = rows[0].kind if rows else "vm"
+    kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
     certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
     return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table, certainty=certainty)
@@ -248,7 +246,7 @@ def _group(
 
 def _group_name(row: PlacementChange) -> str:
     """What the rows of a group without a table stand under."""
-    if row.kind == "binding":
+    if KINDS[row.kind].by_resource:
         return str(row.address)
     names = [name for name in (row.cluster, row.pool) if name]
     return "/".join(names) or str(row.address)
@@ -277,8 +275,8 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     state_before, state_after = _states(first_row)
     effect, waits = effect_of(first_row), state_of(first_row)
     leaves = effect in _WITH_ORIGIN or _is_elsewhere(first_row)
-    origin = _many_places([row.source for row in run]) if leaves else ""
-    target = _many_places([row.target for row in run]) if first_row.target is not None else ""
+    origin = _many_places(first_row.kind, [row.source for row in run]) if leaves else ""
+    target = _many_places(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
     racks_left, racks_taken = _racks(row.source for row in run), _racks(row.target for row in run)
     if origin == target and racks_left and racks_left == racks_taken:
         target = "the same racks"
@@ -296,7 +294,7 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
 
 def _is_upgraded(row: PlacementChange, detail: Detail) -> bool:
     """Whether it is said with the others of its pool that it is made anew by an upgrade."""
-    return row.kind == "vm" and row.trigger == ROLLING and detail is not Detail.ALL
+    return row.kind == VM and row.trigger == ROLLING and detail is not Detail.ALL
 
 
 def _upgraded(run: Sequence[PlacementChange]) -> PlacementLine:
@@ -320,16 +318,12 @@ _States: TypeAlias = tuple[str, str]
 
 
 def _states(row: PlacementChange) -> _States:
-    """The states before and after of a binding that stays and changes its state; else both are empty."""
-    if row.kind != "binding" or row.action is not PlacementAction.UPDATE:
+    """The states before and after of what stays and changes its state; else both are empty."""
+    if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
-    state_before, state_after = _state(row.source), _state(row.target)
-    return ("", "") if state_before == state_after else (state_before, state_after)
-
-
-def _state(place: Place | None) -> str:
-    """The state of a binding; "" of anything else."""
-    return str(place.state) if isinstance(place, Binding) else ""
+    state = KINDS[row.kind].state
+    before, after = state(row.source), state(row.target)
+    return ("", "") if before == after else (before, after)
 
 
 def _by_number(row: PlacementChange) -> tuple[int, int, str]:
@@ -402,27 +396,15 @@ def _called(row: PlacementChange) -> str:
 
 def _is_elsewhere(row: PlacementChange) -> bool:
     """Whether it stays where it was observed, which is not where state has it."""
-    return row.kind == "vm" and row.action is PlacementAction.KEEP and bool(row.trigger)
+    return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
 # --- places ------------------------------------------------------------------------------------
 
 
-def brief_place(place: Place) -> str:
-    """A place in as few words as tell it: the machine, with its rack where its name does not say that."""
-    if isinstance(place, Placement):
-        return place.machine if place.rack in place.machine else f"{place.rack} / {place.machine}"
-    if isinstance(place, PodPlace):
-        return place.machine or place.word
-    return place_text(place)
-
-
 def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
     """A place as a row says it."""
-    # A binding is called by its cluster: only its state is worth saying beside it.
-    if isinstance(place, Binding) and row.object == place.cluster:
-        return str(place.state)
-    return say(place)
+    return KINDS[row.kind].beside(place, row.object) or say(place)
 
 
 class VmJourney(Struct, frozen=True):
@@ -473,14 +455,15 @@ def _place_left(row: PlacementChange) -> str:
 
 def _run_label(rows: Sequence[PlacementChange]) -> str:
     """`prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted."""
-    if rows[0].kind == "binding":
-        return f"{len(rows)} clusters"
+    run_noun = KINDS[rows[0].kind].run_noun
+    if run_noun:
+        return counted(len(rows), run_noun)
     prefixes = {_prefix(row) for row in rows}
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
         numbers = [number for number in map(_number, rows) if isinstance(number, int)]
         return f"{prefix}{_ranges(numbers)}"
-    if len(rows) <= NAMED_MACHINES:
+    if len(rows) <= MOST_NAMES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
 
@@ -498,74 +481,13 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in spans(sorted(numbers)))
 
 
-def _many_places(places: Sequence[Place | None]) -> str:
+def _many_places(kind: str, places: Iterable[Place | None]) -> str:
     """Where several objects of one kind stand, in as few words as tell it."""
-    clusters = [place.cluster for place in places if isinstance(place, Binding)]
-    pods = [place for place in places if isinstance(place, PodPlace)]
-    vms = [place for place in places if isinstance(place, Placement)]
-    return ", ".join(clusters) or _many_pod_places(pods) or _many_vm_places(vms)
-
-
-def _many_pod_places(places: Iterable[PodPlace]) -> str:
-    """`rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
-    counts: Counter[str] = Counter()
-    without: Counter[str] = Counter()
-    for place in places:
-        if place.node:
-            counts[place.machine or place.node] += 1
-        else:
-            without[place.word] += 1
-    texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
-    if len(texts) > NAMED_MACHINES:
-        low, high = min(counts.values()), max(counts.values())
-        per_machine = f"{low}" if low == high else f"{low} to {high}"
-        texts = [f"{per_machine} on each of {len(counts)} machines"]
-    texts += [f"{count} {state}" for state, count in sorted(without.items())]
-    return ", ".join(texts)
-
-
-def _many_vm_places(places: Sequence[Placement]) -> str:
-    """Few machines by name, more by rack, many racks by what they have in common."""
-    machines = [place.machine for place in places]
-    if len(machines) <= NAMED_MACHINES:
-        return ", ".join(machines)
-    texts = _texts_by_rack(places)
-    if len(texts) <= NAMED_RACKS:
-        return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
-    racks_by_text: dict[str, list[str]] = {}
-    for rack, text in texts.items():
-        racks_by_text.setdefault(text, []).append(rack)
-    if len(racks_by_text) == 1:
-        return f"{next(iter(racks_by_text))} in each of {len(texts)} racks"
-    ordered = sorted(racks_by_text, key=natural)
-    return "; ".join(f"{text} in {_rack_names(racks_by_text[text])}" for text in ordered)
+    return KINDS[kind].many([place for place in places if place is not None])
 
 
 def _racks(places: Iterable[Place | None]) -> set[str]:
     return {place.rack for place in places if isinstance(place, Placement)}
-
-
-def _texts_by_rack(places: Iterable[Placement]) -> dict[str, str]:
-    """How many VMs on how many machines, for each rack; racks in order."""
-    machines: dict[str, list[str]] = {}
-    for place in places:
-        machines.setdefault(place.rack, []).append(place.machine)
-    return {rack: _on_machines(machines[rack]) for rack in sorted(machines, key=natural)}
-
-
-def _on_machines(machines: Sequence[str]) -> str:
-    """`4 machines`, or `5 VMs on 4 machines`: `machines` has an entry per VM."""
-    different = len(set(machines))
-    text = f"{different} {form(different, 'machine')}"
-    return text if len(machines) == different else f"{len(machines)} VMs on {text}"
-
-
-def _rack_names(racks: Sequence[str]) -> str:
-    """`each of rack1, rack2`; many racks are counted."""
-    if len(racks) > 2 * NAMED_RACKS:
-        return f"each of {len(racks)} racks"
-    names = ", ".join(racks)
-    return f"each of {names}" if len(racks) > 1 else names
 
 
 # --- tables ------------------------------------------------------------------------------------

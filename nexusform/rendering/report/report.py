@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
+from nexusform.placement_kinds.registry import KINDS, MAPS, kind_order
 from nexusform.plain_data import Path
 from nexusform.planning.effects import effect_of, state_of
 from nexusform.planning.plan import (
@@ -49,10 +50,6 @@ from nexusform.rendering.report.placement_rows import (
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.schema import BlockSchema
 from nexusform.words import counted, form
-
-# Computed maps of placements: their rows stand in the placement part, not in the stanza.
-# The kind of their rows stands beside each.
-PLACEMENT_MAPS: Final = {"nodes": "vm", "vnfcs": "vm", "bindings": "binding", "workloads": "pod"}
 
 # A rack's machines follow from its arguments: told one by one only where they change.
 _MACHINES: Final = "machines"
@@ -252,6 +249,11 @@ class _PlacementCounts:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.objects: set[tuple[str, str]] = set()
 
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of which an object has a row."""
+        return {kind for kind, _ in self.counts}
+
     def words(self, kind: str) -> list[str]:
         """`53 placed`, `2 moved`: what happens to objects of a kind."""
         return [f"{count} {word}" for count, word in self.numbers(kind)]
@@ -284,13 +286,11 @@ def placement_words(plan: Plan) -> dict[Address, tuple[str, ...]]:
     words: dict[Address, tuple[str, ...]] = {}
     for address, counts in _placement_counts(plan).items():
         clauses = []
-        for kind, noun in _NOUNS.items():
+        for kind in sorted(counts.kinds, key=kind_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
             clauses += [f"{counted(count, noun)} {word}" for count, word in counts.numbers(kind)]
         words[address] = tuple(clauses)
     return words
-
-
-_NOUNS: Final = {"vm": "VM", "binding": "binding", "pod": "pod"}
 
 
 # The attributes of an object on one side of a change; None where it is not there.
@@ -305,12 +305,12 @@ def _condensed(
     A map that changes without any placement changing (observed figures) is shown as it is.
     """
     texts: dict[str, str] = {}
-    for name, kind in PLACEMENT_MAPS.items():
+    for name, kind in MAPS.items():
         old, new = _map_of(before, name), _map_of(after, name)
         changes = counts.words(kind)
         if changes and (old or new):
-            # Pods stand two levels deeper, so what is kept of them cannot be told here.
-            if kind != "pod":
+            # What stands deeper cannot be counted here.
+            if not KINDS[kind].nested:
                 changes += _words_without_row(kind, old, new, counts)
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"

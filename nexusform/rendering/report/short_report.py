@@ -7,6 +7,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import brief_place
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
 from nexusform.rendering.report import wording
@@ -23,7 +25,6 @@ from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
     PlacementSummary,
-    brief_place,
     placement_groups,
     summaries,
 )
@@ -95,7 +96,7 @@ def _beside_tables(
     plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail
 ) -> tuple[PlacementGroup, ...]:
     """The groups with the lines that no table says: many new VMs stand there by pool and rack."""
-    new_vms = sum(row.kind == "vm" and row.action is PlacementAction.PLACE for row in plan.placements)
+    new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in plan.placements)
     if new_vms <= FEW_VMS or detail is Detail.ALL:
         return groups
     shown: list[PlacementGroup] = []

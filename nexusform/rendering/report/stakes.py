@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.planning.effects import DISTURBING, Effect, effect_of
 from nexusform.planning.plan import Action, Plan
 from nexusform.words import counted, form
@@ -26,7 +28,7 @@ def endangered(plan: Plan) -> Iterator[str]:
 def _quorums(plan: Plan) -> Iterator[str]:
     down: Counter[str] = Counter()
     for row in plan.placements:
-        at_once = row.kind == "vm" and row.pool == _CONTROL_PLANE and row.trigger not in _ROLLING
+        at_once = row.kind == VM and row.pool == _CONTROL_PLANE and row.trigger not in _ROLLING
         if at_once and effect_of(row) in DISTURBING:
             down[row.cluster] += 1
     for table in plan.placement_tables:
@@ -41,7 +43,7 @@ def _last_replicas(plan: Plan) -> Iterator[str]:
     up: Counter[tuple[str, str]] = Counter()
     disturbed: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
-        if row.kind != "pod":
+        if not KINDS[row.kind].on_vms:
             continue
         effect, workload = effect_of(row), (str(row.address), row.pool)
         if effect in (Effect.KEPT, Effect.UPDATED) or row.trigger in _ROLLING:

@@ -5,8 +5,9 @@ certainty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import titled
 from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import (
@@ -106,7 +107,7 @@ def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -
     texts: list[str] = []
     for group in groups:
         # A VM's name says whose it is; bindings and pods stand under the name of what they belong to.
-        if group.kind != "vm" and group.lines:
+        if group.kind != VM and group.lines:
             texts.append(f"  {paint(f'{harmless(group.name)}:', 'bold')}")
         for line in group.lines:
             texts += _line(line, widths, width, paint)
@@ -189,9 +190,6 @@ def _worst_case(pool: str, fewest: int) -> str:
     return f"{harmless(pool)}: the platform chooses which VMs go; in the worst case {fewest} stay on a rack."
 
 
-_KIND_WORDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
-
-
 def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
     """`Placements: 215 to place, ...`, then a line per kind; moves stand out. What these counts do not say
     stands below them.
@@ -199,7 +197,7 @@ def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter)
     total = summaries[0]
     lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
     for kind in summaries[1:]:
-        lines += [f"  {_KIND_WORDS[kind.kind]}: {_counts(kind, paint)}.", *_remarks(kind, "    ")]
+        lines += [f"  {titled(kind.kind)}: {_counts(kind, paint)}.", *_remarks(kind, "    ")]
     return lines if len(summaries) > 1 else [*lines, *_remarks(total, "  ")]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.effects import Effect
 from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
@@ -117,7 +118,7 @@ def _more_note(report: ShortReport) -> str:
 def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
     """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
     # No VM follows a name that is not its own.
-    ordered = sorted(groups, key=lambda group: (group.kind != "vm", not _moves(group)))
+    ordered = sorted(groups, key=lambda group: (group.kind != VM, not _moves(group)))
     all_lines = chain.from_iterable(group.lines for group in ordered)
     widest = max((columns(harmless(line.label)) for line in all_lines), default=0)
     indent = min(widest, _WIDEST_LABEL) + 6
@@ -127,7 +128,7 @@ def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -
         if len(lines) > _MOST_LINES:
             hidden += sum(line.count for line in group.lines)
             continue
-        if group.kind != "vm" and group.lines:
+        if group.kind != VM and group.lines:
             lines.append(f"  {paint(harmless(group.name), 'bold')}:")
         for line in group.lines:
             lines += _line(line, indent, width, paint)

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.placement_kinds.registry import MAPS
 from nexusform.planning.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
 from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, name_width
-from nexusform.rendering.report.report import PLACEMENT_MAPS, Report, Stanza
+from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.schema import order_attribute
 from nexusform.words import form
@@ -248,7 +249,7 @@ def compared(side: Mapping[str, Any]) -> dict[str, Any]:
     Placements have a part of their own, and the order of labelled blocks stands beside them.
     """
     orders = {order_attribute(name) for name in side}
-    left_out = orders | PLACEMENT_MAPS.keys()
+    left_out = orders | MAPS.keys()
     return {name: plain for name, plain in side.items() if name not in left_out}
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.scheduling.place import Place
 from nexusform.words import form
 
 CONTROL_PLANE = "control-plane"
@@ -237,7 +238,7 @@ def total(intervals: Iterable[Interval]) -> Interval:
     return sum(intervals, NONE_FITS)
 
 
-class Placement(Struct, frozen=True):
+class Placement(Place, frozen=True):
     """Where a VM stands. `cells` ascending, numbered from 0; () where the platform did not tell them."""
 
     machine: str

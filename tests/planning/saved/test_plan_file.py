@@ -16,6 +16,7 @@ from nexusform.address import Address, ModuleStep
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.exact_numbers import round_number
 from nexusform.plain_data import plain_number
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
@@ -30,7 +31,6 @@ from nexusform.planning.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
-    PodPlace,
     Step,
     StepKind,
     VariableValue,

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VmCheck
 from nexusform.domains.azure.questions.replay import Replay
+from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.plan import SeparationVerdict
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.notation.places import place_document
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, first_of, form
 

@@ -9,8 +9,9 @@ from nexusform.address import Address
 from nexusform.domains.fleet.planning.contents import read_bindings
 from nexusform.domains.fleet.planning.rows import KIND as BINDING
 from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.plain_data import has_unknown
-from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, PodPlace
+from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 
 POD: Final = "pod"
 _WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE)

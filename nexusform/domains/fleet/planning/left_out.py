@@ -16,8 +16,9 @@ from nexusform.domains.pods.planning.blocks import prior_members
 from nexusform.domains.pods.planning.brought import pod_number
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.rows import PodNote, read_note
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.plan import Action, PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.plan import Action, PlacementAction, PlacementChange
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.contents import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.pods.pod_kind import POD
+from nexusform.placement_kinds.registry import place_text
 from nexusform.plain_data import has_unknown
 from nexusform.planning.effects import Effect, effect_of, state_of, verb_of
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element
-from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.page_parts import section, table
 from nexusform.words import counted
 
@@ -77,7 +79,7 @@ class FleetMatrix(Struct, frozen=True):
 
 def fleet_matrix(plan: Plan) -> FleetMatrix:
     """The bindings of a plan, and why other clusters have none."""
-    bindings = [row for row in plan.placements if row.kind == "binding"]
+    bindings = [row for row in plan.placements if row.kind == BINDING]
     squares = _squares(bindings, plan)
     placements = dict.fromkeys(str(row.address) for row in bindings)
     clusters = {cluster for _, cluster in squares}
@@ -90,7 +92,7 @@ def fleet_matrix(plan: Plan) -> FleetMatrix:
 
 def fleet_part(plan: Plan) -> Part:
     """The section of bindings; nothing when the plan has none."""
-    bindings = [row for row in plan.placements if row.kind == "binding"]
+    bindings = [row for row in plan.placements if row.kind == BINDING]
     if not bindings:
         return None
     matrix = fleet_matrix(plan)
@@ -279,7 +281,7 @@ def reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
 
 def pods_part(plan: Plan) -> Part:
     """The pods that the plan touches, of fleets and of sites without one; nothing when there are none."""
-    return pods_of([row for row in plan.placements if row.kind == "pod"])
+    return pods_of([row for row in plan.placements if row.kind == POD])
 
 
 def pods_of(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:

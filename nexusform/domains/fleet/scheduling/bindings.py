@@ -11,32 +11,35 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.bindings import Binding, BindingState
 from nexusform.scheduling.matching import LabelSelector, Taint, Toleration
+from nexusform.scheduling.place import Place
 from nexusform.scheduling.quantity import Quantity
 
-__all__ = [
-    "Abort",
-    "Ask",
-    "Binding",
-    "BindingAction",
-    "BindingChange",
-    "BindingState",
-    "Cause",
-    "ClusterTerm",
-    "Condition",
-    "Decision",
-    "Health",
-    "Member",
-    "PlacementType",
-    "Policy",
-    "PolicySnapshot",
-    "PreferredTerm",
-    "PropertyRequirement",
-    "PropertySorter",
-    "ResourceUsage",
-    "SpreadConstraint",
-]
+
+class BindingState(StrEnum):
+    """Scheduled: picked, not yet rolled out. Bound: rolled out. Unscheduled: to be removed."""
+
+    SCHEDULED = "Scheduled"
+    BOUND = "Bound"
+    UNSCHEDULED = "Unscheduled"
+
+
+class Binding(Place, frozen=True):
+    """A placement's hold on a cluster: the place of a fleet placement, as `Placement` is that of a VM.
+
+    `previous_state` stands only beside Unscheduled. The scores are those of the batch that picked it,
+    None for PickFixed. `policy_snapshot` is the index under which it was picked, `resource_snapshot` the
+    resources it rolled out (None: not yet). `deleting`: evicted or being removed.
+    """
+
+    cluster: str
+    state: BindingState
+    policy_snapshot: int
+    affinity_score: int | None = None
+    topology_spread_score: int | None = None
+    previous_state: BindingState | None = None
+    resource_snapshot: int | None = None
+    deleting: bool = False
 
 
 class PlacementType(StrEnum):

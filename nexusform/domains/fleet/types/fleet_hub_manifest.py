@@ -23,6 +23,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     read_manifests,
 )
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
+from nexusform.domains.pods.pod_kind import POD
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.shared_arguments import id_attribute
@@ -194,5 +195,6 @@ FLEET_HUB_MANIFEST: Final = ResourceType(
     check=check,
     fleet=fleet,
     kind=Kind.MANIFEST,
+    holds=(POD,),
     secrets=secrets,
 )

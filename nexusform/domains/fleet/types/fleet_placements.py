@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
+from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.importers.fleet_model import (
     EXTERNAL,
     SERVER_SIDE_APPLY,
@@ -31,6 +32,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_BLOCKS,
     PLACEMENT_VALUES,
 )
+from nexusform.domains.pods.pod_kind import POD
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.schema import BlockSchema
@@ -69,7 +71,7 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
         values=PLACEMENT_VALUES,
         phase=6,
     )
-    return replace(placement, kind=Kind.PLACEMENT)
+    return replace(placement, kind=Kind.PLACEMENT, holds=(BINDING, POD))
 
 
 def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:

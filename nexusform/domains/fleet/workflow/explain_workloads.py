@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
 from nexusform.domains.fleet.rendering.pod_outline import pod_document, pod_outline
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
+from nexusform.domains.pods.pod_kind import POD
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
@@ -51,7 +53,7 @@ def explain_placements(
             named.update(placement.written.policy.cluster_names)
     if name and name not in known | named:
         pod = name.rpartition("/")[2]
-        if any(row.kind == "pod" and row.object == pod for row in planned.plan.placements):
+        if any(row.kind == POD and row.object == pod for row in planned.plan.placements):
             return None
         near = did_you_mean(name, sorted(known))
         unknown = nodes_unknown(planned, pattern)
@@ -87,7 +89,7 @@ def _reasons(
     secret = _secret(planned)
     rows: dict[Address, list[PlacementChange]] = {}
     for row in planned.plan.placements:
-        if row.kind == "binding":
+        if row.kind == BINDING:
             rows.setdefault(row.address, []).append(row)
     reasons = []
     for cluster, placement in product(clusters, placements):
@@ -116,7 +118,7 @@ def explain_pods(
     """
     planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    rows = [r for r in planned.plan.placements if r.kind == "pod" and r.target and pattern.matches(r.address)]
+    rows = [r for r in planned.plan.placements if r.kind == POD and r.target and pattern.matches(r.address)]
     fleet = fleet_of(planned)
     if not rows or fleet is None:
         return None
@@ -161,7 +163,7 @@ def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
     names = [
         row.object
         for row in planned.plan.placements
-        if row.kind == "binding"
+        if row.kind == BINDING
         and row.action is not PlacementAction.REMOVE
         and pattern.matches(row.address)
         and members.get(row.object, "") not in known

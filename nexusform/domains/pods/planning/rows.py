@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.domains.pods.planning.nodes import NodeCluster
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
-from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"

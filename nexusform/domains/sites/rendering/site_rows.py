@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from nexusform.placement_kinds.registry import noun_of
 from nexusform.planning.effects import Effect, effect_counts, verb_of
 from nexusform.planning.plan import Action, PlacementAction, Plan
 from nexusform.ports import Registries
@@ -15,7 +16,6 @@ from nexusform.rendering.report.report import schema_lookup
 from nexusform.words import counted, form
 
 HERE: Final = "SITE"  # stands for the site's name
-_NOUNS: Final = {"vm": "VM", "binding": "fleet binding", "pod": "pod"}
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
 
 
@@ -41,7 +41,7 @@ def _placement_rows(plan: Plan) -> Iterable[str]:
     """What becomes of VMs, bindings and pods, in figures."""
     for each in effect_counts(plan.placements):
         if each.effect is not Effect.KEPT:
-            noun = counted(each.count, _NOUNS.get(each.kind, each.kind))
+            noun = counted(each.count, noun_of(each.kind))
             yield f"{noun} {verb_of(each.effect, each.state, each.count)}"
 
 

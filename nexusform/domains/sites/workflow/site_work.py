@@ -36,6 +36,7 @@ from nexusform.domains.sites.workflow.site_project import (
     place_of_site,
     whereabouts,
 )
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved import plan_file
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
@@ -397,7 +398,7 @@ def _broken_sure(plan: Plan, outcome: ApplyOutcome) -> int:
     sure: Mapping[tuple[str, str], bool] = {
         (str(row.address), row.object): True
         for row in plan.placements
-        if row.kind == "vm" and row.certainty is not None and row.certainty.machine == 1
+        if row.kind == VM and row.certainty is not None and row.certainty.machine == 1
     }
     missed = {(miss.address, str(step)) for miss in outcome.applied.misses for step in miss.path}
     return sum(key in sure for key in missed)

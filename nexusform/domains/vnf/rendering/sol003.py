@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, Rule
 from nexusform.domains.vnf.types.vnf_documents import documents_known, read_documents
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.plan import Change, PlacementAction, Plan
 
 _VNF: Final = "tacker_vnf"
@@ -34,7 +35,7 @@ def grant_requests(plan: Plan) -> Grants:
     unsaid: list[str] = []
     of_vnfs: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
-        if row.address.type == _VNF and row.kind == "vm":
+        if row.address.type == _VNF and row.kind == VM:
             of_vnfs.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
         actions = of_vnfs.get(change.address, {})

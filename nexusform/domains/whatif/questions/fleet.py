@@ -45,10 +45,11 @@ from nexusform.domains.pods.planning.blocks import objects_in, prior_members, pr
 from nexusform.domains.pods.planning.nodes import NodeCluster, standing_clusters
 from nexusform.domains.pods.planning.observed import ObservedCluster
 from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Seat, Seats, Verb, edited
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState, ObjectState

@@ -24,6 +24,7 @@ from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
@@ -63,7 +64,7 @@ def sight_after(plan: Plan, clusters: Mapping[str, Observation]) -> Sight:
     """What was seen of clusters before a plan, for the world after it."""
     remade: set[str] = set()
     for row in plan.placements:
-        if row.kind == "vm" and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
+        if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
             remade |= {row.object, row.platform_name} - {""}
     return Sight(clusters, frozenset(remade), planned=True)
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from nexusform.domains.whatif.questions.repack import Repack, RepackStatus
 from nexusform.domains.whatif.questions.repack_steps import RepackStep, RepackWindow
+from nexusform.placement_kinds.registry import place_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, short_place_text
-from nexusform.rendering.notation.places import interval_document, place_document
+from nexusform.rendering.notation.places import interval_document
 from nexusform.words import counted, form, listed
 
 _RACK: Final = "nexus_rack"

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.planning.plan import PlacementAction, PlacementChange, Plan, PodPlace
+from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.planning.saved.plan_file import read
 from nexusform.planning.verification.verification import problem_of
 from nexusform.state.objects import EMPTY

@@ -13,8 +13,9 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read
 from nexusform.domains.pods.planning.brought import PriorPods
 from nexusform.domains.pods.planning.nodes import NodeCluster, clusters_with_nodes
 from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Mode, PodPlace
+from nexusform.planning.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,

@@ -1,0 +1,69 @@
+"""What a kind of placement is: how it is called, when one of it runs, how its place is said and written.
+
+Rows of plans name their kind (`kind`); whoever treats them asks its entry, and knows no kind by name but VMs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.ports import ResourceType
+from nexusform.scheduling.place import Place
+
+VM: Final = "vm"  # the one kind of the engine's own
+MOST_NAMES: Final = 5  # machines of many places that are named one by one
+
+
+def _always(_place: Any) -> bool:
+    return True
+
+
+def _nothing(_place: Any) -> str:
+    return ""
+
+
+class PlacementKind(Struct, frozen=True, kw_only=True):
+    """One kind. The functions take a place of it, a record of class `place`.
+
+    `name`: what rows and JSON call it. `noun`: `2 fleet bindings`; `short_noun` where its map stands beside
+    it. `title`: over its rows. `names(type, attributes)`: its objects in what state holds of a resource, each
+    name as often as it is there, as `called(pool, object)` makes it of a row's fields.
+
+    Of a place: `spot` is what is equal where something stands as it stood; `text` says it whole, `brief` in
+    as few words as tell it, `beside(place, object)` next to the object's name where that says a part of it;
+    `document` is its JSON; `link` its cluster, node and machine; `state` the state that rows tell when it
+    changes. `many` says the places of several. `runs` is whether one without a place (None) or at this one
+    runs, `waits_as` what it is when it does not, `without_place` the place of the same that waits.
+
+    `by_resource`: its rows stand under their resource's address, not under cluster and pool. `on_vms`: they
+    run on VMs, as replicas of a workload. `nested`: its map holds maps, by cluster and workload. `run_noun`:
+    what rows that do the same are counted as, where their names are no series. `shown`: data sources may show
+    what stands, whatever state holds.
+    """
+
+    name: str
+    noun: str
+    title: str
+    place: type[Place]
+    names: Callable[[ResourceType, Mapping[str, Any]], Iterable[str]]
+    spot: Callable[[Any], tuple[str | None, ...]]
+    text: Callable[[Any], str]
+    brief: Callable[[Any], str]
+    document: Callable[[Any], dict[str, Any]]
+    many: Callable[[Sequence[Any]], str]
+    link: Callable[[Any], tuple[str, str, str]]
+    short_noun: str = ""
+    called: Callable[[str, str], str] = lambda _pool, name: name
+    beside: Callable[[Any, str], str] = lambda _place, _object: ""
+    state: Callable[[Any], str] = _nothing
+    runs: Callable[[Any], bool] = _always
+    waits_as: Callable[[Any], str] = _nothing
+    without_place: Callable[[Any], Place] | None = None
+    by_resource: bool = False
+    on_vms: bool = False
+    nested: bool = False
+    run_noun: str = ""
+    shown: bool = False
