@@ -125,3 +125,30 @@ def test_a_wave_with_a_gate_waits_until_it_is_named(fleet: Fleet, command: Comma
     assert not Path("states/par1.nfstate").exists()
     assert command("apply", "f.nfsites", "-wave=rest")[0] == 0
     assert Path("states/par1.nfstate").exists()
+
+
+def test_a_wave_that_is_done_says_which_one_is_left(fleet: Fleet, command: Command) -> None:
+    fleet()
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites", "-wave=canary")[0] == 0
+    code, _, err = command("apply", "f.nfsites", "-wave=canary")
+    assert code == 1
+    assert "2 sites of it wait in other waves: `nexusform sites apply -wave=rest f.nfsites`" in plain(err)
+    # In a new plan nothing changes on the canary, and the other wave may be named.
+    command("plan", "-out=g.nfsites")
+    assert command("apply", "g.nfsites", "-wave=rest")[0] == 0
+    code, _, err = command("apply", "g.nfsites")
+    assert (code, "applied already" in plain(err)) == (1, True)
+
+
+def test_a_wrong_value_leads_to_the_row_and_to_the_variable(fleet: Fleet, command: Command) -> None:
+    fleet({"par1": {}, "par2": {"racks": "many"}})
+    Path("sites.json").write_text('{\n  "par1": {},\n  "par2": {"racks": "many"}\n}\n')
+    code, out, _ = command("plan", "-out=f.nfsites")
+    assert code == 1
+    assert "var.racks declared at site/main.nf.hcl:11,1-17" in plain(out)
+    assert '"par2" stands in sites.json, line 3.' in plain(out)
+    path = Path("nexusform.sites.hcl")
+    path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" { soak = 7 }'))
+    code, _, err = command("apply", "f.nfsites")
+    assert (code, "soak = 7" in err) == (1, True)

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.domains.sites.ports import Done
 from nexusform.domains.sites.types.definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, fleet_digest
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
 from nexusform.domains.sites.workflow.progress import Event, read_progress
 from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
@@ -206,3 +207,32 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
     assert progress.is_finished("one")
     assert progress.when(Event.FINISHED, "two") is None
     assert read_progress(str(tmp_path / "f"), "another").lines == []
+
+
+def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", soak=3600, approve=True))
+    fixture.approval = False
+    fixture.sites = [
+        replace(site, answer=replace(site.answer, status=Status.UNCHANGED)) if site.wave == "one" else site
+        for site in fixture.sites
+    ]
+    same = {(Kind.PREPARE, name): Answer(name, Status.UNCHANGED, digest="x") for name in ("a", "b", "c", "d")}
+    fixture.engine.answers = same
+    began = fixture.clock.time
+    assert fixture.go() is None
+    assert fixture.applied() == ["e"]
+    assert fixture.clock.time == began
+
+
+def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", approve=True))
+    fixture.approval = False
+    fixture.sites[0] = PlannedSite("one", Answer("a", Status.REFUSED, "broken"))
+    stop = fixture.go()
+    assert stop is not None
+    assert "max_failures is 0. Nothing of it was written." in stop.why
+
+
+def test_two_reasons_have_two_digests() -> None:
+    one, other = (PlannedSite("all", Answer("a", Status.REFUSED, why)) for why in ("broken", "locked"))
+    assert fleet_digest((one,), ()) != fleet_digest((other,), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -26,7 +27,8 @@ from nexusform.domains.sites.workflow.progress import Progress, read_progress
 from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
 from nexusform.ports import FileProblem
 from nexusform.rendering.answers.outline import outline_text
-from nexusform.words import counted
+from nexusform.source import SourceFile
+from nexusform.words import counted, form
 from nexusform.workflow.place import confinement_of
 from nexusform.workflow.surroundings import SystemClock
 
@@ -71,8 +73,8 @@ def apply(arguments: ApplyArguments) -> int:
     aside = arguments.as_json or to_stdout(reports)
     if not arguments.engine.usable(screen):
         return 1
-    job, problems = _opened(arguments)
-    screen.diagnostics(problems, job.opened.sources if job else {}, aside=aside)
+    job, problems, sources = _opened(arguments)
+    screen.diagnostics(problems, sources, aside=aside)
     if job is None:
         return 1
     applying, stop = _applied(job, arguments, screen)
@@ -93,17 +95,19 @@ def apply(arguments: ApplyArguments) -> int:
     return 1 if outcome.of_status(Status.REFUSED, Status.FAILED, Status.SKIPPED) else 0
 
 
-def _opened(arguments: ApplyArguments) -> tuple[_Job | None, list[Diagnostic]]:
-    """The plan, the sites as they are now, and how far it was applied before."""
+def _opened(
+    arguments: ApplyArguments,
+) -> tuple[_Job | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """The plan, the sites as they are now, how far it was applied before, and the text of the sites' file."""
     if arguments.planfile is None:
         detail = (
             "Name the plan: nexusform sites plan -out=FILE makes one, nexusform sites apply FILE applies it."
         )
-        return None, [error("approval-is-needed", detail)]
+        return None, [error("approval-is-needed", detail)], {}
     place = place_of()
     plan, problems = read_fleet_plan(arguments.planfile, place)
     if plan is None:
-        return None, problems
+        return None, problems, {}
     if plan.confined and not place.confinement.root:
         # It stays as far trusted as it was reviewed.
         confinement = confinement_of("true", place.environment)
@@ -112,7 +116,7 @@ def _opened(arguments: ApplyArguments) -> tuple[_Job | None, list[Diagnostic]]:
     opened = open_fleet(place, terms, plan.now)
     problems += opened.diagnostics
     if opened.definition is None:
-        return None, problems
+        return None, problems, opened.sources
     if opened.definition.digest != plan.definition:
         detail = (
             "nexusform.sites.hcl, or a file that it reads, is another one than the plan was made of. Sites "
@@ -122,11 +126,11 @@ def _opened(arguments: ApplyArguments) -> tuple[_Job | None, list[Diagnostic]]:
     try:
         progress = read_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
-        return None, [*problems, error("the-plan-cannot-be-read", str(problem))]
+        return None, [*problems, error("the-plan-cannot-be-read", str(problem))], opened.sources
     waves, wrong = _waves(arguments, plan, progress)
     problems += wrong
     job = _Job(plan, opened, progress, waves)
-    return (None if has_errors(problems) else job), problems
+    return (None if has_errors(problems) else job), problems, opened.sources
 
 
 def _waves(
@@ -136,10 +140,14 @@ def _waves(
     peopled = tuple(wave for wave in plan.waves if plan.of_wave(wave.name))
     names = [wave.name for wave in peopled]
     left = [name for name in names if not progress.is_finished(name)]
+    # A wave in which nothing changes holds up nobody.
+    due = [name for name in left if plan.has_work(name)]
     unfinished = progress.unfinished()
-    if not left or (arguments.wave in names and arguments.wave not in left):
+    if not left or (progress.lines and not due and not unfinished):
         detail = "All of it was applied already. Plan again to see what else there is to do."
         return (), [error("saved-plan-was-applied-already", detail)]
+    if arguments.wave in names and arguments.wave not in left:
+        return (), [_applied_before(arguments, plan, due or left)]
     if unfinished and not arguments.resume:
         detail = (
             f'The wave "{unfinished}" was begun and did not come to its end. '
@@ -155,13 +163,24 @@ def _waves(
         return (), [
             error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {known}.')
         ]
-    if left[0] != arguments.wave:
+    if due and arguments.wave in due[1:]:
         detail = (
-            f'The wave "{left[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
+            f'The wave "{due[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
             f"without it, plan -wave={arguments.wave} alone."
         )
         return (), [error("wave-was-stopped", detail)]
     return (plan.wave_named(arguments.wave),), []
+
+
+def _applied_before(arguments: ApplyArguments, plan: FleetPlan, due: Sequence[str]) -> Diagnostic:
+    """That the wave which was named is done, and what of the plan is left."""
+    count = sum(len(plan.of_wave(name)) for name in due)
+    detail = (
+        f'The wave "{arguments.wave}" of this plan was applied already. {counted(count, "site")} of it '
+        f"{form(count, 'waits', 'wait')} in other waves: `nexusform sites apply -wave={due[0]} "
+        f"{arguments.planfile}` goes on."
+    )
+    return error("wave-was-applied-already", detail)
 
 
 def _applied(job: _Job, arguments: ApplyArguments, screen: Screen) -> tuple[Applying | None, Stop | None]:

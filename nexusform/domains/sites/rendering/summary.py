@@ -18,6 +18,7 @@ _MOST_NAMES: Final = 8
 _WHOLE_GROUPS: Final = 1  # groups whose rows are shown in full
 _MOST_DIFFERING: Final = 12  # rows of a table of a terminal
 _MOST_ROWS: Final = 4
+_LISTED: Final = re.compile(rf'("{HERE}" stands in [^\n]+), line \d+\.')
 MOST_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
 
 
@@ -40,10 +41,15 @@ def groups_of(answers: Iterable[Answer]) -> list[Group]:
 
 def reasons_of(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Why sites are refused or failed, and which ones for the same reason; the commonest first."""
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[str, list[PlannedSite]] = {}
     for site in sites:
-        by_reason.setdefault(_neutral(site.answer.reason, site.name), []).append(site.name)
-    return sorted(by_reason.items(), key=lambda pair: -len(pair[1]))
+        reason = _LISTED.sub(r"\1.", _neutral(site.answer.reason, site.name))
+        by_reason.setdefault(reason, []).append(site)
+    told = [
+        (reason if len(alike) > 1 else alike[0].answer.reason, [site.name for site in alike])
+        for reason, alike in by_reason.items()
+    ]
+    return sorted(told, key=lambda pair: -len(pair[1]))
 
 
 def _neutral(text: str, site: str) -> str:

@@ -19,7 +19,8 @@ class SiteEntry(Struct, frozen=True):
     `source` is the directory of its root module, as it is to be opened from the directory of the file.
     `inputs` are values of its variables as plain data, `sensitive` the names of those that must not be
     shown. `backend` and `settings` say where its state is; paths among them start at the file's directory.
-    `span` is its header, `inputs_span` where its inputs stand.
+    `span` is its header, `inputs_span` where its inputs stand. A site of a `sites` block has the `key` of its
+    row, and in `listed_in` the files that the rows were read from.
     """
 
     name: str
@@ -32,6 +33,8 @@ class SiteEntry(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     backend: str = "local"
     settings: Mapping[str, Any] = {}
+    key: str = ""
+    listed_in: tuple[str, ...] = ()
 
 
 class Wave(Struct, frozen=True):

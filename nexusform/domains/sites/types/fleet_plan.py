@@ -66,13 +66,27 @@ class FleetPlan(Struct, frozen=True):
         """The sites of a wave."""
         return [site for site in self.sites if site.wave == wave]
 
+    def has_work(self, wave: str) -> bool:
+        """Whether anything changes on a site of a wave, or cannot be planned."""
+        return any(site.answer.status is not Status.UNCHANGED for site in self.of_wave(wave))
+
 
 def fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """What is approved: which sites, what is done to each, and in which waves under which terms.
+    """What is approved: which sites, what is done to each or why nothing can be, and in which waves under
+    which terms.
 
     Planning the same once more gives the same, whenever and by whichever workers.
     """
-    listed = [(site.name, site.wave, site.answer.status, site.answer.digest, site.after) for site in sites]
+    listed = [
+        (
+            site.name,
+            site.wave,
+            site.answer.status,
+            site.answer.digest or site.answer.reason,
+            site.after,
+        )
+        for site in sites
+    ]
     return sha256(msgspec.json.encode([listed, waves])).hexdigest()
 
 

@@ -19,6 +19,7 @@ from nexusform.configuration.prepared_body import PreparedBody, missing_argument
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.domains.sites.types.definition import FILE_NAME, ONLY_WAVE, FleetDefinition, SiteEntry, Wave
 from nexusform.domains.sites.workflow import schemas
+from nexusform.domains.sites.workflow.listed_sites import from_root, where_listed
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import standard_functions
@@ -80,6 +81,8 @@ class _Reading(Struct):
     root: str
     problems: list[Diagnostic]
     allowed_sources: tuple[str, ...]
+    read: dict[str, str]
+    confinement: Confinement
     defaults: _SiteBlock | None = None
     requests: int = 0
 
@@ -108,7 +111,8 @@ def read_definition(
     files = NotedFiles(RealFiles(confinement), read)
     functions = standard_functions(files, PlanClock(now), root)
     path_names = object_value({"root": string("."), "module": string("."), "cwd": string(".")})
-    reading = _Reading(Names(functions, {"path": path_names}), root, problems, allowed_sources)
+    names = Names(functions, {"path": path_names})
+    reading = _Reading(names, root, problems, allowed_sources, read, confinement)
     sites, waves = _read_blocks(body, reading)
     if has_errors(problems):
         return None, problems, sources
@@ -276,13 +280,28 @@ def _sites_of(block: Block, reading: _Reading) -> Iterator[SiteEntry]:
     if "for_each" not in written:
         reading.problems.append(missing_argument("for_each", block.header_span))
         return
-    for key, value in _each(written["for_each"], reading):
+    rows, listed_in = _rows(written["for_each"], reading)
+    for key, value in rows:
         names = reading.names.knowing(each=object_value({"key": string(key), "value": value}))
         name = _name_of(key, written.get("name"), names, reading)
+        told = len(reading.problems)
         site = _site(name, prepared, names, reading) if name is not None else None
         if site is None:
+            where = where_listed(listed_in, key, reading.root, reading.confinement)
+            found = reading.problems[told:]
+            reading.problems[told:] = [replace(each, detail=f"{each.detail}{where}") for each in found]
             return  # it is the same with the others
-        yield site
+        yield replace(site, key=key, listed_in=listed_in)
+
+
+def _rows(expression: Expression, reading: _Reading) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
+    """The keys and values of for_each, and the files that they were read from."""
+    before = dict(reading.read)
+    reading.read.clear()
+    rows = _each(expression, reading)
+    listed_in = from_root(sorted(reading.read), reading.root)
+    reading.read.update({**before, **reading.read})
+    return rows, listed_in
 
 
 def _name_of(key: str, expression: Expression | None, names: Names, reading: _Reading) -> str | None:

@@ -16,6 +16,7 @@ from nexusform.configuration.variable_values import Assignment, from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.domains.sites.types.definition import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.work import Fleet
+from nexusform.domains.sites.workflow.listed_sites import where_listed
 from nexusform.ports import BackendProblem, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.source import SourceFile
@@ -55,8 +56,7 @@ def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> 
     if configuration is None:
         return Opened(None, tuple(problems), {})
     sources = configuration.files
-    assignments, wrong = _assignments(site, configuration)
-    problems += wrong
+    assignments, undeclared = _assignments(site, configuration)
     variables, wrong = read_variables(
         configuration,
         environment=place.environment,
@@ -65,7 +65,11 @@ def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> 
         confinement=place.confinement,
         assigned=assignments,
     )
-    problems += [_at_the_inputs(problem, site) for problem in wrong]
+    wrong = [*undeclared, *(_at_the_inputs(problem, site) for problem in wrong)]
+    if wrong and site.listed_in:
+        where = where_listed(site.listed_in, site.key, fleet.root, place.confinement)
+        wrong = [replace(problem, detail=f"{problem.detail}{where}") for problem in wrong]
+    problems += wrong
     problems += _own_backend(configuration)
     backend, wrong = open_state(fleet, place, site, configuration)
     problems += wrong

@@ -50,6 +50,7 @@ PLAN_SUFFIX: Final = ".nfplan"
 KEPT_FOR: Final = 120.0  # seconds that a lock is kept for a command that is not heard of any more
 LOCKED: Final = "error-acquiring-the-state-lock"
 _WHO: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
+_LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MOST_CALLS: Final = 3_000
 _CHANGED: Final = (
     "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
@@ -252,10 +253,15 @@ def _no_source(site: SiteEntry, problem: OSError) -> Diagnostic:
 
 def _placed(answer: Answer, source: str, root: str) -> Answer:
     """The answer with the names of the root module's files as they are from the fleet's directory."""
-    troubles = tuple(replace(each, file=_from_fleet(each.file, source)) for each in answer.troubles)
+    troubles = tuple(
+        replace(each, file=_from_fleet(each.file, source), detail=_placed_text(each.detail, source))
+        for each in answer.troubles
+    )
     where = next((each for each in troubles if each.severity == Severity.ERROR and each.file), None)
     bare = where is not None and answer.reason.startswith(f"{where.summary}")
-    reason = f"{where.file}:{where.line}: {answer.reason}" if where is not None and bare else answer.reason
+    reason = _placed_text(answer.reason, source)
+    if where is not None and bare:
+        reason = f"{where.file}:{where.line}: {reason}"
     return replace(answer, troubles=troubles, reason=reason.replace(f"{root}/", ""))
 
 
@@ -263,6 +269,16 @@ def _from_fleet(name: str, source: str) -> str:
     if name in ("", FILE_NAME) or Path(name).is_absolute():
         return name
     return os.path.normpath(Path(source, name))
+
+
+def _placed_text(text: str, source: str) -> str:
+    """A text that may speak of lines of the root module's files, as `main.nf.hcl:14,1-19`."""
+
+    def placed(found: re.Match[str]) -> str:
+        there = _from_fleet(found[1], source)
+        return f"{there}:{found[2]}" if Path(found[1]).is_file() else found[0]
+
+    return _LINE.sub(placed, text)
 
 
 def _reason(problem: Diagnostic | None) -> str:

@@ -70,7 +70,12 @@ def apply_waves(applying: Applying, waves: Sequence[Wave]) -> Stop | None:
     for wave in waves:
         if applying.progress.is_finished(wave.name):
             continue
-        stop = _after_soaking(applying, wave) or _approved(applying, wave) or _apply(applying, wave)
+        stop = (
+            _too_many_refused(applying, wave)
+            or _after_soaking(applying, wave)
+            or _approved(applying, wave)
+            or _apply(applying, wave)
+        )
         if stop is not None:
             applying.note(Event.STOPPED, wave.name, reason=stop.why)
             return stop
@@ -78,13 +83,36 @@ def apply_waves(applying: Applying, waves: Sequence[Wave]) -> Stop | None:
     return None
 
 
+def _too_many_refused(applying: Applying, wave: Wave) -> Stop | None:
+    """Stop a wave of which the plan refused more sites than it tolerates, before anybody is asked."""
+    tally = _Tally(wave)
+    _take_refused(applying, wave, tally)
+    if not tally.stop:
+        return None
+    tally.resumable = False
+    return _stopped(applying, tally, f"{tally.why()} Nothing of it was written.")
+
+
+def _take_refused(applying: Applying, wave: Wave, tally: _Tally) -> None:
+    """Count the sites that could not be planned as failures."""
+    for site in applying.plan.of_wave(wave.name):
+        if site.answer.status in (Status.REFUSED, Status.FAILED, Status.SKIPPED):
+            applying.answers[site.name] = site.answer
+            tally.take(replace(site.answer, status=Status.REFUSED))
+
+
 def _after_soaking(applying: Applying, wave: Wave) -> Stop | None:
-    """Wait until the waves before have soaked; why that was given up."""
-    names = [each.name for each in applying.plan.waves]
+    """Wait until the waves before that changed something have soaked; why that was given up."""
+    plan = applying.plan
+    names = [each.name for each in plan.waves]
+    if not plan.has_work(wave.name):
+        return None
     ends = [
         finished + earlier.soak
-        for earlier in applying.plan.waves[: names.index(wave.name)]
-        if earlier.soak and (finished := applying.progress.when(Event.FINISHED, earlier.name)) is not None
+        for earlier in plan.waves[: names.index(wave.name)]
+        if earlier.soak
+        and plan.has_work(earlier.name)
+        and (finished := applying.progress.when(Event.FINISHED, earlier.name)) is not None
     ]
     due = max(ends, default=0.0)
     left = due - applying.clock.now().timestamp()
@@ -98,8 +126,12 @@ def _after_soaking(applying: Applying, wave: Wave) -> Stop | None:
 
 
 def _approved(applying: Applying, wave: Wave) -> Stop | None:
-    """Ask whether a wave with a gate may begin; once said, it is not asked again."""
-    if not wave.approve or applying.progress.when(Event.APPROVED, wave.name) is not None:
+    """Ask whether a wave with a gate may begin; once said, it is not asked again. A wave in which nothing
+    changes needs nobody's word.
+    """
+    if not wave.approve or not applying.plan.has_work(wave.name):
+        return None
+    if applying.progress.when(Event.APPROVED, wave.name) is not None:
         return None
     count = len(applying.plan.of_wave(wave.name))
     if not applying.watching.approves(wave, count):
@@ -161,13 +193,7 @@ def _apply(applying: Applying, wave: Wave) -> Stop | None:
     """Apply one wave; why it stopped, None when it came to its end."""
     sites = {site.name: site for site in applying.plan.of_wave(wave.name)}
     tally = _Tally(wave)
-    for site in sites.values():
-        if site.answer.status in (Status.REFUSED, Status.FAILED, Status.SKIPPED):
-            applying.answers[site.name] = site.answer
-            tally.take(replace(site.answer, status=Status.REFUSED))
-    if tally.stop:
-        tally.resumable = False
-        return _stopped(applying, tally, f"{tally.why()} Nothing of it was written.")
+    _take_refused(applying, wave, tally)
     applying.note(Event.BEGUN, wave.name)
     names = [name for name in sites if name not in applying.answers]
     applying.watching.say(f'Wave "{wave.name}": {counted(len(names), "site")}.')
