@@ -10,7 +10,8 @@ from msgspec import Struct, field
 from nexusform.plain_data import Path
 from nexusform.scheduling.kubelet import Kubelet
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.racks.vms import ANYWHERE, Hint, Placement, Terms, VmSku
+from nexusform.scheduling.quantity import amount_of
+from nexusform.scheduling.racks.vms import ANYWHERE, CONTROL_PLANE, Hint, Placement, Terms, VmSku
 
 
 class GroupRule(Struct, frozen=True):
@@ -59,6 +60,17 @@ class PoolDemand(Struct, frozen=True):
     system: bool = False
     control_plane: bool = False
     drain_timeout: int = 1800
+
+    @property
+    def surge(self) -> int:
+        """How many VMs an upgrade of the pool adds before old ones leave; a control plane adds one."""
+        size = len(self.numbers)
+        return min(1 if self.pool == CONTROL_PLANE else amount_of(self.max_surge, size), size)
+
+    @property
+    def batch(self) -> int:
+        """How many of its VMs an upgrade makes anew at once: as many as come first, else as may be away."""
+        return self.surge or max(amount_of(self.max_unavailable, len(self.numbers)), 1)
 
     @property
     def zones(self) -> frozenset[str] | None:

@@ -44,8 +44,8 @@ class PoolFacts(Struct, frozen=True):
     that this plan places (in the order in which it places them), `vms` by number those that
     have a place. `stands`: the plan places none of them, and they are judged as if it
     placed all (`new_numbers`) again. `leaving` are the VMs of the pool that stand until some of the new ones
-    do (handles on the site): by how many of the new ones are placed before they leave. `zones_span` is the
-    availability_zones argument, `span` the pool's block.
+    do (handles on the site): by how many of the new ones are placed before they leave. `surge` is how many
+    VMs an upgrade adds first. `zones_span` is the availability_zones argument, `span` the pool's block.
     """
 
     address: str
@@ -58,7 +58,7 @@ class PoolFacts(Struct, frozen=True):
     new_numbers: tuple[int | str, ...] = ()
     terms: Terms = ANYWHERE
     vms: Mapping[int | str, PlacedVm] = field(default_factory=dict)
-    max_surge: str = "1"
+    surge: int = 1
     span: Span | None = None
     zones_span: Span | None = None
     block: str = ""

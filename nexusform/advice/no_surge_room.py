@@ -6,7 +6,6 @@ it fails.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from nexusform.advice.facts import NAMED, Facts, PoolFacts, finding
@@ -17,27 +16,13 @@ from nexusform.words import counted, form, listed
 ID: Final = "no-surge-room"
 
 
-def surge_count(max_surge: str, count: int, *, control_plane: bool = False) -> int:
-    """How many VMs an upgrade adds first: a count, or per cent of the pool rounded up.
-
-    At most the pool's size; the control plane takes one. Text that is neither counts as none.
-    """
-    if control_plane:
-        return min(1, count)
-    match = re.fullmatch(r"(\d{1,9})(%?)", max_surge.strip())
-    if match is None:
-        return 0
-    number = int(match.group(1))
-    return min(-(-count * number // 100) if match.group(2) else number, count)
-
-
 def rule(facts: Facts) -> list[Diagnostic]:
     """One finding for every pool that could not be upgraded, on sites where this plan places VMs."""
     touched = {pool.site_id for pool in facts.pools if pool.new_numbers}
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.site(pool)
-        needed = surge_count(pool.max_surge, pool.count, control_plane=pool.is_control_plane)
+        needed = pool.surge
         if not needed or pool.site_id not in touched or site.count_free is None:
             continue
         free = site.count_free(pool.demand(0))

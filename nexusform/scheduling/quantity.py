@@ -292,6 +292,12 @@ def parse_amount(written: str | int) -> Amount | str:
     return Amount(int(match[1]), bool(match[2]))
 
 
+def amount_of(written: str, total: int) -> int:
+    """How many of a total a text stands for: `2`, or `33%` rounded up; 0 for what is neither."""
+    amount = parse_amount(written.strip())
+    return max(amount.of(total), 0) if isinstance(amount, Amount) else 0
+
+
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -154,7 +154,7 @@ def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool
         new_numbers=new,
         terms=pool.terms,
         vms={number: vms.placed[key] for number, key in keys.items() if key in vms.placed},
-        max_surge=pool.max_surge,
+        surge=pool.surge,
         span=instance.locate(pool.path) if located else None,
         zones_span=instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
-from nexusform.advice.no_surge_room import surge_count
 from nexusform.advice.registry import RULE_IDS, RULES, advise
-from nexusform.demands import PlacedVm
+from nexusform.demands import PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
@@ -298,22 +297,28 @@ class TestSharedMachine:
         assert len(of("zones-pinned", findings)) == 1
 
 
+def asked(name: str, max_surge: str, count: int) -> PoolDemand:
+    """A pool as a configuration asks for it."""
+    names = tuple(map(str, range(count)))
+    return PoolDemand(name, tuple(range(count)), names, SKUS["NC_P46_224_v1"], max_surge=max_surge)
+
+
 class TestSurge:
     @pytest.mark.parametrize(
         ("text", "count", "needed"),
         [("1", 5, 1), ("33%", 10, 4), ("100%", 3, 3), ("9", 3, 3), ("0", 5, 0), ("0%", 5, 0), ("odd", 5, 0)],
     )
-    def test_surge_count(self, text: str, count: int, needed: int) -> None:
-        assert surge_count(text, count) == needed
+    def test_how_many_come_first(self, text: str, count: int, needed: int) -> None:
+        assert asked("np", text, count).surge == needed
 
     def test_the_control_plane_takes_one(self) -> None:
-        assert surge_count("3", 5, control_plane=True) == 1
+        assert asked("control-plane", "3", 5).surge == 1
 
     def test_a_full_site(self) -> None:
         full = pool("cluster-a", "np", "NC_P46_224_v1", 8)
         (finding,) = of("no-surge-room", advise(planned(machines(2, 2), [full])))
         assert 'max_surge = "0"' in finding.detail
-        easy = replace(full, max_surge="0")
+        easy = replace(full, surge=0)
         assert not of("no-surge-room", advise(planned(machines(2, 2), [easy])))
 
 

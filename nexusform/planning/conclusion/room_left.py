@@ -28,7 +28,7 @@ from nexusform.planning.vms.sites import (
     sku_of,
     vm_name,
 )
-from nexusform.planning.vms.vm_object import VmObject, surge_of
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
 from nexusform.scheduling.racks.vms import Interval, VmSku, anybodys, common_terms, total
@@ -117,17 +117,11 @@ def _without_surge(
     unsure: dict[str, None] = {}
     for owner, pool in pools:
         room = occupied.site.scheduler.count_free(demand_for(owner, pool, 0))
-        surge = surge_size(pool)
-        if room.most < surge:
+        if room.most < pool.surge:
             crowded[owner.cluster] = None
-        elif room.least < surge:
+        elif room.least < pool.surge:
             unsure[owner.cluster] = None
     return tuple(crowded), tuple(cluster for cluster in unsure if cluster not in crowded)
-
-
-def surge_size(pool: PoolDemand) -> int:
-    """How many VMs a Kubernetes upgrade adds before it removes any."""
-    return min(surge_of(pool), len(pool.numbers))
 
 
 # --- the sites on each side --------------------------------------------------------------------

@@ -7,7 +7,7 @@ from itertools import chain
 
 from nexusform.demands import PoolDemand
 from nexusform.planning.plan import Disruptions, PoolUpgrade, Upgrade
-from nexusform.planning.vms.vm_object import ROLLING, VmObject, batch_size, surge_of
+from nexusform.planning.vms.vm_object import ROLLING, VmObject
 
 
 def upgrades_of(
@@ -52,19 +52,17 @@ def _pool(vms: VmObject, pool: PoolDemand) -> PoolUpgrade:
     """How one pool goes: with surge new VMs come before the old leave, without it after."""
     keys = [(pool.pool, number) for number in pool.numbers]
     rolling = [key for key in keys if vms.moves.again.get(key) == ROLLING]
-    surge = surge_of(pool)
-    size = surge or max(batch_size(pool.max_unavailable, len(keys)), 1)
-    stops_at = next((at // size + 1 for at, key in enumerate(rolling) if key in vms.failed), 0)
+    stops_at = next((at // pool.batch + 1 for at, key in enumerate(rolling) if key in vms.failed), 0)
     failed = next((vms.failed[key] for key in rolling if key in vms.failed), None)
-    at_once = min(size, len(rolling))
+    at_once = min(pool.batch, len(rolling))
     return PoolUpgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(rolling),
         at_once=at_once,
-        batches=-(-len(rolling) // size),
-        surges=surge > 0,
-        fewest_up=len(keys) if surge else len(keys) - at_once,
+        batches=-(-len(rolling) // pool.batch),
+        surges=pool.surge > 0,
+        fewest_up=len(keys) if pool.surge else len(keys) - at_once,
         stops_at=stops_at,
         reason=failed.reason if failed is not None else "",
     )

@@ -17,7 +17,7 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Draws
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject, surge_of
+from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
@@ -91,7 +91,7 @@ def _unplaced(vms: VmObject, pool: PoolDemand) -> Unplaced:
         placed=placed,
         standing=standing,
         bound_by=vms.bound_by,
-        surge=surge_of(pool) if _is_upgrade(vms, pool) else 0,
+        surge=pool.surge if _is_upgrade(vms, pool) else 0,
     )
 
 
@@ -136,13 +136,12 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
 
 def _batches(pool: PoolDemand) -> str:
     """How the upgrade goes that falls short."""
-    surge = surge_of(pool)
     rolls = "A new kubernetes_version re-places the VMs in batches"
-    if not surge:
+    if not pool.surge:
         return f"{rolls}, and one finds no room after the old one left."
     by = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
-    they = form(surge, "it finds", "they find")
-    return f"{rolls}: {by} adds {counted(surge, 'surge VM')} before old ones leave, and {they} no room."
+    they = form(pool.surge, "it finds", "they find")
+    return f"{rolls}: {by} adds {counted(pool.surge, 'surge VM')} before old ones leave, and {they} no room."
 
 
 def _left_out(addresses: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.ports import Unplaced
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, Placement
+from nexusform.scheduling.racks.vms import Hint, Placement
 
 ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"
@@ -329,20 +329,6 @@ def changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
         return ""
     prior_values = dict(prior.triggers)
     return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
-
-
-def batch_size(text: str, pool_size: int) -> int:
-    """How many VMs `max_surge` or `max_unavailable` allow at once: a count, or per cent of the
-    pool rounded up.
-    """
-    if text.endswith("%"):
-        return -(-int(text[:-1]) * pool_size // 100)
-    return int(text)
-
-
-def surge_of(pool: PoolDemand) -> int:
-    """How many VMs an upgrade of the pool adds before old ones leave; a control plane adds one."""
-    return 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, len(pool.numbers))
 
 
 def note_placed(

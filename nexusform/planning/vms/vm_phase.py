@@ -20,9 +20,7 @@ from nexusform.planning.vms.vm_object import (
     Situation,
     VmKey,
     VmObject,
-    batch_size,
     compare,
-    surge_of,
 )
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.racks.explanation import Shortage
@@ -171,18 +169,16 @@ def place_again(vms: VmObject, world: VmWorld) -> None:
 
 def _roll(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], world: VmWorld) -> None:
     """A batch at a time: with surge the new VMs stand before the old leave, without it after."""
-    surge = surge_of(pool)
-    size = surge or max(batch_size(pool.max_unavailable, len(pool.numbers)), 1)
     numbers = list(names)
-    for start in range(0, len(numbers), size):
-        batch = numbers[start : start + size]
-        if not surge:
+    for start in range(0, len(numbers), pool.batch):
+        batch = numbers[start : start + pool.batch]
+        if not pool.surge:
             for number in batch:
                 _release(vms, (pool.pool, number))
         for number in batch:
             _place(vms, pool, number, names[number], world)
         for number in batch:
-            if surge and (pool.pool, number) not in vms.failed:
+            if pool.surge and (pool.pool, number) not in vms.failed:
                 _release(vms, (pool.pool, number))
 
 

@@ -21,6 +21,7 @@ from nexusform.domains.azure.importers.az_bodies import (
 )
 from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
 from nexusform.ports import ChangeRequest, ProviderProblem
+from nexusform.scheduling.quantity import amount_of
 from nexusform.values import UNKNOWN
 from nexusform.words import counted
 
@@ -235,7 +236,7 @@ def unavailable(values: Values, count: int) -> int:
     """How many nodes of a pool of so many may be away at once, as its upgrade_settings say."""
     text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
     # As the plan rounds it, which tells of batches: what apply does must be what was shown.
-    return -(-count * int(text[:-1]) // 100) if text.endswith("%") else int(text)
+    return amount_of(text, count)
 
 
 def _patch(

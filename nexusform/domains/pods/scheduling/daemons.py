@@ -13,6 +13,7 @@ from nexusform.domains.pods.scheduling import forecast, profile
 from nexusform.domains.pods.scheduling.session import Session, Verdict
 from nexusform.domains.pods.scheduling.work import PodToPlace, Work, free_numbers
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Strategy
+from nexusform.scheduling.quantity import amount_of
 
 
 class DaemonRollout:
@@ -34,11 +35,11 @@ class DaemonRollout:
         work, workload = self._work, self._workload
         outdated = [pod for pod in work.keeps if pod.spec.template != workload.pod.template]
         if workload.strategy is not Strategy.ON_DELETE:
-            surge = amount(workload.surge_written, len(self._permitted))
+            surge = amount_of(workload.surge_written, len(self._permitted))
             if surge:
                 self._beside(outdated, surge)
             else:
-                most = max(1, amount(workload.unavailable_written, len(self._permitted)))
+                most = max(1, amount_of(workload.unavailable_written, len(self._permitted)))
                 self._one_after_the_other(outdated, most)
         work.gone += [(pod, forecast.SCALE_IN) for pod in work.beside]
         work.beside = []
@@ -95,11 +96,3 @@ class DaemonRollout:
     def _drop(self, pod: StandingPod) -> None:
         self._work.keeps.remove(pod)
         self._session.remove(pod)
-
-
-def amount(written: str, nodes: int) -> int:
-    """A number of pods as a DaemonSet writes it: `2`, or `25%` of its nodes, rounded up."""
-    number = written.removesuffix("%")
-    if not number.isdecimal():
-        return 0
-    return -(-int(number) * nodes // 100) if written.endswith("%") else int(number)

@@ -20,6 +20,7 @@ from nexusform.domains.pods.scheduling.run import Run
 from nexusform.domains.pods.scheduling.workloads import Budget, PodSpec, StandingPod
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.matching import matches
+from nexusform.scheduling.quantity import amount_of
 
 # kube-scheduler stops searching once it has so many candidates, in hundredths of the nodes that may help.
 _SHARE: Final = 10
@@ -215,16 +216,8 @@ def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
     Per cents of `pods`, the pods that there should be, are rounded up (as Kubernetes does).
     """
     if budget.min_available:
-        return healthy - _amount(budget.min_available, pods)
-    return healthy - (pods - _amount(budget.max_unavailable or "0", pods))
-
-
-def _amount(text: str, pods: int) -> int:
-    """A figure of a budget as pods: `2`, or `25%` of these pods, rounded up."""
-    number = text.removesuffix("%")
-    if not number.isdecimal():
-        return 0
-    return -(-int(number) * pods // 100) if text.endswith("%") else int(number)
+        return healthy - amount_of(budget.min_available, pods)
+    return healthy - (pods - amount_of(budget.max_unavailable or "0", pods))
 
 
 def covers(budget: Budget, pod: PodSpec) -> bool:

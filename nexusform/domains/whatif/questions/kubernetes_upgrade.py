@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.demands import PlacedVm
 from nexusform.domains.whatif.questions.pods_down import ClusterPods, strict_budgets
 from nexusform.planning.vms.sites import vm_name
-from nexusform.planning.vms.vm_object import batch_size
+from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.worlds.availability import DrawnRoom, PlacedAnew, Replacement, ask_again, place_anew, quorum_of
@@ -138,7 +138,7 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
     """The upgrade of one pool; where it gets stuck, which smaller surge would do."""
     count = len(pool.vms)
     max_surge, max_unavailable = _settings(pool)
-    surge, unavailable = batch_size(max_surge, count), batch_size(max_unavailable, count)
+    surge, unavailable = amount_of(max_surge, count), amount_of(max_unavailable, count)
     scheduler_before = scheduler.copy()
     walk = _walk(scheduler, pool, surge, unavailable)
     reason, fitting, in_place = "", 0, False
@@ -168,7 +168,7 @@ def _missing(scheduler: RackScheduler, pool: Pool) -> int:
     """How many VMs find no room in the batch at which a pool stops; 0 where it goes through."""
     max_surge, max_unavailable = _settings(pool)
     count = len(pool.vms)
-    walk = _walk(scheduler, pool, batch_size(max_surge, count), batch_size(max_unavailable, count))
+    walk = _walk(scheduler, pool, amount_of(max_surge, count), amount_of(max_unavailable, count))
     moves = chain.from_iterable(batch.moves for batch in walk.batches)
     return sum(move.place is None for move in moves)
 

@@ -23,7 +23,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     drain_is_held_up,
 )
 from nexusform.domains.whatif.questions.repack_moves import Intention
-from nexusform.planning.vms.vm_object import batch_size
+from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
 from nexusform.worlds.availability import quorum_of
@@ -180,7 +180,7 @@ class _Walker:
         if pool.control_plane:
             if away > max(count - quorum_of(count), 1):
                 return False
-        elif away > max(batch_size(pool.demand.max_unavailable, count), 1):
+        elif away > max(amount_of(pool.demand.max_unavailable, count), 1):
             return False
         return not self._breaks_budget(chosen, source)
 
