@@ -144,6 +144,14 @@ _ALL: Final = (
         placement_maps={"workloads": "pod"},
     ),
     Domain(
+        name="hub",
+        what="A fleet hub that is there: read it, be judged by it, act on it",
+        uses=("fleet", "pods"),
+        rim=("api", "providers"),
+        data_sources=("fleet_hub",),
+        providers={"fleet": "providers.fleet:PROVIDER"},
+    ),
+    Domain(
         name="whatif",
         what="Questions: what would happen if",
         uses=("fleet", "pods"),

@@ -24,6 +24,7 @@ from nexusform.value_types import Type
 
 __all__ = [
     "AppendsMany",
+    "Ask",
     "BackendProblem",
     "ChangeRequest",
     "Clock",
@@ -34,11 +35,14 @@ __all__ = [
     "Kind",
     "LockHeld",
     "LockInfo",
+    "MindsTerms",
     "NotDoneYet",
     "ObjectKey",
+    "OutsideProblem",
     "Provider",
     "ProviderAnswer",
     "ProviderProblem",
+    "Question",
     "ReadAnswer",
     "ReadContext",
     "ReadRequest",
@@ -132,12 +136,37 @@ def _no_other_states(_query: StateQuery) -> tuple[State | None, list[Problem]]:
     return None, [Problem((), "the-state-cannot-be-read", "No other state can be read here.")]
 
 
+class Question(Struct, frozen=True):
+    """What a data source asks of a server: `reader` is who asks it (`package.module:function`), `arguments`
+    are those of the block.
+    """
+
+    reader: str
+    arguments: Mapping[str, Any]
+
+
+# The answer as text. Raises OutsideProblem.
+Ask: TypeAlias = Callable[[Question], str]
+
+
+class OutsideProblem(Exception):
+    """What is outside cannot be asked, or answers what nobody can use; the problem says it."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def _nobody_to_ask(_question: Question) -> str:
+    raise OutsideProblem(Problem((), "the-hub-cannot-be-read", "No server can be asked here."))
+
+
 class ReadContext(Struct, frozen=True):
     """What a data source may use: files and the time.
 
     `managed` names what the configuration already stands for (prior state and import blocks):
     clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by
-    name. `read_state` reads the state of another configuration.
+    name. `read_state` reads the state of another configuration. `ask` asks a server, once in a run.
     """
 
     files: Files
@@ -145,6 +174,7 @@ class ReadContext(Struct, frozen=True):
     managed: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
     read_state: StateReader = _no_other_states
+    ask: Ask = _nobody_to_ask
 
 
 class DataAnswer(Struct, frozen=True):
@@ -234,7 +264,8 @@ class ObjectKey(Struct, frozen=True):
 class ReadRequest(Struct, frozen=True):
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
     fault drills. `planned` is what it was to become by a step that may have made it: a provider that finds it
-    there takes from it what it cannot see. `unfinished` is its note of that name.
+    there takes from it what it cannot see. `unfinished` is its note of that name. `going`: a step that an
+    earlier run began was to delete it, and it counts as gone when that is over.
     """
 
     key: ObjectKey
@@ -242,6 +273,7 @@ class ReadRequest(Struct, frozen=True):
     address: str = ""
     planned: Mapping[str, Any] | None = None
     unfinished: Mapping[str, Any] | None = None
+    going: bool = False
 
     @property
     def known(self) -> Mapping[str, Any]:
@@ -294,7 +326,8 @@ class ChangeRequest(Struct, frozen=True):
     `begun` is None unless an earlier run began this step: then the operation that it told last, "" when it
     told none. `tell` takes news of the step and returns once they are recorded. `waits_for_people`:
     somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
-    `unfinished` is the object's note of an earlier change that failed: it is brought about as well.
+    `unfinished` is the object's note of an earlier change that failed: it is brought about as well. `noted`
+    is all that its private note holds.
     """
 
     key: ObjectKey
@@ -308,17 +341,20 @@ class ChangeRequest(Struct, frozen=True):
     waits_for_people: bool = False
     stopping: Callable[[], bool] = lambda: False
     unfinished: Mapping[str, Any] | None = None
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ProviderAnswer(Struct, frozen=True):
     """The attributes after a create or update; `observed` are the paths that the provider saw
     for itself (a predicted value there may differ from the plan). `unfinished` is what of the change did not
-    come about, as the object's note holds it: it is told as an error, and what came about is saved.
+    come about, as the object's note holds it: it is told as an error, and what came about is saved. `note`
+    goes into the object's private note.
     """
 
     attributes: Mapping[str, Any]
     observed: tuple[Path, ...] = ()
     unfinished: Mapping[str, Any] | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ProviderProblem(Exception):
@@ -390,6 +426,17 @@ class JudgesPlans(Protocol):
     def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """What is to be said of the changes of a plan, each with the number of the one that it is said of:
         errors for what cannot be done. Raises ProviderProblem when it cannot find out.
+        """
+        ...
+
+
+@runtime_checkable
+class MindsTerms(Protocol):
+    """A provider to which it matters what the operator lets a run do."""
+
+    def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
+        """Take what says of a URL whether this run may lead the credentials there for a configuration, and
+        whether it may write what others manage.
         """
         ...
 

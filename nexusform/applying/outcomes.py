@@ -17,6 +17,7 @@ from nexusform.applying.standing import (
     ProviderCall,
     remembered,
     with_current,
+    with_note,
     with_successor,
     with_unfinished,
     without_deposed,
@@ -143,7 +144,7 @@ def after_answer(
     instance = _instance_with(call, attributes, before, tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         noted = with_unfinished(instance.current, answer.unfinished)
-        instance = replace(instance, current=noted)
+        instance = replace(instance, current=with_note(noted, answer.note))
         complaint = complaint or str((answer.unfinished or {}).get("words", ""))
     return Result(instance, complaint, agreement.hits, agreement.misses)
 

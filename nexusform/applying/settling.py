@@ -95,6 +95,7 @@ def _request(opened: OpenIntent) -> ReadRequest:
         remembered,
         str(intent.address),
         planned,
+        going=intent.kind == StepKind.DELETE,
     )
 
 

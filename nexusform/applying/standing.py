@@ -92,6 +92,7 @@ class ProviderCall(Struct, frozen=True):
     begun: str | None = None
     terms: RunTerms = field(default_factory=RunTerms)
     unfinished: Mapping[str, Any] | None = None
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def keeps_old(self) -> bool:
@@ -109,6 +110,7 @@ def call_for(
 ) -> ProviderCall:
     """The call of a step; `before` is what stands at its address."""
     current = before.current if before is not None and step.kind is StepKind.UPDATE else None
+    left = _acted_on(step, change, before)
     return ProviderCall(
         step,
         change,
@@ -118,7 +120,15 @@ def call_for(
         begun,
         terms or RunTerms(),
         unfinished_of(current),
+        (left.private if left is not None else None) or {},
     )
+
+
+def _acted_on(step: Step, change: Change, before: InstanceState | None) -> ObjectState | None:
+    """The object that stands and that a step changes or deletes."""
+    if before is None or step.kind is StepKind.CREATE:
+        return None
+    return before.deposed.get(deposed_of(step, change), before.current)
 
 
 def unfinished_of(current: ObjectState | None) -> Mapping[str, Any] | None:
@@ -132,6 +142,11 @@ def with_unfinished(current: ObjectState, unfinished: Mapping[str, Any] | None) 
     kept = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED}
     private = {**kept, UNFINISHED: unfinished} if unfinished else kept
     return replace(current, private=private or None)
+
+
+def with_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
+    """An object with more in its private note."""
+    return replace(current, private={**(current.private or {}), **note}) if note else current
 
 
 def object_of(step: Step, change: Change) -> ObjectKey:
@@ -163,6 +178,7 @@ def carry_out(call: ProviderCall, tell: Callable[[StepNews], None]) -> ProviderA
         call.terms.waits_for_people,
         call.terms.stopping,
         call.unfinished,
+        call.noted,
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

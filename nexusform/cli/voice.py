@@ -277,6 +277,8 @@ class TextVoice:
 
 
 def _miss_text(miss: Miss) -> str:
+    if isinstance(miss.predicted, Mapping) and miss.observed is None:
+        return f"{miss.address}: {path_text(miss.path)} was predicted, and is not there"
     return f"{miss.address}: {path_text(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"
 
 

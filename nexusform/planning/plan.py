@@ -362,7 +362,8 @@ class Basis(Struct, frozen=True):
 
     `commit` is that of the work tree, "" when nothing tells. `files` are those that functions read and
     `data_files` those that data sources read: SHA-256 by path. `states` are the states of other
-    configurations: lineage and serial by the address of the data block. `confined` is "yes" or "no", "" where
+    configurations: lineage and serial by the address of the data block. `answers` are what servers said to
+    data sources, by question: the plan is made again of the same. `confined` is "yes" or "no", "" where
     nothing tells, and `allowed` how addresses might begin: what evaluates the plan again is confined alike.
     """
 
@@ -370,6 +371,7 @@ class Basis(Struct, frozen=True):
     files: Mapping[str, str] = field(default_factory=dict)
     data_files: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
     confined: str = ""
     allowed: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Mode
-from nexusform.ports import Files, Registries, StateReader
+from nexusform.ports import Ask, Files, Registries, StateReader
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import Value
@@ -60,7 +60,8 @@ class PlanRequest(Struct, frozen=True):
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
     are the objects to take over, by their new address. `data_values` stand in for data sources, the
-    first that covers a block winning. `read_state` reads the states of other configurations.
+    first that covers a block winning. `read_state` reads the states of other configurations, `ask` asks
+    servers for data sources.
     `commit` is that of the work tree.
     `limits` are the most that the plan may stand for.
     """
@@ -94,4 +95,5 @@ class PlanRequest(Struct, frozen=True):
     data_values: tuple[DataValues, ...] = ()
     limits: Limits = DEFAULT
     read_state: StateReader | None = None
+    ask: Ask | None = None
     commit: str = ""

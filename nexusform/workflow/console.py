@@ -36,6 +36,7 @@ from nexusform.values import DYNAMIC_UNKNOWN, Value
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import open_backend
 from nexusform.workflow.remote_states import RemoteStates
+from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 
@@ -105,6 +106,7 @@ def open_console(place: Place) -> Opened:
         working_directory=place.directory,
         applying=True,
         read_state=RemoteStates(place, configuration.settings).read,
+        ask=Servers(place).ask,
     )
     return Opened(Console(request, sources), tuple(problems), sources)
 

@@ -53,6 +53,7 @@ class Place(Struct, frozen=True):
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
     `confinement` says what configuration may name, `allow_remote` which addresses (how they begin), and
     `confining` who said so.
+    `take_ownership`: what others manage may be written.
     `backend_config` are the flags of that name, `limits` those of the operator (the most that
     a plan may stand for, by name). `unsaved` are
     texts that stand in an editor in place of files, by the files' real paths.
@@ -68,6 +69,7 @@ class Place(Struct, frozen=True):
     backend_config: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     unsaved: Mapping[str, str] = field(default_factory=dict)
+    take_ownership: bool = False
 
     def limits_over(self, configured: Mapping[str, int]) -> Limits:
         """The limits of a plan whose configuration says so much of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,13 +19,16 @@ from nexusform.workflow.backend_choice import choose_backend
 from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.remote_states import RemoteStates
+from nexusform.workflow.servers import Servers
 from nexusform.workflow.surroundings import RealFiles
+
+NO_ANSWERS: Final[Mapping[str, str]] = {}
 
 
 class Project(Struct, frozen=True):
     """An opened configuration. `sources` are all files read, for the source lines of messages;
     `data_values` stand in for data sources (in tests). `remote_states` reads the states of other
-    configurations.
+    configurations, `servers` asks servers for data sources.
     """
 
     place: Place
@@ -36,6 +40,7 @@ class Project(Struct, frozen=True):
     backend: StateBackend
     data_values: tuple[DataValues, ...] = ()
     remote_states: RemoteStates | None = None
+    servers: Servers | None = None
 
     @property
     def workspace(self) -> str:
@@ -85,8 +90,11 @@ def project_with(
     variables: Mapping[str, Value],
     sources: Mapping[str, SourceFile],
     backend: StateBackend,
+    answers: Mapping[str, str] = NO_ANSWERS,
 ) -> Project:
-    """The project of a configuration that was read, be it from a directory or from a saved plan."""
+    """The project of a configuration that was read, be it from a directory or from a saved plan: then
+    `answers` are what servers said to it.
+    """
     return Project(
         place=place,
         configuration=configuration,
@@ -96,6 +104,7 @@ def project_with(
         files=RealFiles(place.confinement, place.limits_over(configuration.settings.limits).read_mib),
         backend=backend,
         remote_states=RemoteStates(place, configuration.settings),
+        servers=Servers(place, dict(answers)),
     )
 
 

@@ -25,6 +25,7 @@ from nexusform.ports import (
     UNFINISHED,
     ChangeRequest,
     JudgesPlans,
+    MindsTerms,
     ObjectKey,
     Provider,
     ProviderAnswer,
@@ -85,6 +86,8 @@ def make_providers(
                     (known.attributes for _, known in _objects_of(request.state, key)),
                     managed_objects(request.state),
                 )
+            if isinstance(provider, MindsTerms):
+                provider.mind(place.allows, take_ownership=place.take_ownership)
             made[key] = _Discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _HIDDEN if sensitive else str(problem)

@@ -213,6 +213,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         limits=project.place.limits_over(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
+        ask=project.servers.ask if project.servers is not None else None,
         commit=commit_of(
             project.place.directory, project.place.environment, project.place.confinement_of_directory
         ),

@@ -163,7 +163,8 @@ def open_saved(
     if backend is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     variables = planned_variables(saved.plan)
-    project = project_with(place, configuration, variables, sources, backend)
+    answers = saved.plan.basis.answers
+    project = project_with(place, configuration, variables, sources, backend, answers)
     return Opened(project, tuple(problems), sources)
 
 

@@ -16,6 +16,7 @@ from tests.contracts.provider_contract import CHECKS
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "azure": [],
     "azure_export": [],
+    "fleet": [],
     "simulated": [{}, {"reality": "site.json"}],
 }
 CASES = [(name, settings) for name, given in SETTINGS.items() for settings in given]

@@ -28,6 +28,8 @@ HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 pyth
 
 # A block of every type, each in a file named after it; tests/examples plans and applies them.
 EVERY_TYPE = Path(__file__).parents[2] / "examples" / "every-type"
+# What needs more than files stands in an example of its own.
+ELSEWHERE = {"fleet_hub": EVERY_TYPE.parent / "fleet-hub"}
 
 TYPES_WORDS = """\
 (c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.
@@ -132,6 +134,8 @@ ENVIRONMENT = {
     ),
     "NF_INPUT": "`0` or `false`: nothing is asked",
     "NF_WORKSPACE": "the workspace, in place of the selected one",
+    "NF_FLEET_KUBECONFIG": "the kubeconfig of the fleet hub; wins over configuration",
+    "NF_FLEET_CONTEXT": "the context in it; wins over configuration",
     "NF_DATA_DIR": "the working directory's own data, `.nexusform` otherwise",
     "NF_CACHE_DIR": "parsed files, in place of `nexusform` in the user's cache directory",
     "NF_LOG": (
@@ -210,7 +214,8 @@ def _type(resource_type: ResourceType) -> Iterator[str]:
     if resource_type.phase:
         yield f"Planning phase {resource_type.phase}."
         yield ""
-    example = EVERY_TYPE / f"{resource_type.name.replace('_', '-')}.nf.hcl"
+    directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
+    example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
     yield from _body(resource_type.schema, "")
 

@@ -14,6 +14,8 @@ from nexusform.cli.main import run
 
 EXAMPLE = EXAMPLES / "every-type"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+# What needs more than files stands in an example of its own.
+ELSEWHERE = {"fleet_hub": EXAMPLES / "fleet-hub"}
 EXCLUDE = "-exclude=fleet_placement_eviction.shop_leaves_paris"
 
 
@@ -37,7 +39,8 @@ def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize("name", [*RESOURCE_TYPES, *DATA_SOURCES])
 def test_every_type_has_a_file_named_after_it(name: str) -> None:
     keyword = "data" if name in DATA_SOURCES else "resource"
-    text = (EXAMPLE / f"{name.replace('_', '-')}.nf.hcl").read_text(encoding="utf-8")
+    directory = ELSEWHERE.get(name, EXAMPLE)
+    text = (directory / f"{name.replace('_', '-')}.nf.hcl").read_text(encoding="utf-8")
     assert re.search(rf'^{keyword} "{name}" ', text, re.MULTILINE)
 
 

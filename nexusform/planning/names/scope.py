@@ -46,11 +46,13 @@ class Reads(Struct):
     files: dict[str, str] = field(default_factory=dict)
     data_files: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
 
     def basis(self, commit: str) -> Basis:
         """All of it, as a plan keeps it."""
         files, data_files = dict(sorted(self.files.items())), dict(sorted(self.data_files.items()))
-        return Basis(commit, files, data_files, dict(sorted(self.states.items())))
+        states, answers = dict(sorted(self.states.items())), dict(sorted(self.answers.items()))
+        return Basis(commit, files, data_files, states, answers)
 
 
 class Setting(Struct, frozen=True):

@@ -8,6 +8,7 @@ from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Mode, parse_address
@@ -19,7 +20,16 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ObjectView, ResourceView
 from nexusform.planning.names.scope import ModuleInstance, Reads, Setting
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import DataAnswer, Files, ReadContext, ResourceType, StateQuery, StateReader
+from nexusform.ports import (
+    Ask,
+    DataAnswer,
+    Files,
+    Question,
+    ReadContext,
+    ResourceType,
+    StateQuery,
+    StateReader,
+)
 from nexusform.schema import BlockSchema
 from nexusform.state.objects import State
 
@@ -72,6 +82,8 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         if request.read_state is not None:
             read_state = partial(_state_for, request.read_state, block.name, address, reads.states)
             context = replace(context, read_state=read_state)
+        if request.ask is not None:
+            context = replace(context, ask=partial(_asked, request.ask, reads.answers))
         answer, problems = _read(source, arguments, context)
         body = bodies.of(block)
         return answer, [_at(problem, block, body, address) for problem in problems]
@@ -100,6 +112,19 @@ def _state_for(
     if state is not None:
         noted[address] = f"{state.lineage} {state.serial}"
     return state, problems
+
+
+def _asked(ask: Ask, noted: dict[str, str], question: Question) -> str:
+    """The answer to a question, noted."""
+    answer = ask(question)
+    noted[key_of_question(question)] = answer
+    return answer
+
+
+def key_of_question(question: Question) -> str:
+    """A question as a text: of one run, one question has one answer."""
+    arguments = {name: value for name, value in question.arguments.items() if value is not None}
+    return f"{question.reader} {json.encode(arguments, order='sorted').decode()}"
 
 
 class NotedFiles:

@@ -75,6 +75,8 @@ from nexusform.planning.vms.vm_object import PLACED, note_placed
 from nexusform.ports import Kind
 from nexusform.words import first_of
 
+# Under which key a note holds what a provider knows of the object on its hub.
+ON_HUB = "hub"
 NO_NAMESPACE = "namespace-is-not-on-the-hub"
 _MOST_NAMED = 4
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -569,8 +571,9 @@ def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str,
     present = [binding.cluster for binding in placement.held]
     new_clusters = [cluster for cluster in present if cluster not in held_before]
     came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]
-    # Of the note only this is carried on; the contents are written anew.
+    # Of the note only these are carried on; the contents are written anew.
     placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
+    of_hub = {ON_HUB: noted[ON_HUB]} if ON_HUB in noted else {}
     placed = note_placed(placed_before, came, present, serial) or {}
     contents = Contents(placement.snapshots, placement.contents_after())
-    placement.instance.private = {**placed, **write_contents(contents, placement.held), **foretold}
+    placement.instance.private = {**placed, **of_hub, **write_contents(contents, placement.held), **foretold}

@@ -117,17 +117,31 @@ def _documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any
     elif type_name == _HUB_OBJECTS:
         yield from () if attributes.get("cluster_id") else _hub_objects(attributes)
     else:
-        kind = _KINDS[type_name]
         manifest = attributes.get("manifest")
         if isinstance(manifest, str) and attributes.get("lenient") is not True:
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
-        metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
-        arguments = attributes if not isinstance(manifest, str) else _corrected(kind, schema, manifest)
-        spec = _body(schema, arguments)
-        text = _yaml({"apiVersion": _PLACEMENT, "kind": kind, "metadata": metadata, "spec": spec})
+        text = _yaml(_fleet_object(type_name, schema, attributes))
         # The name that a lenient reading takes for today's.
         yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if attributes.get("lenient") is True else text
+
+
+def _fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of the fleet that is written in blocks, or in a manifest with corrections."""
+    kind = _KINDS[type_name]
+    manifest = attributes.get("manifest")
+    metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
+    arguments = attributes if not isinstance(manifest, str) else _corrected(kind, schema, manifest)
+    return {"apiVersion": _PLACEMENT, "kind": kind, "metadata": metadata, "spec": _body(schema, arguments)}
+
+
+def hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The objects that a resource stands for, as a hub takes them, in the order in which it does."""
+    import yaml
+
+    if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
+        return [_fleet_object(type_name, schema, attributes)]
+    return [yaml.safe_load(text) for text in _documents(type_name, schema, attributes)]
 
 
 def _corrected(kind: str, schema: BlockSchema, manifest: str) -> Mapping[str, Any]:

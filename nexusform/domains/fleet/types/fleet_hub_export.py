@@ -168,6 +168,16 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     argument = read_files(reading, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument is None:
         return DataAnswer({}, reading.problems)
+    answer = hub_as_read(reading, argument, attributes)
+    if not answer.attributes:
+        return answer
+    return replace(answer, attributes={"id": identify(attributes), **answer.attributes})
+
+
+def hub_as_read(reading: Reading, argument: Path, attributes: Mapping[str, Any]) -> DataAnswer:
+    """What a hub shows, of the objects that were read of it; nothing where these are in error. Problems are
+    told at the argument.
+    """
     shown = reading.manifests
     reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
     placements = read_placements(shown)
@@ -183,7 +193,6 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
         key: _placement(one, evictions.values(), overrides) for key, one in sorted(placements.items())
     }
     known = {
-        "id": identify(attributes),
         "placements": standing,
         "evictions": {name: _eviction(each) for name, each in sorted(evictions.items())},
         "runs": {run.key: _run(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
@@ -230,9 +239,32 @@ def _placement(
         "override_snapshots": {name: overrides[name] for name in sorted(used) if name in overrides},
         "evictions": [_eviction(one) for one in evictions if one.placement == shown.key],
         "pending": _is_pending(shown),
-        "conditions": _scheduled_first(shown.manifest),
-        "placement_statuses": _statuses(shown.manifest),
+        **status_of(shown.manifest),
     }
+
+
+def standing_placement(shown: list[Manifest], key: str) -> dict[str, Any]:
+    """What state is to hold of a placement that a hub shows, beside its arguments; nothing where it shows
+    none.
+    """
+    one = read_placements(shown).get(key)
+    if one is None:
+        return {}
+    attributes = _placement(one, (), {})
+    selected = (one.manifest.body.get("status") or {}).get("selectedResources") or ()
+    names = ("group", "version", "kind", "namespace", "name")
+    return {
+        "policy_snapshot": attributes["policy_snapshot"],
+        "selected_resources": [{name: str(each.get(name) or "") for name in names} for each in selected],
+        "evictions": [],
+        "workloads": {},
+        **status_of(one.manifest),
+    }
+
+
+def status_of(placement: Manifest) -> dict[str, Any]:
+    """What a hub says of a placement, as attributes."""
+    return {"conditions": _scheduled_first(placement), "placement_statuses": _statuses(placement)}
 
 
 def _policy(shown: ShownPlacement, body: dict[str, Any]) -> Any:

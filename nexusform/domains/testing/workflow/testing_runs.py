@@ -44,6 +44,7 @@ from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project
 from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.run import PlanOptions, Run, base_request, begin
+from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import RealFiles
 
@@ -115,6 +116,7 @@ class Bench(Struct):
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=instead.data,
             remote_states=RemoteStates(self.place, tested.settings),
+            servers=Servers(self.place),
         )
         with self._session(project, instead) as session:
             done = self._carried_out(block, session, problems)

@@ -39,6 +39,7 @@ from nexusform.workflow.saved_plans import (
     read_plan,
     sources_of,
 )
+from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.worlds.world_view import WorldView, things_after, things_of_state, view_world
@@ -232,6 +233,7 @@ def _read_nodes(
         workspace=place.workspace,
         working_directory=place.directory,
         read_state=RemoteStates(place, configuration.settings).read,
+        ask=Servers(place).ask,
     )
     evaluation = standing_evaluation(request)
     seen = {

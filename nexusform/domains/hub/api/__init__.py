@@ -1,0 +1,1 @@
+"""What speaks to the API server of a hub."""

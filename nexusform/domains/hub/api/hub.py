@@ -1,0 +1,318 @@
+"""The API server of a hub, over lightkube: where it is, who asks, and each request until it is answered.
+
+What reads may be asked again, and so may a server-side apply, which says what is to be and not what is to be
+done; a deletion carries the uid of what is meant.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.hub.api.hub_words import Refusal, Refused
+from nexusform.log import log
+
+KUBECONFIG: Final = "NF_FLEET_KUBECONFIG"
+CONTEXT: Final = "NF_FLEET_CONTEXT"
+_OF_KUBECTL: Final = "KUBECONFIG"
+_AT_HOME: Final = "~/.kube/config"
+_IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+_PAGE: Final = 500
+_AGAIN: Final = 3  # how often a list is begun again that grew too old
+_PATIENCE: Final = 90.0  # seconds of asking again
+_SECONDS: Final = 30.0  # of one request
+_LARGEST: Final = 1 << 28  # bytes of an answer
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+_JSON: Final = "application/json"
+
+
+class HubProblem(Exception):
+    """The hub cannot be asked: the message says which, and why."""
+
+
+class Way(Struct, frozen=True):
+    """How a hub is reached: a kubeconfig ("" = as kubectl finds it) and a context ("" = its current one)."""
+
+    kubeconfig: str = ""
+    context: str = ""
+
+
+class Pace(Struct, frozen=True):
+    """How time goes by."""
+
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+
+
+def way_to_hub(settings: Mapping[str, Any], *, confined: bool) -> Way:
+    """What the environment says, else the settings; in a confined run the environment alone. Raises
+    HubProblem.
+    """
+    written = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
+    given = {"kubeconfig": os.environ.get(KUBECONFIG, ""), "context": os.environ.get(CONTEXT, "")}
+    refused = [name for name in written if confined and written[name] and written[name] != given[name]]
+    if refused:
+        raise HubProblem(
+            f"{' and '.join(refused)} of the configuration {'is' if len(refused) == 1 else 'are'} not read "
+            f"in a confined run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
+            f"{CONTEXT} where nexusform runs."
+        )
+    return Way(**{name: given[name] or written[name] for name in written})
+
+
+class Hub:
+    """One API server. Calls may come from several threads at once."""
+
+    def __init__(self, way: Way, pace: Pace | None = None) -> None:
+        self._way = way
+        self._pace = pace or Pace()
+        self._client, self.server = _client(way)
+        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
+        self.requests = 0
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def get(self, path: str, **query: str) -> dict[str, Any] | None:
+        """An object, None where there is none. Raises Refused and HubProblem."""
+        try:
+            return self._object("GET", path, query)
+        except Refused as refused:
+            if refused.status == 404 and refused.kind is Refusal.NO_OBJECT:
+                return None
+            raise
+
+    def apply(
+        self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Server-side apply: the object as it is then. Raises Refused and HubProblem."""
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        return self._object("PATCH", path, query | _dry(dry_run), body, APPLY)
+
+    def merge(
+        self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """A merge patch: the object as it is then. Raises Refused and HubProblem."""
+        query = {"fieldManager": manager, "fieldValidation": "Strict"}
+        return self._object("PATCH", path, query | _dry(dry_run), body, MERGE)
+
+    def delete(self, path: str, uid: str = "", *, dry_run: bool = False) -> None:
+        """Delete the object with this uid; one that is gone already is no error. Raises Refused."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            self._object("DELETE", path, _dry(dry_run), options)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
+    def list(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """All objects of a collection, at one moment. Raises Refused and HubProblem."""
+        for number in range(_AGAIN):
+            try:
+                return list(self._pages(path, query))
+            except Refused as refused:
+                if refused.kind is not Refusal.GONE or number == _AGAIN - 1:
+                    raise
+        raise AssertionError
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        more = ""
+        while True:
+            asked = {**query, "limit": str(_PAGE), **({"continue": more} if more else {})}
+            answer = self._object("GET", path, asked)
+            items = answer.get("items")
+            if not isinstance(items, list):
+                raise HubProblem(f"{self.server} answers {path} with something that is no list.")
+            kind = str(answer.get("kind") or "").removesuffix("List")
+            for item in items:
+                yield {"apiVersion": answer.get("apiVersion"), "kind": kind, **item}
+            more = str((answer.get("metadata") or {}).get("continue") or "")
+            if not more:
+                return
+
+    def kinds_of(self, version: str) -> Mapping[str, tuple[str, bool]]:
+        """What a group and version serves: kind to plural and whether it stands in namespaces; nothing where
+        it is not served. Raises Refused and HubProblem.
+        """
+        if version not in self._kinds:
+            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            try:
+                answer = self._object("GET", path, {})
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+                return {}  # it may be served later
+            self._kinds[version] = {
+                str(each["kind"]): (str(each["name"]), each.get("namespaced") is True)
+                for each in answer.get("resources") or ()
+                if "/" not in str(each.get("name"))
+            }
+        return self._kinds[version]
+
+    # --- one request ---------------------------------------------------------------------------
+
+    def _object(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+    ) -> dict[str, Any]:
+        """Ask until there is an answer. Raises Refused and HubProblem."""
+        until, wait, renewed = self._pace.now() + _PATIENCE, 0.5, False
+        while True:
+            try:
+                return self._ask(method, path, query, body, content_type)
+            except Refused as refused:
+                if refused.kind is Refusal.NOT_SIGNED_IN and not renewed:
+                    renewed = True
+                    self._client.close()
+                    self._client, _ = _client(self._way)  # credentials are read anew
+                    continue
+                if not _may_pass(method, refused) or self._pace.now() + wait > until:
+                    raise
+                self._pace.sleep(wait if refused.retry_after is None else min(refused.retry_after, 30.0))
+            except HubProblem as problem:
+                if self._pace.now() + wait > until:
+                    raise
+                log("debug", "hub asked again", path=path, why=str(problem))
+                self._pace.sleep(wait)
+            wait = min(wait * 2, 15.0)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        content_type: str,
+    ) -> dict[str, Any]:
+        self.requests += 1
+        headers = {"Accept": _JSON, "Content-Type": content_type}
+        content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
+        try:
+            request = self._client.build_request(
+                method, path, params=dict(query), content=content, headers=headers
+            )
+            answer = self._client.send(request)
+        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
+            raise HubProblem(f"{self.server} cannot be asked: {_first_line(problem)}.") from None
+        log("debug", "hub answered", method=method, path=path, status=answer.status_code)
+        text = answer.text
+        if not answer.is_success:
+            raise Refused(answer.status_code, _decoded(text), _seconds(answer.headers.get("Retry-After")))
+        document = _decoded(text)
+        if not isinstance(document, dict) or len(text) > _LARGEST:
+            raise HubProblem(f"{self.server} answers {path} with something that is no object of Kubernetes.")
+        return document
+
+
+class Asked(Struct):
+    """A hub that is reached when it is first asked."""
+
+    way: Way
+    pace: Pace = field(default_factory=Pace)
+    _hub: Hub | None = None
+
+    def hub(self) -> Hub:
+        """The hub. Raises HubProblem."""
+        if self._hub is None:
+            self._hub = Hub(self.way, self.pace)
+        return self._hub
+
+    def close(self) -> None:
+        """Leave the hub, where it was reached."""
+        if self._hub is not None:
+            self._hub.close()
+
+
+def _may_pass(method: str, refused: Refused) -> bool:
+    """Whether asking once more may be answered otherwise. A conflict of versions passes by itself for a
+    request that says what is to be.
+    """
+    if refused.kind is Refusal.LATER:
+        return True
+    return refused.kind is Refusal.CONFLICT and method == "PATCH"
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text[:2000]
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+def _first_line(problem: Exception) -> str:
+    lines = str(problem).strip().splitlines()
+    return (lines[0] if lines else type(problem).__name__).rstrip(".")
+
+
+# --- connecting ----------------------------------------------------------------------------------
+
+
+def _client(way: Way) -> tuple[Any, str]:
+    """An HTTP client that signs in as a kubeconfig says, and the server's URL. Raises HubProblem."""
+    try:
+        from httpx2 import Timeout
+        from lightkube.config import client_adapter
+        from lightkube.config.kubeconfig import KubeConfig
+    except ImportError:
+        raise HubProblem('Speaking to a hub needs lightkube: pip install "nexusform[kubernetes]".') from None
+    source = _kubeconfig(way)
+    named = source or "the service account of this pod"
+    try:
+        config = KubeConfig.from_file(source) if source else KubeConfig.from_service_account()
+        one = config.get(way.context or None)
+        assert one is not None
+        parameters = client_adapter.ConnectionParams()
+        parameters.timeout = Timeout(_SECONDS)
+        return client_adapter.Client(one, parameters), str(one.cluster.server).rstrip("/")
+    except KeyError as problem:
+        raise HubProblem(f"{named} cannot be used: {problem} is not in it.") from None
+    except Exception as problem:  # noqa: BLE001 - of YAML, of records, of certificates
+        raise HubProblem(f"{named} cannot be used: {_first_line(problem)}.") from None
+
+
+def _kubeconfig(way: Way) -> str:
+    """The kubeconfig in the order of kubectl; "" for the service account of a pod. Raises HubProblem."""
+    if way.kubeconfig:
+        return _there(way.kubeconfig)
+    listed = [each for each in os.environ.get(_OF_KUBECTL, "").split(os.pathsep) if each]
+    for each in (*listed, _AT_HOME):
+        path = Path(each).expanduser()
+        if path.is_file():
+            return str(path)
+    if os.environ.get(_IN_CLUSTER):
+        return ""
+    raise HubProblem(
+        f"Which hub is meant is not said: there is no {_AT_HOME}. Set {KUBECONFIG} or {_OF_KUBECTL} to a "
+        "kubeconfig, or write kubeconfig."
+    )
+
+
+def _there(named: str) -> str:
+    path = Path(named).expanduser()
+    if not path.is_file():
+        raise HubProblem(f'There is no kubeconfig "{named}".')
+    return str(path)

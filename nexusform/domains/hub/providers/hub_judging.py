@@ -1,0 +1,218 @@
+"""What a hub makes of a plan: one dry run for each object that it would write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.domains.fleet.importers.fleet_export import manager_of
+from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
+from nexusform.domains.hub.api.hub_words import Refusal, Refused
+from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
+from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
+from nexusform.ports import ChangeRequest, ProviderProblem
+from nexusform.values import UNKNOWN
+from nexusform.words import counted, first_of
+
+if TYPE_CHECKING:
+    from nexusform.domains.hub.providers.fleet_hub import Terms
+
+REFUSED: Final = "the-hub-refuses-this"
+OTHER_MANAGER: Final = "fields-belong-to-others"
+STANDS: Final = "object-stands-on-the-hub"
+NO_MEMBER: Final = "member-is-not-on-the-hub"
+OF_OTHERS: Final = "managed-by-others"
+NOT_JUDGED: Final = "not-judged"
+_AT_ONCE: Final = 6
+_MOST_NAMED: Final = 4
+Finding = tuple[int, Problem]
+
+
+class Judging:
+    """One look of a hub at the changes of a plan."""
+
+    def __init__(self, asked: Asked, terms: Terms) -> None:
+        self._asked = asked
+        self._terms = terms
+        self._namespaces: set[str] = set()  # that come with the plan
+        self._groups: set[str] = set()  # of CustomResourceDefinitions that come with the plan
+
+    def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
+        """What is to be said of changes, each with its number. Raises ProviderProblem."""
+        numbers = [n for n, request in enumerate(requests) if request.key.type not in APPROVALS]
+        if not numbers or self._terms.judge == "off":
+            return []
+        try:
+            hub = self._asked.hub()
+            if self._terms.confined and not self._terms.may_judge(hub.server):
+                return list(
+                    self._unasked(numbers, "a confined run asks it only where -allow-remote names it")
+                )
+        except HubProblem as problem:
+            return list(self._unasked(numbers, str(problem)))
+        known = [n for n in numbers if not _holds_unknown(requests[n].planned)]
+        sent = {n: objects_of(requests[n].key.type, requests[n].planned or {}) for n in known}
+        for each in (each for objects in sent.values() for each in objects):
+            self._note_new(each)
+
+        def one(number: int) -> list[Finding]:
+            return list(self._judge_one(hub, number, requests[number], sent[number]))
+
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                found = [finding for findings in pool.map(one, known) for finding in findings]
+        except HubProblem as problem:
+            return list(self._unasked(numbers, str(problem)))
+        return list(_together(found, required=self._terms.judge == "require"))
+
+    def _note_new(self, each: Sent) -> None:
+        metadata = each.body.get("metadata") or {}
+        if each.body.get("kind") == "Namespace":
+            self._namespaces.add(str(metadata.get("name")))
+        elif each.body.get("kind") == "CustomResourceDefinition":
+            self._groups.add(str((each.body.get("spec") or {}).get("group")))
+
+    def _unasked(self, numbers: Sequence[int], why: str) -> Iterator[Finding]:
+        """One warning for the plan, or an error where the hub's judgement is required."""
+        if self._terms.judge == "require":
+            raise ProviderProblem(f'judge = "require", and the hub did not judge the plan: {why}')
+        detail = (
+            f"The hub was not asked what it makes of {counted(len(numbers), 'change')}: {why.rstrip('.')}."
+        )
+        yield numbers[0], Problem((), NOT_JUDGED, detail, Severity.WARNING)
+
+    # --- one change ----------------------------------------------------------------------------
+
+    def _judge_one(
+        self, hub: Hub, number: int, request: ChangeRequest, sent: Sequence[Sent]
+    ) -> Iterator[Finding]:
+        before = (
+            {each.identity for each in objects_of(request.key.type, request.prior)}
+            if request.prior
+            else set()
+        )
+        for each in sent:
+            try:
+                for problem in self._judge_object(hub, each, request, known=each.identity in before):
+                    yield number, problem
+            except Refused as refused:
+                yield number, self._refusal(refused, each)
+
+    def _judge_object(
+        self, hub: Hub, each: Sent, request: ChangeRequest, *, known: bool
+    ) -> Iterator[Problem]:
+        from nexusform.domains.hub.providers.fleet_hub import (
+            EXTERNAL,
+            path_on,
+            stands_already,
+            turns_external,
+        )
+
+        path = path_on(hub, each)
+        if not path:
+            yield self._not_served(each)
+            return
+        body = hub.get(path)
+        if request.key.type == MEMBERS and body is None:
+            name = each.body["metadata"]["name"]
+            detail = (
+                f"The hub has no member {name}. A plan makes none: it joins by KubeFleet's join script "
+                "(hack/membership/joinMC.sh), or by `az fleet member create`."
+            )
+            yield Problem((), NO_MEMBER, detail)
+            return
+        if body is not None and not known and request.key.type != MEMBERS:
+            yield Problem((), STANDS, stands_already(each, request.key, request.address))
+            return
+        manifest = manifest_of(body) if body is not None else None
+        who = manager_of(manifest) if manifest is not None else ""
+        if who and not self._terms.take_ownership:
+            detail = (
+                f"{each.title} is applied by {who}, which would change it back. `apply` writes it only with "
+                "-take-ownership; change it there, or leave it out here."
+            )
+            yield Problem((), OF_OTHERS, detail, Severity.WARNING)
+        if body is not None and turns_external(each.body, body):
+            hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
+        else:
+            hub.apply(path, each.body, self._terms.manager, dry_run=True)
+
+    def _not_served(self, each: Sent) -> Problem:
+        version = str(each.body.get("apiVersion"))
+        if version.partition("/")[0] in self._groups:
+            detail = f"{each.title}: its CustomResourceDefinition comes with this plan."
+            return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+        detail = (
+            f"{each.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
+        )
+        return Problem((), REFUSED, detail)
+
+    def _refusal(self, refused: Refused, each: Sent) -> Problem:
+        namespace = str((each.body.get("metadata") or {}).get("namespace") or "")
+        if refused.status == 404 and namespace in self._namespaces:
+            detail = f"{each.title}: its namespace comes with this plan."
+            return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+        return _SAID.get(refused.kind, _refused)(refused, each)
+
+
+def _refused(refused: Refused, each: Sent) -> Problem:
+    causes = [f"{cause.field}: {cause.words}" for cause in refused.causes if cause.words]
+    words = "; ".join(dict.fromkeys(causes)) or refused.words
+    return Problem((), REFUSED, f"{each.title}: the hub refuses it ({refused.status}): {words}")
+
+
+def _webhook(refused: Refused, each: Sent) -> Problem:
+    return Problem((), REFUSED, f"{each.title}: the hub refuses it ({refused.status}), {refused.words}")
+
+
+def _conflict(refused: Refused, each: Sent) -> Problem:
+    parts = [f"{cause.field} belongs to {cause.manager}" for cause in refused.causes if cause.manager]
+    detail = (
+        f"{each.title}: {'; '.join(parts)}. An apply would be refused. Leave the field out here (lifecycle "
+        "ignore_changes), or let the other one give it back."
+    )
+    return Problem((), OTHER_MANAGER, detail)
+
+
+def _rights(refused: Refused, each: Sent) -> Problem:
+    right = refused.missing_right or refused.words
+    detail = f"{each.title}: {right}"
+    return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+
+
+def _nobody(refused: Refused, each: Sent) -> Problem:
+    detail = f"{each.title}: the hub does not know who asks ({refused.status})"
+    return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+
+
+_SAID: Final[dict[Refusal, Callable[[Refused, Sent], Problem]]] = {
+    Refusal.WEBHOOK: _webhook,
+    Refusal.OTHER_MANAGER: _conflict,
+    Refusal.RIGHTS: _rights,
+    Refusal.NOT_SIGNED_IN: _nobody,
+}
+
+
+def _together(found: Sequence[Finding], *, required: bool) -> Iterator[Finding]:
+    """What was found; all that could not be judged in one warning, or in an error where it is required."""
+    unjudged = [(number, problem) for number, problem in found if problem.id == NOT_JUDGED]
+    yield from ((number, problem) for number, problem in found if problem.id != NOT_JUDGED)
+    if not unjudged:
+        return
+    what = counted(len({number for number, _ in unjudged}), "change")
+    reasons = first_of(
+        list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in unjudged)), _MOST_NAMED
+    )
+    severity = Severity.ERROR if required else Severity.WARNING
+    detail = f"The hub could not be asked what it makes of {what}: {reasons}."
+    yield unjudged[0][0], Problem((), NOT_JUDGED, detail, severity)
+
+
+def _holds_unknown(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_unknown, value.values()))
+    if isinstance(value, list):
+        return any(map(_holds_unknown, value))
+    return value is UNKNOWN

@@ -1,0 +1,237 @@
+"""How far a hub is with what was asked of it: pure judgements of what it shows.
+
+Conditions of a placement are not enough: when content changes they stay True for what stood before. So each
+binding has to name the snapshot that is meant, and to hold conditions of its own generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.fleet.importers.fleet_export import conditions_of, is_going, read_placements
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.words import counted, first_of
+
+PARENT: Final = "kubernetes-fleet.io/parent-CRP"
+PARENT_NAMESPACE: Final = "kubernetes-fleet.io/parent-placement-namespace"
+_MOST_NAMED: Final = 4
+_FIELDS: Final = (
+    "state",
+    "previous_state",
+    "affinity_score",
+    "topology_spread_score",
+    "policy_snapshot",
+    "resource_snapshot",
+)
+Body = Mapping[str, Any]
+
+
+class Standing(Struct, frozen=True):
+    """Whether a thing is as it was asked to be, what it waits for in words, and the bindings as observed.
+    `decided`: the hub has observed the change, and picked its clusters.
+    """
+
+    done: bool
+    words: str = ""
+    bindings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    decided: bool = False
+    latest: int | None = None
+
+
+class Shown(Struct, frozen=True):
+    """What a hub shows of one placement."""
+
+    placement: Body
+    bindings: Sequence[Body]
+    policies: Sequence[Body]
+    snapshots: Sequence[Body]
+
+
+def generation_of(body: Body) -> int:
+    """The generation of an object."""
+    return int((body.get("metadata") or {}).get("generation") or 0)
+
+
+def name_of(body: Body) -> str:
+    """The name of an object."""
+    return str((body.get("metadata") or {}).get("name"))
+
+
+def condition(body: Body, kind: str) -> Mapping[str, Any] | None:
+    """A condition of an object, of its own generation alone."""
+    for each in conditions_of(body):
+        if each.get("type") == kind and int(each.get("observedGeneration") or 0) >= generation_of(body):
+            return each
+    return None
+
+
+def manifests_of(shown: Shown) -> list[Manifest]:
+    """What a hub shows of a placement, as it is read of an export."""
+    bodies = (shown.placement, *shown.bindings, *shown.policies, *shown.snapshots)
+    return [each for each in map(manifest_of, map(dict, bodies)) if each is not None]
+
+
+def observed_bindings(shown: Shown) -> dict[str, dict[str, Any]]:
+    """The bindings as attributes of a placement have them."""
+    placement = next(iter(read_placements(manifests_of(shown)).values()), None)
+    if placement is None:
+        return {}
+    return {
+        cluster: {**{name: getattr(one, name) for name in _FIELDS}, "provenance": "observed"}
+        for cluster, one in sorted(placement.bindings.items())
+        if not one.deleting
+    }
+
+
+def placement_standing(shown: Shown, planned: Mapping[str, Any], *, external: bool) -> Standing:
+    """How far a placement is. `planned` are the bindings that were foretold."""
+    body = shown.placement
+    kind = str(body.get("kind"))
+    scheduled = condition(body, f"{kind}Scheduled")
+    bindings = observed_bindings(shown)
+    if scheduled is None or scheduled.get("status") == "Unknown":
+        return Standing(done=False, words="the hub has not picked clusters yet", bindings=bindings)
+    if scheduled.get("reason") == "InvalidResourceSelectors":
+        words = str(scheduled.get("message") or "its selectors are invalid")
+        return Standing(done=True, words=words, bindings=bindings, decided=True)
+    policy = _latest(shown.policies)
+    observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
+    if policy is None or observed < generation_of(body):
+        words = "the hub has not observed the policy yet"
+        return Standing(done=False, words=words, bindings=bindings)
+    latest = _number(_latest(shown.snapshots))
+    if external:
+        return Standing(done=True, bindings=bindings, decided=True, latest=latest)
+    holds = _not_there(shown, planned, latest)
+    words = first_of(holds, _MOST_NAMED)
+    return Standing(done=not holds, words=words, bindings=bindings, decided=True, latest=latest)
+
+
+def _not_there(shown: Shown, planned: Mapping[str, Any], latest: int | None) -> list[str]:
+    """What a rolling update still has to do, by cluster."""
+    holds: list[str] = []
+    for binding in shown.bindings:
+        spec = binding.get("spec") or {}
+        cluster = str(spec.get("targetCluster"))
+        state = str(spec.get("state"))
+        foretold = planned.get(cluster) or {}
+        if is_going(binding):
+            names = ", ".join((binding.get("metadata") or {}).get("finalizers") or ())
+            holds.append(f"{cluster} still goes{f' (held by {names})' if names else ''}")
+        elif state == "Unscheduled":
+            if foretold.get("state") != "Unscheduled":
+                holds.append(f"{cluster} is to be left")
+        elif state != "Bound":
+            if foretold.get("state") != "Scheduled":
+                holds.append(f"{cluster} is {state}")
+        elif latest is not None and _snapshot_number(spec.get("resourceSnapshotName")) != latest:
+            holds.append(f"{cluster} has {spec.get('resourceSnapshotName') or 'no snapshot'} yet")
+        else:
+            reason = _why_not_ready(binding)
+            holds += [f"{cluster}: {reason}"] if reason else []
+    return holds
+
+
+def _why_not_ready(binding: Body) -> str:
+    """Why a bound cluster is not ready; "" where it is."""
+    for kind in ("Available", "DiffReported"):
+        found = condition(binding, kind)
+        if found is not None and found.get("status") == "True":
+            return ""
+    for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
+        found = condition(binding, kind)
+        if found is not None and found.get("status") == "False":
+            return f"{kind} False, {found.get('reason')}"
+    return "not available yet"
+
+
+def snapshots_behind(planned: Mapping[str, Any], latest: int | None) -> bool:
+    """Whether the newest snapshot of the hub is older than the one that was foretold."""
+    foretold = [each.get("resource_snapshot") for each in planned.values() if isinstance(each, Mapping)]
+    numbers = [number for number in foretold if isinstance(number, int)]
+    return bool(numbers) and (latest is None or latest < max(numbers))
+
+
+def _latest(snapshots: Sequence[Body]) -> Body | None:
+    """The snapshot that is marked as the latest."""
+    marked = "kubernetes-fleet.io/is-latest-snapshot"
+    for each in snapshots:
+        if ((each.get("metadata") or {}).get("labels") or {}).get(marked) == "true":
+            return each
+    return None
+
+
+def _number(snapshot: Body | None) -> int | None:
+    label = ((snapshot or {}).get("metadata") or {}).get("labels") or {}
+    number = str(label.get("kubernetes-fleet.io/resource-index", ""))
+    return int(number) if number.isdecimal() else None
+
+
+def _snapshot_number(name: Any) -> int | None:
+    parts = str(name or "").rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+
+
+# --- runs ------------------------------------------------------------------------------------------
+
+
+class RunStanding(Struct, frozen=True):
+    """How far a staged run is. `approval` is the request that waits for a person, `failed` why it ended
+    without success.
+    """
+
+    ended: bool
+    words: str = ""
+    approval: str = ""
+    failed: str = ""
+
+
+def run_standing(run: Body, requests: Sequence[Body]) -> RunStanding:
+    """How far a run is; `requests` are the approval requests of it."""
+    initialized = condition(run, "Initialized")
+    if initialized is not None and initialized.get("status") == "False":
+        words = str(initialized.get("message") or initialized.get("reason"))
+        return RunStanding(ended=True, failed=words)
+    succeeded = condition(run, "Succeeded")
+    if succeeded is not None and succeeded.get("status") == "True":
+        return RunStanding(ended=True)
+    if succeeded is not None and succeeded.get("status") == "False":
+        return RunStanding(ended=True, failed=str(succeeded.get("message") or succeeded.get("reason")))
+    state = str((run.get("spec") or {}).get("state") or "Initialize")
+    if state != "Run":
+        wanted = {"Initialize": initialized, "Stop": condition(run, "Progressing")}.get(state)
+        stopped = wanted is not None and (state == "Initialize" or wanted.get("status") == "False")
+        return RunStanding(ended=stopped, words=f"it is to {state.lower()}")
+    open_requests = [each for each in requests if not is_approved(each)]
+    words = _stages(run)
+    if open_requests:
+        name = name_of(open_requests[0])
+        return RunStanding(ended=False, approval=name, words=f"{words}; {name} waits for approval")
+    return RunStanding(ended=False, words=words)
+
+
+def is_approved(request: Body) -> bool:
+    """Whether a request is granted."""
+    return any(c.get("type") == "Approved" and c.get("status") == "True" for c in conditions_of(request))
+
+
+def _stages(run: Body) -> str:
+    """`stage canary: 1 of 2 clusters (ams1 Started)`."""
+    status = run.get("status") or {}
+    for stage in (*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}):
+        if not isinstance(stage, Mapping) or _is_true(stage, "Succeeded"):
+            continue
+        clusters = [each for each in stage.get("clusters") or () if isinstance(each, Mapping)]
+        left = [str(each.get("clusterName")) for each in clusters if not _is_true(each, "Succeeded")]
+        done = len(clusters) - len(left)
+        named = f" ({first_of(left, _MOST_NAMED)} to come)" if left else ""
+        return f"stage {stage.get('stageName')}: {done} of {counted(len(clusters), 'cluster')} done{named}"
+    return "it begins"
+
+
+def _is_true(status: Mapping[str, Any], kind: str) -> bool:
+    listed = status.get("conditions") or ()
+    return any(each.get("type") == kind and each.get("status") == "True" for each in listed)

@@ -1,0 +1,247 @@
+"""Looking at a hub until what was asked of it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.hub.api.hub import Hub, Pace
+from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.api.hub_words import Refusal, Refused
+from nexusform.domains.hub.providers.hub_standing import (
+    PARENT,
+    PARENT_NAMESPACE,
+    RunStanding,
+    Shown,
+    Standing,
+    generation_of,
+    name_of,
+    placement_standing,
+    run_standing,
+    snapshots_behind,
+)
+from nexusform.ports import ChangeRequest, ProviderProblem, StepNews, StepWaits
+from nexusform.words import counted, first_of
+
+_FIRST_LOOK: Final = 0.3  # seconds
+_LONGEST_LOOK: Final = 5.0
+_QUIET: Final = 90.0  # seconds after which a snapshot that was foretold will not come any more
+_PLACEMENT_SHOWS: Final = 120.0  # seconds in which a placement of the same apply has to appear
+_MOST_NAMED: Final = 4
+_RESUME: Final = "`nexusform apply -resume` goes on with it."
+
+
+class Watch(Struct, frozen=True):
+    """Looks until something is so, the step's time is over, or the run is to stop."""
+
+    hub: Hub
+    step: ChangeRequest
+    timeout: float
+    pace: Pace = field(default_factory=Pace)
+
+    def until(self, look: Callable[[float], tuple[bool, str]], what: str) -> None:
+        """Look until `look(seconds since the beginning)` says that it is so. Raises StepWaits."""
+        began, pause, told = self.pace.now(), _FIRST_LOOK, ""
+        while True:
+            elapsed = self.pace.now() - began
+            done, words = look(elapsed)
+            if done:
+                return
+            if words and words != told:
+                self.step.tell(StepNews(words=words))
+                told = words
+            if elapsed >= self.timeout:
+                raise StepWaits(f"{what} takes longer than its timeout: {words}. {_RESUME}")
+            self._rest(pause, f"{what}: {words}. {_RESUME}")
+            pause = min(pause * 1.5, _LONGEST_LOOK)
+
+    def _rest(self, seconds: float, words: str) -> None:
+        """Sleep in slices, so that Ctrl-C is heard. Raises StepWaits."""
+        until = self.pace.now() + seconds
+        while True:
+            if self.step.stopping():
+                raise StepWaits(words)
+            left = until - self.pace.now()
+            if left <= 0:
+                return
+            self.pace.sleep(min(left, 0.5))
+
+    # --- placements ----------------------------------------------------------------------------
+
+    def placement(self, kind: str, namespace: str, name: str, planned: Mapping[str, Any]) -> Standing:
+        """Wait until a placement is rolled out, or picked its clusters where somebody else rolls out."""
+        last = Standing(done=False)
+
+        def look(elapsed: float) -> tuple[bool, str]:
+            nonlocal last
+            shown = shown_placement(self.hub, kind, namespace, name)
+            if shown is None:
+                raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
+            last = placement_standing(shown, planned, external=is_external(shown.placement))
+            behind = last.done and snapshots_behind(planned, last.latest) and not is_external(shown.placement)
+            if behind and elapsed < _QUIET:
+                return False, "the hub has not taken a snapshot of the new content yet"
+            return last.done, last.words
+
+        self.until(look, f"{kind} {name}")
+        return last
+
+    def scheduled(self, kind: str, namespace: str, name: str) -> None:
+        """Wait until a placement that a run or an eviction names is there and has its clusters: a run in
+        haste fails for good.
+        """
+
+        def look(elapsed: float) -> tuple[bool, str]:
+            shown = shown_placement(self.hub, kind, namespace, name)
+            if shown is None:
+                if elapsed > _PLACEMENT_SHOWS:
+                    raise StepWaits(f"{kind} {name} is not on the hub. {_RESUME}")
+                return False, f"{kind} {name} is not on the hub yet"
+            standing = placement_standing(shown, {}, external=True)
+            return standing.done, f"{kind} {name}: {standing.words}"
+
+        self.until(look, f"{kind} {name}")
+
+    def gone(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
+        """Wait until a placement is gone, with its bindings and Works."""
+
+        def look(_elapsed: float) -> tuple[bool, str]:
+            there = self.hub.get(path)
+            if there is not None and str((there.get("metadata") or {}).get("uid")) == (uid or None):
+                return False, f"{kind} {name} still stands"
+            left = what_is_left(self.hub, kind, namespace, name)
+            return not left, first_of(left, _MOST_NAMED)
+
+        self.until(look, f"The deletion of {kind} {name}")
+
+    # --- runs and evictions --------------------------------------------------------------------
+
+    def run(self, kind: str, namespace: str, name: str, granted: frozenset[str]) -> RunStanding:
+        """Wait until a run has ended; approvals in `granted` are given as they are asked for."""
+        from nexusform.domains.hub.providers.hub_approvals import approve
+
+        last = RunStanding(ended=False)
+        requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
+
+        def look(_elapsed: float) -> tuple[bool, str]:
+            nonlocal last
+            body = self.hub.get(KINDS[kind].path(name, namespace))
+            if body is None:
+                raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
+            asked = self._requests_of(requests_kind.collection, namespace, name)
+            last = run_standing(body, asked)
+            if last.approval in granted:
+                approve(self.hub, requests_kind.path(last.approval, namespace), self.step)
+                return False, last.words
+            if last.approval:
+                raise StepWaits(
+                    f"{kind} {name} waits for a person: {last.approval} has to be approved. Grant it there, "
+                    f"or write it in approvals of its block; then `nexusform apply -resume` goes on."
+                )
+            return last.ended, last.words
+
+        self.until(look, f"{kind} {name}")
+        return last
+
+    def _requests_of(self, collection: str, namespace: str, name: str) -> list[dict[str, Any]]:
+        """The approval requests of a run."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        head, _, plural = collection.rpartition("/")
+        selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
+        return self.hub.list(f"{head}{within}/{plural}", labelSelector=selector)
+
+    def eviction(self, path: str, name: str) -> str:
+        """Wait until an eviction is over; why it was not carried out, "" when it was."""
+        why = ""
+
+        def look(_elapsed: float) -> tuple[bool, str]:
+            nonlocal why
+            body = self.hub.get(path)
+            if body is None:
+                return True, ""
+            over, why = eviction_end(body)
+            return over, "the hub has not looked at it yet"
+
+        self.until(look, f"The eviction {name}")
+        return why
+
+
+def eviction_end(body: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether an eviction is over, and why it was not carried out."""
+    for each in (body.get("status") or {}).get("conditions") or ():
+        kind, status = each.get("type"), each.get("status")
+        if (kind, status) == ("Valid", "False") or (kind, status) == ("Executed", "False"):
+            return True, str(each.get("message") or each.get("reason"))
+        if (kind, status) == ("Executed", "True"):
+            return True, ""
+    return False, ""
+
+
+# --- what a hub shows ------------------------------------------------------------------------------
+
+
+def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | None:
+    """A placement with what the hub made for it; None where there is none."""
+    placement = hub.get(KINDS[kind].path(name, namespace))
+    if placement is None:
+        return None
+    prefix = "" if namespace else "Cluster"
+    scheduled = f"{kind}Scheduled"
+    generations = [
+        int(each.get("observedGeneration") or 0)
+        for each in (placement.get("status") or {}).get("conditions") or ()
+        if each.get("type") == scheduled
+    ]
+    if not generations or max(generations) < generation_of(placement):
+        return Shown(placement, (), (), ())  # nothing to look at yet
+    parts = [
+        _made_for(hub, f"{prefix}{made}", namespace, name)
+        for made in ("ResourceBinding", "SchedulingPolicySnapshot", "ResourceSnapshot")
+    ]
+    return Shown(placement, *parts)
+
+
+def _made_for(hub: Hub, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+    """The objects of a kind that the hub made for a placement."""
+    table = KINDS[kind]
+    head, _, plural = table.collection.rpartition("/")
+    within = f"/namespaces/{namespace}" if table.namespaced else ""
+    return hub.list(f"{head}{within}/{plural}", labelSelector=f"{PARENT}={name}")
+
+
+def is_external(placement: Mapping[str, Any]) -> bool:
+    """Whether staged runs roll a placement out."""
+    return ((placement.get("spec") or {}).get("strategy") or {}).get("type") == "External"
+
+
+def what_is_left(hub: Hub, kind: str, namespace: str, name: str) -> list[str]:
+    """Bindings and Works of a placement that still stand, each with what holds it. Where Works may not be
+    looked at, the bindings tell: their finalizer waits for the Works.
+    """
+    prefix = "" if kind == "ResourcePlacement" else "Cluster"
+    bindings = _made_for(hub, f"{prefix}ResourceBinding", namespace, name)
+    left = [
+        f"{(each.get('spec') or {}).get('targetCluster')}: binding {name_of(each)}{_held_by(each)}"
+        for each in bindings
+    ]
+    selector = f"{PARENT}={name}" + (
+        f",{PARENT_NAMESPACE}={namespace}" if namespace else f",!{PARENT_NAMESPACE}"
+    )
+    try:
+        works = hub.list(WORK.collection, labelSelector=selector)
+    except Refused as refused:
+        if refused.kind is not Refusal.RIGHTS:
+            raise
+        works = []
+    return left + [
+        f"{str((each.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
+        f"{name_of(each)}{_held_by(each)}"
+        for each in works
+    ]
+
+
+def _held_by(body: Mapping[str, Any]) -> str:
+    names = (body.get("metadata") or {}).get("finalizers") or ()
+    return f" (held by {counted(len(names), 'finalizer')}: {', '.join(names)})" if names else ""

@@ -1,0 +1,1 @@
+"""The data source of a hub that is there."""

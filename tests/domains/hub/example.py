@@ -1,0 +1,35 @@
+"""`python -m tests.domains.hub.example`: the example examples/fleet-hub beside a hub server of our own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from nexusform.cli.main import run
+from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.hub_server import HubServer
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet-hub"
+
+
+def main() -> int:
+    server = HubServer()
+    for name in ("ams1", "fra1", "lon1", "par1"):
+        server.put(member(name, env="prod"), "join")
+    server.controller = Controller()
+    with tempfile.TemporaryDirectory() as directory:
+        here = Path(directory) / "fleet-hub"
+        shutil.copytree(EXAMPLE, here)
+        os.environ["NF_FLEET_KUBECONFIG"] = str(server.kubeconfig(Path(directory)))
+        os.chdir(here)
+        codes = [run(words.split()) for words in ("apply -auto-approve", "plan", "destroy -auto-approve")]
+        os.chdir(EXAMPLE)
+    server.close()
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

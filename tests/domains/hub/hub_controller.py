@@ -1,0 +1,286 @@
+"""A controller beside the hub server that decides as it is told: which clusters, and how far each gets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.domains.hub.hub_server import Body, HubServer
+
+_FLEET = "kubernetes-fleet.io"
+_API = f"placement.{_FLEET}/v1beta1"
+_PARENT = f"{_FLEET}/parent-CRP"
+_LATEST = f"{_FLEET}/is-latest-snapshot"
+
+
+def member(name: str, **labels: str) -> Body:
+    """A member that has joined and beats."""
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [
+        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": at}
+        for kind in ("Joined", "Healthy")
+    ]
+    agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": at}
+    return {
+        "apiVersion": f"cluster.{_FLEET}/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"identity": {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}},
+        "status": {"agentStatus": [agent], "conditions": conditions},
+    }
+
+
+class Controller:
+    """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
+    nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back.
+    """
+
+    def __init__(self) -> None:
+        self.picks: dict[str, list[str]] = {}
+        self.stuck: set[str] = set()
+        self.holding: set[str] = set()
+        self.asleep = False
+
+    def __call__(self, server: HubServer) -> None:
+        if self.asleep:
+            return
+        for placement in server.all("ClusterResourcePlacement"):
+            self._place(server, placement)
+        self._clean(server)
+        for eviction in server.all("ClusterResourcePlacementEviction"):
+            if not eviction.get("status"):
+                server.put({**_names(eviction), "status": _status(1, Valid="True", Executed="True")})
+
+    def _place(self, server: HubServer, placement: Body) -> None:
+        name, spec = placement["metadata"]["name"], placement["spec"]
+        if not (spec.get("strategy") or {}).get("type"):  # by an update of its own
+            server.put({**_names(placement), "spec": {"strategy": {"type": "RollingUpdate"}}})
+            return
+        external = spec["strategy"]["type"] == "External"
+        policy = spec.get("policy") or {}
+        members = sorted((each["metadata"]["name"] for each in server.all("MemberCluster")), reverse=True)
+        clusters = self.picks.get(name, members[: policy.get("numberOfClusters", len(members))])
+        generation = placement["metadata"]["generation"]
+        self._policy_snapshot(server, name, policy, len(clusters), generation)
+        index = None if external else self._content(server, name, spec)
+        for cluster in clusters:
+            self._bind(server, name, cluster, index)
+        for binding in self._bindings(server, name):
+            if binding["spec"]["targetCluster"] not in clusters:
+                self._let_go(server, binding)
+        self._report(server, placement, clusters, external=external)
+
+    def _report(self, server: HubServer, placement: Body, clusters: list[str], *, external: bool) -> None:
+        """The status of a placement in the words of a hub, once all is there; before, what was decided."""
+        generation, number = placement["metadata"]["generation"], len(clusters)
+        labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
+        name = placement["metadata"]["name"]
+        latest = [each for each in labels if each[_PARENT] == name and each[_LATEST] == "true"]
+        index = latest[0][f"{_FLEET}/resource-index"] if latest else ""
+        stopped = external or self.stuck & set(clusters)
+        words = _OF_PLACEMENT[:1] if stopped else _OF_PLACEMENT
+        of_clusters = [
+            {
+                "clusterName": cluster,
+                "observedResourceIndex": index,
+                "conditions": _conditions(generation, _OF_CLUSTER[: 1 if stopped else 6], cluster),
+            }
+            for cluster in clusters
+        ]
+        status = {
+            "conditions": _conditions(generation, words, number),
+            "observedResourceIndex": index,
+            "placementStatuses": of_clusters,
+            "selectedResources": self._selected(server, name, index),
+        }
+        server.put({**_names(placement), "status": status})
+
+    def _selected(self, server: HubServer, name: str, index: str) -> list[Body]:
+        snapshot = server.get("ClusterResourceSnapshot", f"{name}-{index}-snapshot") or {"spec": {}}
+        return [
+            {
+                "version": each["apiVersion"].rpartition("/")[2],
+                "kind": each["kind"],
+                **{n: each["metadata"][n] for n in ("namespace", "name") if n in each["metadata"]},
+            }
+            for each in snapshot["spec"].get("selectedResources") or ()
+        ]
+
+    def _policy_snapshot(
+        self, server: HubServer, name: str, policy: Body, number: int, generation: int
+    ) -> None:
+        body: Body = {
+            "apiVersion": _API,
+            "kind": "ClusterSchedulingPolicySnapshot",
+            "metadata": {
+                "name": f"{name}-0",
+                "labels": {_LATEST: "true", _PARENT: name, f"{_FLEET}/policy-index": "0"},
+                "annotations": {f"{_FLEET}/number-of-clusters": str(number)},
+            },
+            "status": {"observedCRPGeneration": generation},
+        }
+        if server.get("ClusterSchedulingPolicySnapshot", f"{name}-0") is None:
+            body["spec"] = {"policy": policy}
+        server.put(body)
+
+    def _content(self, server: HubServer, name: str, spec: Body) -> int:
+        """The number of the snapshot that holds what is selected now."""
+        names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
+        objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
+        objects += [_bare(each) for each in server.all("ConfigMap") if each["metadata"]["namespace"] in names]
+        digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
+        known = [
+            each
+            for each in server.all("ClusterResourceSnapshot")
+            if each["metadata"]["labels"][_PARENT] == name
+        ]
+        for each in known:
+            if each["metadata"]["labels"][_LATEST] == "true":
+                if each["metadata"]["annotations"]["digest"] == digest:
+                    return int(each["metadata"]["labels"][f"{_FLEET}/resource-index"])
+                metadata = {**_names(each)["metadata"], "labels": {_LATEST: "false"}}
+                server.put({**_names(each), "metadata": metadata})
+        index = len(known)
+        server.put(
+            {
+                "apiVersion": _API,
+                "kind": "ClusterResourceSnapshot",
+                "metadata": {
+                    "name": f"{name}-{index}-snapshot",
+                    "labels": {_LATEST: "true", _PARENT: name, f"{_FLEET}/resource-index": str(index)},
+                    "annotations": {"digest": digest},
+                },
+                "spec": {"selectedResources": objects},
+            }
+        )
+        return index
+
+    def _bindings(self, server: HubServer, name: str) -> list[Body]:
+        every = server.all("ClusterResourceBinding")
+        return [each for each in every if each["metadata"]["labels"][_PARENT] == name]
+
+    def _bind(self, server: HubServer, name: str, cluster: str, index: int | None) -> None:
+        state = "Scheduled" if index is None else "Bound"
+        snapshot = "" if index is None else f"{name}-{index}-snapshot"
+        body: Body = {
+            "apiVersion": _API,
+            "kind": "ClusterResourceBinding",
+            "metadata": {
+                "name": f"{name}-{cluster}-0",
+                "labels": {_PARENT: name},
+                "finalizers": [f"{_FLEET}/work-cleanup"],
+            },
+            "spec": {
+                "state": state,
+                "targetCluster": cluster,
+                "resourceSnapshotName": snapshot,
+                "schedulingPolicySnapshotName": f"{name}-0",
+                "clusterDecision": {
+                    "clusterName": cluster,
+                    "selected": True,
+                    "clusterScore": {"affinityScore": 0, "priorityScore": 0},
+                },
+            },
+        }
+        written = server.put(body)
+        generation = written["metadata"]["generation"]
+        conditions = [] if index is None else _conditions(generation, _OF_CLUSTER[1:], cluster)
+        for each in conditions[-2:] if cluster in self.stuck else ():
+            each.update(
+                status="False", reason="NotAllWorkHaveBeenApplied", message="Work has failed to apply"
+            )
+        server.put({**_names(written), "status": {"conditions": conditions}})
+
+    def _let_go(self, server: HubServer, binding: Body) -> None:
+        if binding["spec"]["targetCluster"] in self.holding:
+            metadata = {**_names(binding)["metadata"], "deletionTimestamp": "now"}
+            server.put({**_names(binding), "metadata": metadata})
+        else:
+            server.remove(binding)
+
+    def _clean(self, server: HubServer) -> None:
+        """Bindings of placements that are gone."""
+        names = {each["metadata"]["name"] for each in server.all("ClusterResourcePlacement")}
+        for binding in server.all("ClusterResourceBinding"):
+            if binding["metadata"]["labels"][_PARENT] not in names:
+                self._let_go(server, binding)
+
+
+def _names(body: Body) -> Body:
+    metadata = {name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]}
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata}
+
+
+def _bare(body: Body) -> Body:
+    rest: Body = {name: value for name, value in body.items() if name not in ("metadata", "status")}
+    metadata = body["metadata"]
+    kept = {name: metadata[name] for name in ("name", "namespace", "labels") if name in metadata}
+    return {**rest, "metadata": kept}
+
+
+def _status(generation: int, **statuses: str) -> Body:
+    told = [(kind, "AsTold", "") for kind in statuses]
+    conditions = _conditions(generation, told, "")
+    for each in conditions:
+        each["status"] = statuses[each["type"]]
+    return {"conditions": conditions}
+
+
+def _conditions(generation: int, told: Sequence[tuple[str, str, str]], about: Any) -> list[Body]:
+    return [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message.format(about),
+            "observedGeneration": generation,
+            "lastTransitionTime": "2026-11-21T02:11:19Z",
+        }
+        for kind, reason, message in told
+    ]
+
+
+_SCHEDULED = (
+    'Successfully scheduled resources for placement in "{}" (affinity score: 0, topology spread score: 0): '
+    "picked by scheduling policy"
+)
+_NO_OVERRIDE = "No override rules are configured for the selected resources"
+# As a running hub says it.
+_OF_PLACEMENT = [
+    (f"ClusterResourcePlacement{kind}", reason, message)
+    for kind, reason, message in (
+        (
+            "Scheduled",
+            "SchedulingPolicyFulfilled",
+            "found all cluster needed as specified by the scheduling policy, found {} cluster(s)",
+        ),
+        ("RolloutStarted", "RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
+        ("Overridden", "NoOverrideSpecified", _NO_OVERRIDE),
+        (
+            "WorkSynchronized",
+            "WorkSynchronized",
+            "Work(s) are successfully created or updated in {} target cluster(s)' namespaces",
+        ),
+        ("Applied", "ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
+        ("Available", "ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
+    )
+]
+_OF_CLUSTER = [
+    (
+        "Scheduled",
+        "Scheduled",
+        _SCHEDULED,
+    ),
+    (
+        "RolloutStarted",
+        "RolloutStarted",
+        "Detected the new changes on the resources and started the rollout process",
+    ),
+    ("Overridden", "NoOverrideSpecified", _NO_OVERRIDE),
+    ("WorkSynchronized", "AllWorkSynced", "All of the works are synchronized to the latest"),
+    ("Applied", "AllWorkHaveBeenApplied", "All corresponding work objects are applied"),
+    ("Available", "AllWorkAreAvailable", "All corresponding work objects are available"),
+]

@@ -1,0 +1,522 @@
+"""A hub's API server of our own: objects with versions, owners of fields, dry runs, finalizers and pages; and
+a controller beside it that decides as it is told. It is judged by what a real one was recorded to answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Holds, Shape
+from nexusform.domains.hub.api.hub_kinds import KINDS, READ, WORK
+
+Body = dict[str, Any]
+_CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
+_PLURALS = {
+    **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
+    **{("", plural): said for plural, said in _CORE.items()},
+}
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
+)
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+}
+
+
+class Refuse(Exception):
+    def __init__(self, status: int, message: str, causes: list[Body] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        details: Body = {"details": {"causes": causes}} if causes else {}
+        self.body: Any = {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+            "reason": _REASONS.get(status, ""), **details, "code": status,
+        }  # fmt: skip
+
+
+class HubServer:
+    """The server. `faults` are asked before each request: what they return is answered in its place; None for
+    nothing. `log` has every request: method, path, whether dry, the status.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str, str], Body] = {}
+        self.version = 1
+        self.lock = threading.RLock()
+        self.log: list[tuple[str, str, bool, int]] = []
+        self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
+        self.webhook: Callable[[Body], str] = lambda _body: ""
+        self.powerless = {"bob-token"}
+        self.tokens = {"admin-token", "bob-token"}
+        self.controller: Callable[[HubServer], None] = lambda _server: None
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def kubeconfig(self, directory: Path, user: str = "admin") -> Path:
+        path = directory / f"kubeconfig.{user}"
+        document = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "hub",
+            "clusters": [{"name": "hub", "cluster": {"server": self.url}}],
+            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
+            "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": user}}],
+        }  # fmt: skip
+        path.write_text(json.dumps(document))
+        return path
+
+    # --- what tests and the controller do --------------------------------------------------------
+
+    def all(self, kind: str, namespace: str = "") -> list[Body]:
+        group = KINDS[kind].group if kind in KINDS else ""
+        found = [b for (g, k, ns, _), b in sorted(self.objects.items()) if (g, k) == (group, kind)]
+        return [b for b in found if not namespace or b["metadata"].get("namespace") == namespace]
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
+        group = KINDS[kind].group if kind in KINDS else ""
+        return self.objects.get((group, kind, namespace, name))
+
+    def put(self, body: Body, manager: str = "hubagent") -> Body:
+        """Write an object as some manager does that is no apply: the fields become its own."""
+        key = _key(body)
+        with self.lock:
+            before = self.objects.get(key)
+            after = _merged(copy.deepcopy(before), body) if before else copy.deepcopy(body)
+            for path in _leaves(body):
+                _own(after, manager, "Update", path)
+            return self._store(key, before, after)
+
+    def remove(self, body: Body) -> None:
+        with self.lock:
+            self.objects.pop(_key(body), None)
+
+    def act(self) -> None:
+        """Let the controller do what is to be done."""
+        with self.lock:
+            for _ in range(6):
+                version = self.version
+                self.controller(self)
+                if version == self.version:
+                    return
+
+    def _store(self, key: tuple[str, str, str, str], before: Body | None, after: Body) -> Body:
+        metadata = after.setdefault("metadata", {})
+        if before is None:
+            metadata.setdefault("uid", str(uuid.uuid4()))
+            metadata["generation"] = 1
+            metadata["creationTimestamp"] = "2026-11-21T02:11:18Z"
+        elif _without_versions(before) == _without_versions(after):
+            return before
+        elif before.get("spec") != after.get("spec"):
+            metadata["generation"] = before["metadata"]["generation"] + 1
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
+        self.objects[key] = after
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            self.objects.pop(key)
+        return after
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query))
+        with self.lock:
+            try:
+                self._fail_as_told(method, parts.path, token)
+                self.act()
+                body = _served(parts.path) or self._answer(
+                    method, parts.path, query, token, json.loads(content) if content else {}
+                )
+                status = 201 if body.pop("#new", False) else 200
+                if method != "GET" and "dryRun" not in query:
+                    self.act()
+            except Refuse as refused:
+                status, body = refused.status, refused.body
+            self.log.append((method, parts.path, "dryRun" in query, status))
+        return status, body
+
+    def _fail_as_told(self, method: str, path: str, token: str) -> None:
+        if token not in self.tokens:
+            raise Refuse(401, "Unauthorized")
+        fault = self.faults(method, path)
+        if fault:
+            raise Refuse(fault, "told to fail")
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], token: str, sent: Body) -> Any:
+        match = _PATH.fullmatch(path)
+        if match is None or (match["group"] or "", match["plural"]) not in _PLURALS:
+            raise _no_page()
+        group, plural, name = match["group"] or "", match["plural"], match["name"] or ""
+        kind, namespaced = _PLURALS[group, plural]
+        namespace = match["namespace"] or ""
+        resource = f"{plural}.{group}" if group else plural
+        if token in self.powerless and method != "GET":
+            raise _forbidden(method, group, plural, namespace, name)
+        if not name:
+            return self._list(group, kind, namespace, query)
+        key = (group, kind, namespace, name)
+        before = self.objects.get(key)
+        if before is None and method in ("GET", "DELETE"):
+            raise Refuse(404, f'{resource} "{name}" not found')
+        if method == "GET":
+            assert before is not None
+            return copy.deepcopy(before)
+        if method == "DELETE":
+            assert before is not None
+            return self._delete(key, before, query, sent, resource)
+        if namespaced and ("", "Namespace", "", namespace) not in self.objects:
+            raise Refuse(404, f'namespaces "{namespace}" not found')
+        after = self._changed(before, sent, query, (resource, name, match["sub"] or ""))
+        _defaults(kind, after)
+        _rules(kind, resource, before, after)
+        denied = self.webhook(after)
+        if denied:
+            raise Refuse(403, f'admission webhook "fleet.validate" denied the request: {denied}')
+        if "dryRun" not in query:
+            after = copy.deepcopy(self._store(key, before, after))
+        return {**after, "#new": before is None}
+
+    def _changed(
+        self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]
+    ) -> Body:
+        """What a patch makes of an object."""
+        resource, name, sub = named
+        sent.setdefault("metadata", {})
+        after = copy.deepcopy(before or {})
+        if sub == "status":
+            after["status"] = {**(after.get("status") or {}), **(sent.get("status") or {})}
+            return after
+        if "apply" in query.get("#type", ""):
+            return self._apply(before, sent, query, name)
+        if before is None:
+            raise Refuse(404, f'{resource} "{name}" not found')
+        after = _merged(after, sent)
+        for path in _leaves(sent):
+            _own(after, query.get("fieldManager", "unknown"), "Update", path)
+        return after
+
+    def _list(self, group: str, kind: str, namespace: str, query: Mapping[str, str]) -> Body:
+        if query.get("continue", "").startswith("old"):
+            raise Refuse(410, "The provided continue parameter is too old to display a consistent list.")
+        wanted = [each for each in query.get("labelSelector", "").split(",") if each]
+        items = [
+            {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
+            for (g, k, ns, _), body in sorted(self.objects.items())
+            if (g, k) == (group, kind) and (not namespace or ns == namespace) and _selects(wanted, body)
+        ]
+        begin, limit = int(query.get("continue", "0")), int(query.get("limit", "500"))
+        metadata = {"resourceVersion": str(self.version)}
+        if begin + limit < len(items):
+            metadata["continue"] = str(begin + limit)
+        version = f"{group}/v1beta1" if group else "v1"
+        page = copy.deepcopy(items[begin : begin + limit])
+        return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
+
+    def _delete(
+        self,
+        key: tuple[str, str, str, str],
+        before: Body,
+        query: Mapping[str, str],
+        sent: Body,
+        resource: str,
+    ) -> Body:
+        uid = (sent.get("preconditions") or {}).get("uid")
+        if uid and uid != before["metadata"]["uid"]:
+            raise Refuse(
+                409,
+                f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: UID in '
+                f"precondition: {uid}, UID in object meta: {before['metadata']['uid']}",
+            )
+        if "dryRun" not in query:
+            after = copy.deepcopy(before)
+            after["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
+            self._store(key, before, after)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def _apply(self, before: Body | None, sent: Body, query: Mapping[str, str], name: str) -> Body:
+        manager, force = query["fieldManager"], query.get("force") == "true"
+        _typed(sent, name)
+        after = copy.deepcopy(before) if before else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
+        owners = _owners(after)
+        ours = set(_leaves(sent))
+        if not force:
+            _refuse_conflicts(after, sent, manager)
+        for path in owners.get((manager, "Apply"), set()) - ours:
+            if not any(path in paths for who, paths in owners.items() if who != (manager, "Apply")):
+                _take_out(after, path)
+        after = _merged(after, sent)
+        entries = [e for e in _entries(after) if (e["manager"], e["operation"]) != (manager, "Apply")]
+        after["metadata"]["managedFields"] = entries
+        for path in ours:
+            _own(after, manager, "Apply", path)
+        if force:
+            for entry in after["metadata"]["managedFields"]:
+                if entry["manager"] != manager:
+                    entry["#paths"] = [p for p in entry["#paths"] if tuple(p) not in ours]
+        return after
+
+
+def _handler(server: HubServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
+            joint = "&" if "?" in self.path else "?"
+            status, body = server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
+            text = body if isinstance(body, str) else json.dumps(_shown(body))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+            data = text.encode()
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_PATCH = do_DELETE = do_POST = do_PUT = _serve  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    return Handler
+
+
+def _forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> Refuse:
+    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update"}[method]
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    resource = f"{plural}.{group}" if group else plural
+    words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'
+    return Refuse(403, f'{resource} "{name}" is forbidden: {words}')
+
+
+def _no_page() -> Refuse:
+    refused = Refuse(404, "")
+    refused.body = "404 page not found\n"
+    return refused
+
+
+def _served(path: str) -> Body | None:
+    """What a group serves, where a path asks for that."""
+    served = re.fullmatch(r"/(?:api|apis/([^/]+))/([^/]+)", path)
+    return _resources(served[1] or "") if served is not None else None
+
+
+def _resources(group: str) -> Body:
+    listed = [
+        {"name": plural, "kind": kind, "namespaced": namespaced}
+        for (of_group, plural), (kind, namespaced) in _PLURALS.items()
+        if of_group == group
+    ]
+    if not listed:
+        raise _no_page()
+    return {"kind": "APIResourceList", "resources": listed}
+
+
+def _key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    group = str(body["apiVersion"]).rpartition("/")[0]
+    metadata = body["metadata"]
+    return group, str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
+
+
+def _shown(value: Any) -> Any:
+    """An object with its owners as an API server writes them."""
+    if isinstance(value, dict):
+        if "#paths" in value:
+            fields: Body = {}
+            for path in value["#paths"]:
+                here = fields
+                for step in path:
+                    here = here.setdefault(f"f:{step}", {})
+            rest = {name: each for name, each in value.items() if name != "#paths"}
+            return {**rest, "fieldsType": "FieldsV1", "fieldsV1": fields}
+        return {name: _shown(each) for name, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list) else value
+
+
+# --- owners of fields ----------------------------------------------------------------------------
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of values that have owners of their own: lists are one, and so are label selectors."""
+    if isinstance(value, dict) and value and path[-1:] != ("labelSelector",):
+        for name, each in value.items():
+            skipped = not path and name in ("apiVersion", "kind", "status")
+            if skipped or (path == ("metadata",) and name not in ("labels", "annotations")):
+                continue
+            yield from _leaves(each, (*path, name))
+    elif path:
+        yield path
+
+
+def _entries(body: Body) -> list[Body]:
+    return body.setdefault("metadata", {}).setdefault("managedFields", [])
+
+
+def _owners(body: Body) -> dict[tuple[str, str], set[tuple[str, ...]]]:
+    return {(e["manager"], e["operation"]): {tuple(p) for p in e["#paths"]} for e in _entries(body)}
+
+
+def _own(body: Body, manager: str, operation: str, path: tuple[str, ...]) -> None:
+    for entry in _entries(body):
+        if (entry["manager"], entry["operation"]) == (manager, operation):
+            if list(path) not in entry["#paths"]:
+                entry["#paths"].append(list(path))
+            return
+    _entries(body).append({"manager": manager, "operation": operation, "#paths": [list(path)]})
+
+
+def _refuse_conflicts(after: Body, sent: Body, manager: str) -> None:
+    causes: list[Body] = []
+    for (other, operation), paths in _owners(after).items():
+        if (other, operation) == (manager, "Apply"):
+            continue
+        for path in sorted(set(_leaves(sent)) & paths):
+            if _at(after, path) != _at(sent, path):
+                field = "." + ".".join(path)
+                words = f'conflict with "{other}"'
+                causes.append({"reason": "FieldManagerConflict", "message": words, "field": field})
+    if causes:
+        raise Refuse(409, f"Apply failed with {len(causes)} conflict(s)", causes)
+
+
+def _at(body: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        body = body.get(step) if isinstance(body, dict) else None
+    return body
+
+
+def _take_out(body: Body, path: tuple[str, ...]) -> None:
+    *above, last = path
+    holder = _at(body, tuple(above))
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+        if not holder and above:
+            _take_out(body, tuple(above))
+
+
+def _merged(before: Any, sent: Any) -> Any:
+    if isinstance(before, dict) and isinstance(sent, dict):
+        for name, value in sent.items():
+            if value is None:
+                before.pop(name, None)
+            else:
+                before[name] = _merged(before.get(name), value)
+        return before
+    return copy.deepcopy(sent)
+
+
+def _without_versions(body: Body) -> Body:
+    rest = copy.deepcopy(body)
+    for name in ("resourceVersion", "generation"):
+        rest.get("metadata", {}).pop(name, None)
+    return rest
+
+
+def _selects(wanted: list[str], body: Body) -> bool:
+    labels = body["metadata"].get("labels") or {}
+    for each in wanted:
+        if each.startswith("!"):
+            if each[1:] in labels:
+                return False
+        elif labels.get(each.partition("=")[0]) != each.partition("=")[2]:
+            return False
+    return True
+
+
+# --- schema, defaults, rules ---------------------------------------------------------------------
+
+
+def _typed(sent: Body, name: str) -> None:
+    """What an apply is refused for before anything else is looked at."""
+    api = API_KINDS.get(str(sent.get("kind")))
+    if api is None or not isinstance(sent.get("spec"), dict):
+        return
+    wrong = next(_misfits(api.spec, sent["spec"], ".spec"), "")
+    if wrong:
+        title = f"/{name}; {sent['apiVersion']}, Kind={sent['kind']}"
+        raise Refuse(500, f"failed to create typed patch object ({title}): {wrong}")
+
+
+def _misfits(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    if shape.holds is Holds.OBJECT and isinstance(value, dict) and shape.fields:
+        for name, each in value.items():
+            if name not in shape.fields:
+                yield f"{path}.{name}: field not declared in schema"
+            else:
+                yield from _misfits(shape.fields[name], each, f"{path}.{name}")
+    elif shape.holds is Holds.LIST and shape.items is not None and isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _misfits(shape.items, each, f"{path}[{number}]")
+    elif shape.holds is Holds.WHOLE and isinstance(value, str):
+        yield f"{path}: expected numeric (int or float), got string"
+
+
+def _defaults(kind: str, body: Body) -> None:
+    spec = body.get("spec")
+    if kind not in ("ClusterResourcePlacement", "ResourcePlacement") or not isinstance(spec, dict):
+        return
+    for selector in spec.get("resourceSelectors") or ():
+        selector.setdefault("selectionScope", "NamespaceWithResources")
+    spec.setdefault("revisionHistoryLimit", 10)
+    if isinstance(spec.get("policy"), dict):
+        spec["policy"].setdefault("placementType", "PickAll")
+
+
+def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
+    name, spec = after["metadata"]["name"], after.get("spec") or {}
+    title = f'{kind}.{resource.partition(".")[2]} "{name}" is invalid'
+
+    def invalid(field: str, words: str, reason: str = "FieldValueInvalid") -> Refuse:
+        return Refuse(
+            422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}]
+        )
+
+    if kind == "MemberCluster" and not spec:
+        raise invalid("spec", "Required value", "FieldValueRequired")
+    if kind not in ("ClusterResourcePlacement", "ResourcePlacement"):
+        return
+    if not spec.get("resourceSelectors"):
+        raise invalid("spec.resourceSelectors", "Required value", "FieldValueRequired")
+    for number, selector in enumerate(spec["resourceSelectors"]):
+        if "group" not in selector:
+            raise invalid(f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired")
+    policy = spec.get("policy") or {}
+    if policy.get("placementType") not in (None, "PickAll", "PickN", "PickFixed"):
+        words = f'Unsupported value: "{policy["placementType"]}"'
+        raise invalid("spec.policy.placementType", words, "FieldValueNotSupported")
+    if before is not None:
+        _immutable(before.get("spec") or {}, spec, invalid)
+
+
+def _immutable(earlier: Body, spec: Body, invalid: Callable[..., Refuse]) -> None:
+    """What may not be changed of a placement."""
+    policy = spec.get("policy") or {}
+    if earlier.get("policy") and not policy:
+        raise invalid("spec", 'Invalid value: "object": policy cannot be removed once set')
+    was = (earlier.get("policy") or {}).get("placementType")
+    if was and policy.get("placementType") != was:
+        raise invalid("spec.policy", 'Invalid value: "object": placement type is immutable')
+    strategy = (earlier.get("strategy") or {}).get("type")
+    if strategy == "External" and (spec.get("strategy") or {}).get("type") != "External":
+        words = "cannot change rollout strategy type from 'External' to other types"
+        raise invalid("spec.strategy.type", words)

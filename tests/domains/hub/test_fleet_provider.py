@@ -1,0 +1,183 @@
+"""A plan of a fleet is judged by a hub, carried out there, waited for and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_server import HubServer
+
+WEB = """
+provider "fleet" {{ timeout = "{timeout}" }}
+data "fleet_hub" "hub" {{}}
+
+resource "fleet_hub_manifest" "web" {{
+  provider  = fleet
+  yaml_body = <<-Y
+    apiVersion: v1
+    kind: Namespace
+    metadata: {{name: web}}
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {{name: settings, namespace: web}}
+    data: {{a: "{content}"}}
+  Y
+}}
+
+resource "fleet_cluster_resource_placement" "web" {{
+  provider = fleet
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = {number}
+  }}
+  {more}
+  depends_on = [fleet_hub_manifest.web]
+}}
+"""
+
+
+def write(*, number: int = 2, content: str = "1", timeout: str = "30m", more: str = "") -> None:
+    Path("main.nf.hcl").write_text(WEB.format(number=number, content=content, timeout=timeout, more=more))
+
+
+def written(hub: HubServer) -> list[tuple[str, str]]:
+    """What was sent that was to stay."""
+    return [(method, path) for method, path, dry, _ in hub.log if method != "GET" and not dry]
+
+
+def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: HubServer, told: Told) -> None:
+    write()
+    code, said = told("apply", "-auto-approve")
+    assert code == 0
+    assert "+ 2 clusters -> lon1, par1" in said
+    assert "Resources: 2 added" in said
+    assert "2 of 2 predictions came true." in said
+    assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
+    hub.log.clear()
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+    assert "No changes." in said
+    assert [entry for entry in hub.log if entry[0] != "GET"] == []
+
+
+def test_scaling_and_new_content_are_waited_for(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    write(number=3, content="2")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    snapshots = {b["spec"]["resourceSnapshotName"] for b in hub.all("ClusterResourceBinding")}
+    assert snapshots == {"web-1-snapshot"}
+    assert "No changes." in told("plan")[1]
+
+
+def test_what_the_hub_decides_otherwise_is_a_miss(hub: HubServer, controller: Controller, told: Told) -> None:
+    controller.picks["web"] = ["ams1", "par1"]
+    hub.act()
+    write()
+    code, said = told("apply", "-auto-approve")
+    assert code == 0
+    assert "1 prediction missed, 1 came true" in said
+    assert "bindings.lon1 was predicted, and is not there" in said
+    assert "No changes." in told("plan")[1]
+
+
+def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: HubServer, told: Told) -> None:
+    write()
+    hub.webhook = lambda body: "no placements on Fridays" if body["kind"].endswith("Placement") else ""
+    code, said = told("plan")
+    assert code == 1
+    assert 'webhook "fleet.validate": no placements on Fridays' in said
+    assert "main.nf.hcl line 19" in said
+
+
+def test_fields_of_others_are_named_with_their_manager(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
+    hub.put({**names, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
+    code, said = told("plan")
+    assert code == 1
+    assert ".spec.policy.numberOfClusters belongs to kubectl" in said
+
+
+def test_without_the_right_to_write_a_plan_is_not_judged(
+    hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(hub.kubeconfig(tmp_path, "bob")))
+    code, said = told("plan")
+    assert code == 0
+    assert "not-judged" in said
+    assert 'user "bob" may not patch namespaces' in said
+    text = Path("main.nf.hcl").read_text()
+    required = '{\n  judge = "require"\n  timeout = "30m"\n}'
+    Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
+    assert told("plan")[0] == 1
+
+
+def test_an_object_that_stands_is_taken_over_by_an_import(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    hub.log.clear()
+    code, said = told("state", "rm", "fleet_cluster_resource_placement.web")
+    assert code == 0, said
+    code, said = told("plan")
+    assert code == 1
+    assert 'import { to = fleet_cluster_resource_placement.web, id = "web" }' in said
+    with Path("main.nf.hcl").open("a") as file:
+        file.write('import {\n  to = fleet_cluster_resource_placement.web\n  id = "web"\n}\n')
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "Resources: 1 imported, 0 added, 0 changed, 0 destroyed" in said
+
+
+def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    controller.stuck.add("lon1")
+    write(timeout="1s")
+    code, said = told("apply", "-auto-approve")
+    assert code == 1
+    assert "lon1: Applied False" in said
+    assert "The apply waits" in said
+    controller.stuck.clear()
+    hub.log.clear()
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert "No changes." in told("plan")[1]
+
+
+def test_destroying_waits_until_nothing_is_left(hub: HubServer, controller: Controller, told: Told) -> None:
+    write(timeout="1s")
+    told("apply", "-auto-approve")
+    controller.holding.add("lon1")
+    code, said = told("destroy", "-auto-approve")
+    assert code == 1
+    assert "lon1: binding web-lon1-0 (held by 1 finalizer: kubernetes-fleet.io/work-cleanup)" in said
+    controller.holding.clear()
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert hub.all("ClusterResourceBinding") == []
+    assert hub.all("ClusterResourcePlacement") == []
+    assert hub.all("ConfigMap") == []
+
+
+def test_a_saved_plan_of_a_hub_applies(hub: HubServer, told: Told) -> None:
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    assert "Resources: 2 added" in said
