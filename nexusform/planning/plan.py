@@ -413,13 +413,17 @@ class SeparationVerdict(Struct, frozen=True):
 class Draws(Struct, frozen=True):
     """How much of a plan hangs on NUMA cells that nobody told, of VMs on so many `machines`.
 
-    The plan shows the draw `shown`; in `fitting` of `runs` draws everything fits (0 of 0: none repeated).
+    The plan shows the draw `shown`, or the way of that name in which they may lie; in `fitting` of `runs`
+    draws everything fits (0 of 0: none repeated). `packed` and `spread`, which count in no share, tell
+    whether it fits where they lie as the platform's own rule packs them, or as far apart as can be.
     """
 
     machines: int
-    shown: int
+    shown: int | str
     fitting: int = 0
     runs: int = 0
+    packed: bool = False
+    spread: bool = False
 
 
 # Under which key a site's private note holds its scores, by rack_spread.

@@ -34,7 +34,7 @@ from nexusform.planning.preparation.order import (
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, moved_without_selection, select, unmatched
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.verdicts.fit import fitting_draws
+from nexusform.planning.verdicts.draws import fitting_draws, roomiest
 from nexusform.planning.vms.successors import hand_on
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
@@ -62,12 +62,17 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 
 def _in_a_fitting_draw(request: PlanRequest, result: PlanResult) -> PlanResult:
-    """Where NUMA cells are not known: the plan in the first draw of them in which everything fits."""
-    for split_seed in fitting_draws(result.sites, result.unplaced, request.tie_breaks):
-        again = _planned(replace(request, split_seed=split_seed))
+    """Where NUMA cells are not known: the plan in the first way in which VMs may lie so that everything fits.
+    Where there is none, the one in which most does: what it says of the others then holds for every way.
+    """
+    for way in fitting_draws(result.sites, result.unplaced, request.tie_breaks):
+        again = _planned(replace(request, split_seed=way))
         if not again.unplaced:
             return again
-    return result
+    if not request.ways_out:
+        return result  # it is a trial: that it does not fit is all that is asked
+    tried = [result, *(_planned(replace(request, split_seed=way)) for way in roomiest(result.sites))]
+    return min(tried, key=lambda each: sum(pool.missing for pool in each.unplaced))
 
 
 def _planned(request: PlanRequest) -> PlanResult:

@@ -13,6 +13,7 @@ from nexusform.configuration.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Mode
 from nexusform.ports import Ask, Files, Registries, StateReader
+from nexusform.scheduling.racks.splits import Way
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import Value
@@ -53,8 +54,8 @@ class PlanRequest(Struct, frozen=True):
 
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
     observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
-    `tie_breaks` None = the default of the certainty rule; `split_seed` draws how VMs lie whose NUMA cells
-    nobody told. `applying` lets timestamp() and uuid() answer,
+    `tie_breaks` None = the default of the certainty rule; `split_seed` draws or names how VMs lie whose
+    NUMA cells nobody told. `applying` lets timestamp() and uuid() answer,
     the latter with random ones from `new_uuid`. `planned` is called for every object that is planned.
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
@@ -78,7 +79,7 @@ class PlanRequest(Struct, frozen=True):
     replaces: tuple[str, ...] = ()
     refreshed: Mapping[Address, ObjectState | None] = field(default_factory=dict)
     tie_breaks: int | None = None
-    split_seed: int = 0
+    split_seed: Way = 0
     want_rejected: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     workspace: str = "default"

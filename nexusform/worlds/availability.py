@@ -15,6 +15,7 @@ from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.certainty import FEWEST_RUNS, MOST_RUNS
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.splits import PACKED, SPREAD, name_of
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
 
@@ -160,9 +161,11 @@ def ask_again(
     by_pool = list(zip(*by_draw, strict=True))
     draws = Draws(
         machines=len(scheduler.loose_machines()),
-        shown=scheduler.split_seed,
+        shown=name_of(scheduler.split_seed),
         fitting=sum(not any(counts) for counts in by_draw),
         runs=runs,
+        packed=not any(missing(scheduler.copy(split_seed=PACKED))),
+        spread=not any(missing(scheduler.copy(split_seed=SPREAD))),
     )
     return DrawnRoom(
         draws=draws,

@@ -40,13 +40,12 @@ from nexusform.planning.plan import (
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.verdicts.draws import draws_of, fits_by_luck
 from nexusform.planning.verdicts.fit import (
     SiteCertainty,
     Unplaced,
     broken_groups,
-    draws_of,
     fit_failures,
-    fits_by_luck,
     measure,
     overfull,
     too_many_vfs,
@@ -109,7 +108,7 @@ def conclude(
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
-    every = _every(judged.diagnostics, fits_by_luck(vms, draws), imbalance(left.mistakes))
+    every = _every(judged.diagnostics, fits_by_luck(world.sites, vms, draws), imbalance(left.mistakes))
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from nexusform.address import AddressPattern, ConfigAddress, Key
+from nexusform.address import Address, AddressPattern, Key
 from nexusform.configuration.configuration import Configuration, Module
 from nexusform.graph import cycles, ordered
 from nexusform.planning.preparation.order import modules
@@ -94,14 +94,16 @@ class Statement(Struct, frozen=True):
             steps = (*steps[:-1], (steps[-1][0], ANY))
         return Endpoint((*around, *steps))
 
-    def speaks_of(self, block: ConfigAddress) -> bool:
-        """Whether one of its ends is the resource, or an instance of it."""
-        named = (block.mode, block.type, block.name)
-        for pattern in (self.source, self.target):
-            path = (*self.module, *(step.name for step in pattern.module))
-            if (path, pattern.mode or "managed", pattern.type, pattern.name) == (block.module, *named):
-                return True
-        return False
+    def speaks_of(self, resource: Address) -> bool:
+        """Whether one of its ends is the resource in this instance of its module, or an instance of it."""
+        depth = len(self.module)
+        if tuple(step.name for step in resource.module[:depth]) != self.module:
+            return False
+        named = (resource.module[depth:], resource.mode, resource.type, resource.name)
+        return any(
+            (pattern.module, pattern.mode or "managed", pattern.type, pattern.name) == named
+            for pattern in (self.source, self.target)
+        )
 
     def __str__(self) -> str:
         around = "".join(f"module.{name}[*]." for name in self.module)

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from nexusform.address import (
     Address,
     AddressPattern,
-    ConfigAddress,
     Key,
     Mode,
     ModulePath,
@@ -56,7 +55,7 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
 def _implied(configuration: Configuration, state: State, written: Sequence[Statement]) -> Iterator[Statement]:
     """The moves that follow from a count that came or went."""
     blocks = {block.address: block for block in resource_blocks(configuration)}
-    spoken_of: dict[ConfigAddress, bool] = {}
+    spoken_of: dict[Address, bool] = {}
     for address in state.instances:
         if address.key not in (None, 0):
             continue
@@ -64,9 +63,10 @@ def _implied(configuration: Configuration, state: State, written: Sequence[State
         key = _implied_key(address, block) if block is not None else address.key
         if block is None or key == address.key:
             continue
-        if block.address not in spoken_of:
-            spoken_of[block.address] = any(each.speaks_of(block.address) for each in written)
-        if not spoken_of[block.address]:
+        resource = address.resource
+        if resource not in spoken_of:
+            spoken_of[resource] = any(each.speaks_of(resource) for each in written)
+        if not spoken_of[resource]:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
             yield Statement((), source, replace(source, key=key), block.header_span, implied=True)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Draws
-from nexusform.planning.verdicts.fit import draws_in_words, surely_fit
+from nexusform.planning.verdicts.draws import draws_in_words, surely_fit
 
 # Each trial is a whole plan, repeated; halving finds one of a thousand counts.
 MOST_TRIALS: Final = 10

@@ -15,19 +15,18 @@ from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action, Draws
+from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat, replay
+from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
-from nexusform.words import counted, first_of, form
+from nexusform.words import counted, form
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
 PINNED_DOES_NOT_FIT = "pinned-vm-does-not-fit"
-FITS_BY_LUCK = "fits-in-some-draws"
 BROKEN_GROUP = "vms-stand-against-their-placement-group"
 
 
@@ -45,6 +44,11 @@ class Unplaced(Struct, frozen=True):
     standing: int
     bound_by: tuple[HardHint, ...] = ()
     surge: int = 0
+
+    @property
+    def missing(self) -> int:
+        """How many of its VMs have no place."""
+        return len(self.pool.numbers) - self.placed
 
 
 class Failures(Struct, frozen=True):
@@ -361,99 +365,3 @@ def measure(
         loose_racks = frozenset(machine.rack for machine in machines)
         certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes, outcome.fits, loose_racks)
     return run_count, certainty
-
-
-MOST_DRAWS = 100
-
-
-def draws_of(
-    sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_seed: int, runs: int
-) -> Draws | None:
-    """What hangs on cells that nobody told, where VMs are placed; None where nothing does."""
-    drawn = _drawn_sites(sites)
-    if not drawn:
-        return None
-    machines = sum(len(site.base.loose_machines()) for site in drawn.values() if site.base is not None)
-    per_run = zip(*(certainty[site_id].fits for site_id in drawn if site_id in certainty), strict=True)
-    return Draws(machines, split_seed, sum(all(fits) for fits in per_run), runs)
-
-
-def draws_in_words(draws: Draws) -> str:
-    """`in 48 of 100 draws of the NUMA cells that nobody told (128 machines)`."""
-    machines = counted(draws.machines, "machine")
-    if not draws.runs:
-        return f"in one draw at least of the NUMA cells that nobody told ({machines}); no others were tried"
-    return f"in {draws.fitting:,} of {draws.runs:,} draws of the NUMA cells that nobody told ({machines})"
-
-
-def surely_fit(sites: Mapping[str, SitePlan]) -> bool:
-    """Whether the VMs that the plan places fit however those lie whose cells nobody told. That is counted
-    exactly where all of a site ask for the same and none leaves; otherwise it is not sure.
-    """
-    return all(_surely_fits(site) for site in _drawn_sites(sites).values())
-
-
-def _surely_fits(site: SitePlan) -> bool:
-    assert site.base is not None
-    demands = [operation.demand for operation in site.operations if isinstance(operation, VmPlaced)]
-    alike = len({(demand.sku, demand.terms) for demand in demands}) == 1
-    # Hints are about who is near, and room is counted as it is before anybody comes.
-    if not alike or demands[0].hints or len(demands) < len(site.operations):
-        return False
-    return len(demands) <= site.base.count_free(demands[0]).least
-
-
-def fits_by_luck(objects: Iterable[VmObject], draws: Draws | None) -> Iterator[Diagnostic]:
-    """A warning, at the first object that takes part in it, where not everything fits in every draw."""
-    if draws is None or draws.fitting >= draws.runs:
-        return
-    placing = [vms for vms in objects if vms.tokens and _on_drawn_site(vms)]
-    detail = (
-        f"Everything fits {draws_in_words(draws)}. Azure does not tell the cells of VMs that stand: on the "
-        "site some of the new VMs may find no room. Lower counts are more certain, and `nexusform simulate "
-        "capacity` says how many of a SKU are."
-    )
-    if placing:
-        brief = (
-            f"{_names(placing)}: everything fits in {draws.fitting:,} of {draws.runs:,} draws of NUMA cells"
-        )
-        yield placing[0].instance.problem(Problem((), FITS_BY_LUCK, detail, Severity.WARNING, brief=brief))
-
-
-def _on_drawn_site(vms: VmObject) -> bool:
-    return vms.site is not None and _places_hang_on_drawn_splits(vms.site)
-
-
-def _names(placing: Sequence[VmObject]) -> str:
-    clusters = dict.fromkeys(vms.demand.cluster for vms in placing if vms.demand is not None)
-    return first_of(list(clusters), MOST_NAMED)
-
-
-def _drawn_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
-    """The sites on which places that this plan gives hang on drawn splits."""
-    return {site_id: site for site_id, site in sites.items() if _places_hang_on_drawn_splits(site)}
-
-
-def _places_hang_on_drawn_splits(site: SitePlan) -> bool:
-    if site.base is None or not site.base.is_drawn:
-        return False
-    return any(isinstance(operation, VmPlaced) for operation in site.operations)
-
-
-def fitting_draws(
-    sites: Mapping[str, SitePlan], unplaced: Iterable[Unplaced], runs: int | None
-) -> Iterator[int]:
-    """The draws of splits in which every VM of this plan finds a place, as far as taking the same steps again
-    tells.
-    """
-    drawn = _drawn_sites(sites)
-    if not {pool.site_id for pool in unplaced} <= drawn.keys():
-        return
-    for split_seed in range(runs or MOST_DRAWS):
-        if all(_fits(site, split_seed) for site in drawn.values()):
-            yield split_seed
-
-
-def _fits(site: SitePlan, split_seed: int) -> bool:
-    assert site.base is not None
-    return None not in replay(site.base, site.operations, split_seed=split_seed).values()

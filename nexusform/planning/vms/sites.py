@@ -25,6 +25,7 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.certainty import Operation, Stand, VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
+from nexusform.scheduling.racks.splits import Way
 from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.world import (
     Inventory,
@@ -127,7 +128,7 @@ class SitePlan(Struct):
         )
 
 
-def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, SitePlan], list[MachineClash]]:
+def build_sites(inventory: Inventory, split_seed: Way = 0) -> tuple[dict[str, SitePlan], list[MachineClash]]:
     """A scheduler per site from what phases 1 to 3 offer; machines described twice are clashes. `split_seed`
     draws the splits of machines with VMs whose cells nobody told.
     """

@@ -28,14 +28,15 @@ def draws_text(draws: Draws | None) -> str:
     if draws is None:
         return ""
     unknown_cells = f"not known on {counted(draws.machines, 'machine')}"
-    shown = f"draw {draws.shown} is shown"
+    is_drawn = isinstance(draws.shown, int)
+    shown = f"draw {draws.shown} is shown" if is_drawn else f"the run `{draws.shown}` is shown"
     if not draws.runs:
         return f"{unknown_cells}; {shown}, no others were tried."
     fits = f"everything fits in {draws.fitting:,} of {draws.runs:,} draws of them, {shown}"
     return f"{unknown_cells}; {fits}. Shares are of these draws, samples that make no place there sure."
 
 
-def draws_document(draws: Draws | None) -> dict[str, int] | None:
+def draws_document(draws: Draws | None) -> dict[str, int | str] | None:
     """How much of a plan hangs on NUMA cells that nobody told, as JSON shows it."""
     if draws is None:
         return None
@@ -44,6 +45,8 @@ def draws_document(draws: Draws | None) -> dict[str, int] | None:
         "shown": draws.shown,
         "fitting": draws.fitting,
         "runs": draws.runs,
+        "packed": draws.packed,
+        "spread": draws.spread,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from nexusform.planning.plan import Draws, Plan, all_decided
 from nexusform.rendering.report.room_table import Moment, SiteSummary
+from nexusform.scheduling.racks.splits import RULES
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, first_of, form
 
@@ -95,6 +96,9 @@ def cells_not_told(draws: Draws | None) -> str:
     unknown = f"the site does not tell which are taken on {counted(draws.machines, 'machine')}"
     if not draws.runs:
         return f"{unknown}, and how VMs may lie there was not tried."
+    rule = RULES.get(str(draws.shown))
+    if rule is not None:
+        return f"{unknown}. Everything fits {rule}, and in {draws.fitting:,} of {draws.runs:,} other ways."
     tried = f"of the {draws.runs:,} ways that were tried"
     ways = f"each {tried}" if draws.fitting == draws.runs else f"{draws.fitting:,} {tried}"
     return f"{unknown}. Everything fits in {ways}."

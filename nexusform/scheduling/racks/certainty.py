@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.splits import Way
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 Token = Hashable
@@ -100,7 +101,7 @@ def replay(
     base: RackScheduler,
     operations: Sequence[Operation],
     seed: int | None = None,
-    split_seed: int | None = None,
+    split_seed: Way | None = None,
 ) -> dict[Token, Placement | None]:
     """Play the operations on a copy of `base`: where each placed VM stands, None where it did not fit.
 

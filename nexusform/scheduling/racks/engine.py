@@ -23,6 +23,7 @@ from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, ranked_cells
+from nexusform.scheduling.racks.splits import Way
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,
@@ -45,7 +46,8 @@ class RackScheduler:
     knows the handles of its original. Two schedulers that got the same calls give the same answers.
 
     A VM may stand on cells that nobody told. Whoever places, or asks where a VM would go, sees one legal
-    split of each such machine, the one that `split_seed` draws (splits.py); counts hold for all of them.
+    split of each such machine, the one that `split_seed` draws or names (splits.py); counts hold for all of
+    them.
     """
 
     __slots__ = ("_ledger", "_queues", "_session", "_site", "seed", "split_seed", "spread")
@@ -56,7 +58,7 @@ class RackScheduler:
         spread: RackSpread = RackSpread.POOL,
         seed: int = DEFAULT_SEED,
         *,
-        split_seed: int = 0,
+        split_seed: Way = 0,
         ledger: Ledger | None = None,
     ) -> None:
         self.spread = spread
@@ -68,7 +70,7 @@ class RackScheduler:
         self._queues = Queues(self._ledger)
         self._session: PoolSession | None = None
 
-    def copy(self, seed: int | None = None, split_seed: int | None = None) -> RackScheduler:
+    def copy(self, seed: int | None = None, split_seed: Way | None = None) -> RackScheduler:
         """A scheduler in the same situation that goes its own way, with other seeds if some are given."""
         self._close_session()
         ledger = self._ledger.copy()

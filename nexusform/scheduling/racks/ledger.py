@@ -6,7 +6,7 @@ A copy shares what is large (counts of clusters and pools, the list of VMs) unti
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NOBODY, Counts, Tally, Usage
@@ -22,6 +22,7 @@ from nexusform.scheduling.racks.site import (
     Site,
     SplitRooms,
 )
+from nexusform.scheduling.racks.splits import SPREAD, Cells, Roomiest, Way
 from nexusform.scheduling.racks.vms import StandingVm, VmName
 
 GONE = -1
@@ -246,20 +247,19 @@ class Ledger:
         shares = tuple(sorted(self.site.shapes[shape].share for shape in loose.shapes.values()))
         return self.site.splits(loose.known_room, shares)
 
-    def draw(self, seed: int) -> list[int]:
-        """Draw a split for every machine that waits for one; gives those machines."""
+    def draw(self, way: Way) -> list[int]:
+        """Take a split for every machine that waits for one; gives those machines."""
         stale = [machine for machine, loose in self.loose.items() if loose.stale]
         for machine in stale:
-            self._draw(machine, seed)
+            self._draw(machine, way)
         return stale
 
-    def _draw(self, machine: int, seed: int) -> None:
-        """Draw the cells of a machine's VMs whose cells nobody told, and with them the room that is left."""
+    def _draw(self, machine: int, way: Way) -> None:
+        """Take cells for a machine's VMs whose cells nobody told, and with them the room that is left."""
         site, loose = self.site, self.loose[machine]
         handles = sorted(loose.shapes, key=lambda handle: site.shapes[loose.shapes[handle]].share)
         split_rooms = self.split_rooms(machine)
-        text = f"{seed}|split|{site.machines[machine].name}|"
-        cells = split_rooms.splits.drawn(text, lambda: [self._text(handle) for handle in handles])
+        cells = self._cells_of(machine, way, handles, split_rooms)
         loose.stale = False
         if cells is None:
             loose.cells = None
@@ -267,6 +267,21 @@ class Ledger:
         else:
             loose.cells = dict(zip(handles, cells, strict=True))
             self.rooms[machine] = split_rooms.room_of(cells)
+
+    def _cells_of(
+        self, machine: int, way: Way, handles: Sequence[int], split_rooms: SplitRooms
+    ) -> tuple[Cells, ...] | None:
+        """The cells of each VM (`handles`, as the splits have them); None where there are none."""
+        splits = split_rooms.splits
+        if isinstance(way, Roomiest):
+            roomiest = split_rooms.roomiest([self.site.shape(sku) for sku in way.skus])
+            if roomiest is not None:
+                return roomiest
+        if isinstance(way, int):
+            text = f"{way}|split|{self.site.machines[machine].name}|"
+            return splits.drawn(text, lambda: [self._text(handle) for handle in handles])
+        come = sorted(range(len(handles)), key=handles.__getitem__)  # handles count up as VMs come
+        return splits.ordered(come, packed=way != SPREAD)
 
     def _text(self, handle: int) -> str:
         """What a VM's cells are drawn with."""

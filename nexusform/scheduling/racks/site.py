@@ -83,7 +83,7 @@ class SplitRooms:
     `rooms` are empty where no split is legal, and where there are too many (then `splits.known` is False).
     """
 
-    __slots__ = ("_known_room", "_table", "rooms", "splits")
+    __slots__ = ("_known_room", "_table", "_vfs_left", "rooms", "splits")
 
     def __init__(self, table: Rooms, known_room: int, shares: tuple[Share, ...]) -> None:
         free = table.free(known_room)
@@ -92,8 +92,8 @@ class SplitRooms:
         self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split: each cell has all, or none of what these VMs take.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        vfs_left = {free.vfs, tuple(max(left - taken_vfs, 0) for left in free.vfs)}
-        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in sorted(vfs_left)]
+        self._vfs_left = sorted({free.vfs, tuple(max(left - taken_vfs, 0) for left in free.vfs)})
+        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in self._vfs_left]
 
     def _room(self, left: Left, vfs: tuple[int, ...]) -> int:
         """The room that a split leaves, with these VFs in each cell."""
@@ -128,6 +128,19 @@ class SplitRooms:
         """The rooms that take the fewest and the most VMs of a SKU."""
         rooms = self.possible()
         return min(rooms, key=shape.steps.count), max(rooms, key=shape.steps.count)
+
+    def roomiest(self, shapes: Sequence[Shape]) -> tuple[Cells, ...] | None:
+        """The cells of the VMs where most VMs of the first SKU fit beside them, of all such of the next, and
+        so on; None where that is not known.
+        """
+        if not self.splits.left:
+            return None
+        return self.splits.leaving(max(self.splits.left, key=lambda left: self._most(left, shapes)))
+
+    def _most(self, left: Left, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        """How many VMs of each SKU fit alone, at most."""
+        rooms = [self._room(left, vfs) for vfs in self._vfs_left]
+        return tuple(max(shape.steps.count(room) for room in rooms) for shape in shapes)
 
 
 class Shape:

@@ -10,14 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import combinations
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from nexusform.scheduling.racks.rooms import Room, Share
-from nexusform.scheduling.racks.vms import Interval, gib
+from nexusform.scheduling.racks.vms import Interval, VmSku, gib
 
 # What is left of each cell: vCPUs and GiB.
 Left: TypeAlias = tuple[tuple[int, int], ...]
 Cells: TypeAlias = tuple[int, ...]
+
+
+class Roomiest(NamedTuple):
+    """The way in which each machine has most room for VMs of the first SKU, of all such of the next, ..."""
+
+    skus: tuple[VmSku, ...]
+
+
+# The two ways in which VMs may lie that are no draw: as the platform's own rule packs them in the order of
+# their creation, each in the cells with the least memory left; and each in those with the most.
+PACKED: Final = "packed"
+SPREAD: Final = "spread"
+
+# How VMs whose cells nobody told are taken to lie: a number draws, all else follows a rule.
+Way: TypeAlias = int | str | Roomiest
+
+
+# What is said of a plan that is shown in a way that is no draw.
+ROOMIEST: Final = "roomiest"
+RULES: Final = {
+    PACKED: "where VMs lie packed, as the platform's own rule packs them",
+    SPREAD: "where VMs lie spread over their cells",
+    ROOMIEST: "where VMs leave each machine most room for what comes",
+}
+
+
+def name_of(way: Way) -> int | str:
+    """A draw's number, or what a rule is called."""
+    return ROOMIEST if isinstance(way, Roomiest) else way
+
 
 EXACT_CELLS: Final = 2  # machines of so many cells are always enumerated
 MOST_SPLITS: Final = 10_000
@@ -84,12 +114,27 @@ class Splits:
         where there are too many splits to be enumerated.
         """
         if not self.known:
-            return _Search(self._base, self.shares, text, names()).cells()
+            return _search_by_digests(self._base, self.shares, text, names()).cells()
         if not self.left:
             return None
         if len(self.left) == 1:
             return self._cells(self.left[0])
         return self._cells(min(self.left, key=lambda left: _digest(text + self._taken_text(left))))
+
+    def leaving(self, left: Left) -> tuple[Cells, ...]:
+        """The cells of each share in the split that leaves this; it is one of `left`."""
+        return self._cells(left)
+
+    def ordered(self, come: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
+        """The cells of each share when they come in this order (numbers of `shares`), each in the cells with
+        the least memory left, or else the most; a step back where one finds none. None when there is no
+        split, or none was found.
+        """
+        if self.known and not self.left:
+            return None
+        found = _Search(self._base, self.shares, come, _by_memory(packed=packed)).cells()
+        # Looking is bounded, and where splits are enumerated there is one.
+        return self._cells(self.left[0]) if found is None and self.known else found
 
     def _taken_text(self, left: Left) -> str:
         """What a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
@@ -152,15 +197,30 @@ def _digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-class _Search:
-    """One legal assignment, looked for where there are too many: VMs and cells in the order of their digests,
-    and a step back where a VM fits nowhere.
-    """
+# The cells of a machine, as they are left, in the order in which a VM tries them.
+_Ranked: TypeAlias = Callable[[Left], Sequence[int]]
 
-    def __init__(self, base: Left, shares: Sequence[Share], text: str, names: Sequence[str]) -> None:
+
+def _by_memory(*, packed: bool) -> _Ranked:
+    """The cells with the least memory left first, or else the last; the lowest number among equals."""
+    sign = 1 if packed else -1
+    return lambda left: sorted(range(len(left)), key=lambda cell: (sign * left[cell][1], cell))
+
+
+def _search_by_digests(base: Left, shares: Sequence[Share], text: str, names: Sequence[str]) -> _Search:
+    """VMs and cells in the order of their digests."""
+    order = sorted(range(len(shares)), key=lambda vm: (_digest(f"{text}{names[vm]}"), vm))
+    cells = sorted(range(len(base)), key=lambda cell: (_digest(f"{text}{cell}"), cell))
+    return _Search(base, shares, order, lambda _left: cells)
+
+
+class _Search:
+    """One legal assignment, looked for VM by VM, and a step back where a VM fits nowhere."""
+
+    def __init__(self, base: Left, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
         self._shares = shares
-        self._order = sorted(range(len(shares)), key=lambda vm: (_digest(f"{text}{names[vm]}"), vm))
-        self._cells = sorted(range(len(base)), key=lambda cell: (_digest(f"{text}{cell}"), cell))
+        self._order = order
+        self._ranked = ranked
         self._base = base
         self._tries = 0
 
@@ -190,7 +250,9 @@ class _Search:
     def _choices(self, left: Left, at: int) -> Iterator[Cells]:
         share = self._shares[self._order[at]]
         fitting = [
-            cell for cell in self._cells if left[cell][0] >= share.cpus and left[cell][1] >= share.memory
+            cell
+            for cell in self._ranked(left)
+            if left[cell][0] >= share.cpus and left[cell][1] >= share.memory
         ]
         return combinations(fitting, share.cells)
 

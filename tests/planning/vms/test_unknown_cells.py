@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import agree
@@ -12,7 +13,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Draws
 from nexusform.planning.verification.standing_state import state_problems
-from nexusform.rendering.notation.places import draws_text
+from nexusform.rendering.notation.places import draws_document, draws_text
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.scheduling.racks.vms import Placement, anybodys
@@ -80,7 +81,10 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
 
 def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None:
     result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
-    assert result.plan.draws == Draws(1, result.plan.draws.shown if result.plan.draws else 0)
+    draws = result.plan.draws
+    assert draws is not None
+    assert draws == Draws(1, draws.shown, packed=True)
+    assert isinstance(draws.shown, int)
     assert draws_text(result.plan.draws).endswith("no others were tried.")
 
 
@@ -187,9 +191,11 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     assert f"in {draws.fitting} of 50 draws" in detail
     comment = render_markdown(result.plan, {})
     assert f"> Everything fits in {draws.fitting} of 50 draws of unknown NUMA cells, not in all." in comment
-    # What surely fits, and what was not repeated, is no warning.
+    assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
+    # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), tie_breaks=50))
-    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+    [detail] = some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+    assert "no others were tried" in detail
 
 
 # The first draw leaves a cell of this machine whole.
@@ -208,7 +214,7 @@ def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -
     assert way["counts"][0]["count"] == 3
     assert re.search(r"It fits in \d+ of 50 draws of the NUMA cells .*\. 2 is certain\.$", way["text"])
     unlucky = TWO.replace('"a"', '"m"')
-    assert count_way(unlucky + cluster("a", plane=BIG, count=5))["text"].endswith("It is certain.")
+    assert count_way(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
     # With another SKU in the plan a count is not told exactly, only in all draws.
     mixed = cluster("a", plane="NC_G6_28_v1", pools=pool("p", 5, BIG))
     assert re.search(r" 1 fits in all of them\.$", count_way(TWO + mixed)["text"])
@@ -217,3 +223,81 @@ def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -
 def test_where_no_count_is_certain_a_way_out_says_so() -> None:
     way = count_way(LUCKY + cluster("a", plane=BIG, count=2))
     assert way["text"].endswith("No count fits in every draw.")
+
+
+# --- ways in which VMs may lie that are no draw ---------------------------------------------------
+
+
+def machines(count: int, *sizes: tuple[int, int], first: int = 1) -> str:
+    """Machines as above, in as many slots."""
+    return "".join(
+        machine(*sizes)
+        .replace('"m"', f'"m{slot}"')
+        .replace("slot        = 1", f"slot        = {slot}")
+        .replace('name = "x', f'name = "m{slot}x')
+        for slot in range(first, first + count)
+    )
+
+
+EIGHT = ALONE + machines(8, *FOUR)
+
+
+@pytest.mark.parametrize("wanted", range(1, 9))
+@pytest.mark.parametrize("tie_breaks", [0, 20])
+def test_what_may_fit_is_not_refused(wanted: int, tie_breaks: int) -> None:
+    result = good(plan(EIGHT + big_ones(wanted), tie_breaks=tie_breaks))
+    draws = result.plan.draws
+    assert draws is not None
+    assert len(rows(result)) == wanted
+    assert (draws.packed, draws.spread) == (True, False)
+    if isinstance(draws.shown, str):
+        assert (draws.shown, draws.fitting) == ("packed", 0)
+    [detail] = some_draws(result) if draws.fitting < draws.runs or draws.shown else ["takes 0 to 8 x"]
+    assert "takes 0 to 8 x" in detail
+
+
+def big_ones(count: int) -> str:
+    return cluster("a", plane=BIG, count=count)
+
+
+def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
+    result = plan(EIGHT + big_ones(9), tie_breaks=20, ways_out=True)
+    [misfit] = errors(result)
+    assert misfit.summary == "9 x NC_P46_224_v1 do not fit: 8 of 9 placed"
+    [way] = [way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count"]
+    assert way["counts"][0]["count"] == 8
+    assert "where VMs lie packed, as the platform's own rule packs them" in way["text"]
+
+
+HALF = 'resource "nexus_vm_sku" "half" {\n  vcpus = 24\n  memory_gib = 112\n}\n'
+# Of these, packed in this order, the first kind leaves no half of a cell, and spread the second.
+NOT_PACKED = [(12, 56), (12, 56), (12, 56), (36, 168)]
+NOT_SPREAD = [(12, 56), (36, 168), (24, 112)]
+
+
+def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_room() -> None:
+    mixed = machines(6, *NOT_PACKED) + machines(6, *NOT_SPREAD, first=7)
+    result = good(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), tie_breaks=20))
+    draws = result.plan.draws
+    assert draws is not None
+    assert (draws.shown, draws.fitting, draws.packed, draws.spread) == ("roomiest", 0, False, False)
+    [detail] = some_draws(result)
+    assert detail.startswith(
+        "Everything fits where VMs leave each machine most room for what comes, and in 0"
+    )
+    assert "s takes 0 to 12 x half" in detail
+
+
+def test_the_ways_of_a_plan_are_data() -> None:
+    result = good(plan(EIGHT + big_ones(8), tie_breaks=20))
+    assert draws_document(result.plan.draws) == {
+        "machines_with_unknown_cells": 8,
+        "shown": "packed",
+        "fitting": 0,
+        "runs": 20,
+        "packed": True,
+        "spread": False,
+    }
+    assert draws_text(result.plan.draws).startswith(
+        "not known on 8 machines; everything fits in 0 of 20 draws of them, the run `packed` is shown."
+    )
