@@ -85,7 +85,7 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
     shaping = arguments.planning.changed()
-    verification = _verification(arguments.verify)
+    verification = verification_of(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError(
             "-verify is about a plan that was saved: name its file, and apply it as a whole."
@@ -116,7 +116,7 @@ class Verification(Struct, frozen=True):
     replan: bool = False
 
 
-def _verification(words: Sequence[str]) -> Verification:
+def verification_of(words: Sequence[str]) -> Verification:
     """What the words of -verify say. Raises a usage error."""
     key_files: list[str] = []
     for word in words:
@@ -257,7 +257,7 @@ def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> in
     saved, problems = read_plan(path, place)
     if saved is not None:
         for key in verification.key_files:
-            problems += signature_problems(saved, key, place.confinement)
+            problems += signature_problems(saved.signature, saved.signed_digest, key, place.confinement)
     opened = Opened(None, (), {})
     if saved is not None and not has_errors(problems):
         opened = open_saved(place, saved, vouched=bool(verification.key_files))

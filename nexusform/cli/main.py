@@ -31,6 +31,7 @@ _COMMANDS: Final[dict[str, Entry]] = {
     "apply": Entry("nexusform.cli.apply:apply", "Carry out a plan"),
     "destroy": Entry("nexusform.cli.shorthands:destroy", "Remove everything that the state holds"),
     "refresh": Entry("nexusform.cli.shorthands:refresh", "Bring the state up to what the providers see"),
+    "sign": Entry("nexusform.cli.sign:sign", "Sign a saved plan that was approved"),
     "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan, or one resource"),
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),

@@ -43,7 +43,10 @@ def sign(digest: str, key: bytes, name: str) -> dict[str, str]:
 def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str) -> None:
     """Raise EncryptionProblem unless a signature is that of the digest. `key` is public, `name` its file."""
     if signature is None:
-        raise EncryptionProblem("It is not signed. `nexusform plan -out=FILE -sign=KEYFILE` signs it.")
+        raise EncryptionProblem(
+            "It is not signed. `nexusform sign -key=KEYFILE PLANFILE` signs a plan that was approved, and "
+            "-sign=KEYFILE one as it is made."
+        )
     with needing_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 

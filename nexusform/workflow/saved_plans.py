@@ -88,11 +88,43 @@ def signer_of(key_file: str, confinement: Confinement) -> tuple[Signer | None, l
     return lambda digest: sign(digest, key, key_file), []
 
 
-def signature_problems(saved: SavedPlan, key_file: str, confinement: Confinement) -> list[Diagnostic]:
+def sign_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
+    """Sign the plan of a file, as it stands there; encrypted again where it was."""
+    signer, problems = signer_of(key_file, place.confinement)
+    if signer is None:
+        return problems
+    try:
+        written = read_limited(path, place)
+    except FileProblem as problem:
+        return [error("the-plan-cannot-be-read", str(problem))]
+    data, problems = unsealed(written, path, place)
+    saved, wrong = plan_file.read(data, path) if not has_errors(problems) else (None, [])
+    members = plan_file.unpack(data) if saved is not None else None
+    if members is None:
+        return [*problems, *wrong]
+    document = plan_file.pack(plan_file.with_signature(members, signer))
+    if is_sealed(written):
+        document, problems = sealed_plan(document, load_configuration(place)[0], place)
+    return problems if has_errors(problems) else [*problems, *write_signed(path, document)]
+
+
+def write_signed(path: str, document: bytes) -> list[Diagnostic]:
+    """Write a plan file in the place of the one that was not signed."""
+    try:
+        write_output(path, document, private=True)
+    except OSError as problem:
+        detail = f'"{path}" cannot be written: {problem.strerror}.'
+        return [error("the-plan-cannot-be-saved", detail)]
+    return []
+
+
+def signature_problems(
+    signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
+) -> list[Diagnostic]:
     """Why a plan is not one that was signed with the key whose public half stands in a file."""
     try:
         key = read_file(key_file, _LARGEST_KEY, confinement.of_operator(key_file))
-        check_signature(saved.signature, saved.signed_digest, key, key_file)
+        check_signature(signature, signed_digest, key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return [error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
     return []

@@ -125,6 +125,36 @@ def test_keys_of_openssl_are_taken() -> None:
     assert run(["apply", "-verify=key:o.pub", "p.nfplan"]) == 0
 
 
+@pytest.mark.parametrize("encryption", ["", ENCRYPTION])
+def test_a_plan_is_signed_once_it_was_approved(encryption: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if encryption:
+        Path("encryption.nf.hcl").write_text(encryption)
+    write_keys("mallory")
+    assert run(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert "signed with another key" in refused(capsys, "-verify=key:team.pub")
+    assert run(["sign", "-key=team.key", "p.nfplan"]) == 0
+    assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
+    assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
+    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+
+
+def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    plan = Path("p.nfplan").read_bytes()
+    Path("odd.nfplan").write_bytes(plan[:-1])
+    for words, expected in (
+        (["sign", "p.nfplan"], "Name the plan and the key"),
+        (["sign", "-key=team.pub", "p.nfplan"], "is a public key"),
+        (["sign", "-key=team.key", "absent"], 'There is no file "absent"'),
+        (["sign", "-key=team.key", "odd.nfplan"], "Bytes are missing, changed or added"),
+        (["sign", "-key=team.key", "main.nf.hcl"], "is not a plan"),
+    ):
+        assert run(words) == 1
+        assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert Path("p.nfplan").read_bytes() == plan
+    assert Path("odd.nfplan").read_bytes() == plan[:-1]
+
+
 def odd_keys() -> dict[str, tuple[bytes, str]]:
     curve = ec.generate_private_key(ec.SECP256R1())
     pkcs8 = serialization.PrivateFormat.PKCS8

@@ -101,9 +101,25 @@ def write(
         "members": {name: digest(content) for name, content in members.items()},
     }
     members = {_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members}
-    if sign is not None:
-        members[_SIGNATURE] = json_text.dumps(sign(_signed_digest(members)), indent=True) + b"\n"
-    return pack(members)
+    return pack(members) if sign is None else pack(with_signature(members, sign))
+
+
+def with_signature(
+    members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]
+) -> dict[str, bytes]:
+    """The members of an archive with a signature over all of them, in the place of one that was there."""
+    parts = {name: content for name, content in members.items() if name != _SIGNATURE}
+    signature = json_text.dumps(sign(_signed_digest(parts)), indent=True) + b"\n"
+    return {**parts, _SIGNATURE: signature}
+
+
+def signature_of(members: Mapping[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
+    """The signature of an archive's members, None when there is none, and the digest that it is made of.
+
+    Raises Refused.
+    """
+    parts = {part: content for part, content in members.items() if part != _SIGNATURE}
+    return _signature(members.get(_SIGNATURE), name), _signed_digest(parts)
 
 
 def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:

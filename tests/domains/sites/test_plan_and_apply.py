@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,3 +153,23 @@ def test_a_wrong_value_leads_to_the_row_and_to_the_variable(fleet: Fleet, comman
     path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" { soak = 7 }'))
     code, _, err = command("apply", "f.nfsites")
     assert (code, "soak = 7" in err) == (1, True)
+
+
+def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: Command) -> None:
+    fleet()
+    for name in ("team", "mallory"):
+        make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
+        subprocess.run(make, check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True
+        )
+    assert command("plan", "-out=f.nfsites", "-sign=mallory.key")[0] == 0
+    plan = Path("f.nfsites").read_bytes()
+    code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
+    assert (code, "It was signed with another key" in plain(err)) == (1, True)
+    assert run(["sites", "sign", "-key=team.key", "f.nfsites"]) == 0
+    signed = Path("f.nfsites").read_bytes()
+    Path("f.nfsites").write_bytes(plan.replace(b"par1", b"par9"))
+    assert run(["sites", "sign", "-key=team.key", "f.nfsites"]) == 1
+    Path("f.nfsites").write_bytes(signed)
+    assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.apply import graceful_interrupts
+from nexusform.cli.apply import graceful_interrupts, verification_of
 from nexusform.cli.arguments import group, optional, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, duration, place_of
@@ -41,6 +42,9 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     planfile: str | None = optional(None)
     wave: str = text("Apply this wave alone, which also approves of it", metavar="WAVE")
     resume: bool = switch("Go on with what was begun and did not come to its end")
+    verify: tuple[str, ...] = texts(
+        "Refuse a plan that was not signed with the key whose public half is in FILE", metavar="key:FILE"
+    )
     lock_timeout: str = text("How long to wait for the lock of a site", metavar="DURATION", default="0s")
     input: bool = switch("Never ask: stop before a wave that waits for approval", default=True)
     as_json: bool = switch("As one JSON document", flag="json")
@@ -70,6 +74,8 @@ def apply(arguments: ApplyArguments) -> int:
     """
     screen = arguments.view.screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
+    if verification_of(arguments.verify).replan:
+        raise click.UsageError("-verify=replan: plans of sites are made anew before every wave.")
     aside = arguments.as_json or to_stdout(reports)
     if not arguments.engine.usable(screen):
         return 1
@@ -105,7 +111,7 @@ def _opened(
         )
         return None, [error("approval-is-needed", detail)], {}
     place = place_of()
-    plan, problems = read_fleet_plan(arguments.planfile, place)
+    plan, problems = read_fleet_plan(arguments.planfile, place, verification_of(arguments.verify).key_files)
     if plan is None:
         return None, problems, {}
     if plan.confined and not place.confinement.root:

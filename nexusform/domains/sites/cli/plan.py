@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import click
 from msgspec import Struct
 
 from nexusform.cli.apply import graceful_interrupts
@@ -13,7 +14,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.fleet_document import fleet_document, fleet_sarif
 from nexusform.domains.sites.rendering.summary import fleet_markdown, fleet_outline
@@ -29,6 +30,7 @@ from nexusform.domains.sites.workflow.fleet_planning import (
 )
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.json.json_document import json_bytes
+from nexusform.workflow.saved_plans import Signer, signer_of
 from nexusform.workflow.surroundings import unwritable
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
@@ -38,6 +40,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     """What `sites plan` takes."""
 
     out: str = text("Save the plans of all sites to a file, to be applied as they are", metavar="FILE")
+    sign: str = text("Sign the saved plan with this private key (Ed25519, PEM)", metavar="KEYFILE")
     as_json: bool = switch("As one JSON document", flag="json")
     report: tuple[str, ...] = texts(
         "Write a report, - for stdout: text, markdown, json, html, sarif", metavar="FORMAT:PATH"
@@ -77,8 +80,9 @@ def plan(arguments: PlanArguments) -> int:
     reports = parse_reports(arguments.report, FORMATS.keys())
     if not arguments.engine.usable(screen):
         return 1
-    if arguments.out and (reason := unwritable(arguments.out)):
-        screen.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
+    signer, problems = _output(arguments)
+    if problems:
+        screen.diagnostics(problems, {})
         return 1
     locking = arguments.lock.locking()
     terms = FleetTerms(locking.enabled, locking.timeout, arguments.sources.allow_source)
@@ -91,7 +95,7 @@ def plan(arguments: PlanArguments) -> int:
     screen.diagnostics(problems, {}, aside=aside)
     if problems:
         return 1
-    made = _made(opened, names, arguments, screen)
+    made = _made(opened, names, arguments, signer, screen)
     if made is None:
         return 1
     for report in reports:
@@ -104,7 +108,18 @@ def plan(arguments: PlanArguments) -> int:
     return _exit_code(made, detailed=arguments.detailed_exitcode)
 
 
-def _made(opened: OpenedFleet, names: list[str], arguments: PlanArguments, screen: Screen) -> Made | None:
+def _output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
+    """What signs the plan, and whether it can be written; before anything is planned. Raises UsageError."""
+    if arguments.sign and not arguments.out:
+        raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
+    if arguments.out and (reason := unwritable(arguments.out)):
+        return None, [error("the-plan-cannot-be-saved", reason)]
+    return signer_of(arguments.sign, place_of().confinement) if arguments.sign else (None, [])
+
+
+def _made(
+    opened: OpenedFleet, names: list[str], arguments: PlanArguments, signer: Signer | None, screen: Screen
+) -> Made | None:
     """Plan on the engine that is asked for, with a line that counts where somebody looks on."""
     made: Made | None = None
     counting = screen.live and not arguments.as_json
@@ -124,6 +139,7 @@ def _made(opened: OpenedFleet, names: list[str], arguments: PlanArguments, scree
                 engine,
                 place=place_of(),
                 out=arguments.out,
+                signer=signer,
                 told=told,
                 stopping=interrupts.stopping,
             )

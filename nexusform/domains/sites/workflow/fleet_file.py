@@ -6,6 +6,7 @@ stored as they are, in one order, at one time), and sensitive values stand in it
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +14,20 @@ import msgspec
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, fleet_digest
 from nexusform.domains.sites.workflow.site_work import PLAN_SUFFIX
 from nexusform.planning.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import read_regular
 from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import read_limited
+from nexusform.workflow.saved_plans import (
+    Signer,
+    read_limited,
+    signature_problems,
+    signer_of,
+    write_signed,
+)
 from nexusform.workflow.surroundings import write_output
 
 _FORMAT: Final = "nexusform-sites-plan"
@@ -36,8 +43,10 @@ class _Manifest(Struct, frozen=True):
     plan: FleetPlan
 
 
-def save_fleet_plan(plan: FleetPlan, spool: Path, path: str, largest: int) -> list[Diagnostic]:
-    """Gather the plans that workers wrote into one file."""
+def save_fleet_plan(
+    plan: FleetPlan, spool: Path, path: str, largest: int, signer: Signer | None = None
+) -> list[Diagnostic]:
+    """Gather the plans that workers wrote into one file, signed when a signer is there."""
     manifest = _Manifest(_FORMAT, _VERSION, nexusform.__version__, plan)
     members = {_MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1)}
     try:
@@ -45,6 +54,8 @@ def save_fleet_plan(plan: FleetPlan, spool: Path, path: str, largest: int) -> li
             if site.answer.plan:
                 name = f"{site.name}{PLAN_SUFFIX}"
                 members[f"{_FOLDER}{name}"] = read_regular(spool / name, largest, follow=False)
+        if signer is not None:
+            members = plan_file.with_signature(members, signer)
         write_output(path, plan_file.pack(members), private=True)
     except (OSError, FileProblem) as problem:
         words = problem.strerror if isinstance(problem, OSError) else problem
@@ -52,8 +63,24 @@ def save_fleet_plan(plan: FleetPlan, spool: Path, path: str, largest: int) -> li
     return []
 
 
-def read_fleet_plan(path: str, place: Place) -> tuple[FleetPlan | None, list[Diagnostic]]:
-    """The plan in a file; None and why where it is none, damaged, or that of a newer nexusform."""
+def sign_fleet_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
+    """Sign the plan of sites in a file."""
+    signer, problems = signer_of(key_file, place.confinement)
+    if signer is None:
+        return problems
+    plan, problems = read_fleet_plan(path, place)
+    if plan is None:
+        return problems
+    members = plan_file.unpack(read_limited(path, place)) or {}
+    return write_signed(path, plan_file.pack(plan_file.with_signature(members, signer)))
+
+
+def read_fleet_plan(
+    path: str, place: Place, key_files: Sequence[str] = ()
+) -> tuple[FleetPlan | None, list[Diagnostic]]:
+    """The plan in a file; None and why where it is none, damaged, that of a newer nexusform, or not signed
+    with each of the keys whose public halves are in `key_files`.
+    """
     try:
         data = read_limited(path, place)
     except FileProblem as problem:
@@ -69,14 +96,23 @@ def read_fleet_plan(path: str, place: Place) -> tuple[FleetPlan | None, list[Dia
     if manifest.format != _FORMAT or manifest.version > _VERSION:
         detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
         return None, [error("plan-of-a-newer-nexusform", detail)]
-    return _checked(path, data, manifest.plan)
-
-
-def _checked(path: str, data: bytes, plan: FleetPlan) -> tuple[FleetPlan | None, list[Diagnostic]]:
-    """The plan, where its parts are those that it names."""
     members = plan_file.unpack(data)
     if members is None:
         return None, [_damaged(path, "Bytes are missing, changed or added.")]
+    try:
+        signature, digest = plan_file.signature_of(members, path)
+    except Refused as refused:
+        return None, list(refused.diagnostics)
+    problems: list[Diagnostic] = []
+    for key in key_files:
+        problems += signature_problems(signature, digest, key, place.confinement)
+    return (None, problems) if problems else _checked(path, members, manifest.plan)
+
+
+def _checked(
+    path: str, members: Mapping[str, bytes], plan: FleetPlan
+) -> tuple[FleetPlan | None, list[Diagnostic]]:
+    """The plan, where its parts are those that it names."""
     if fleet_digest(plan.sites, plan.waves) != plan.digest:
         return None, [_damaged(path, "Its sites are not those that its digest stands for.")]
     for site in plan.sites:

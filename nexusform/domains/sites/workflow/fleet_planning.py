@@ -21,6 +21,7 @@ from nexusform.domains.sites.workflow.fleet_file import save_fleet_plan
 from nexusform.domains.sites.workflow.order import order_problems, sites_before
 from nexusform.source import SourceFile
 from nexusform.workflow.place import Place
+from nexusform.workflow.saved_plans import Signer
 from nexusform.workflow.surroundings import plan_time
 
 
@@ -105,10 +106,11 @@ def plan_fleet(
     *,
     place: Place,
     out: str = "",
+    signer: Signer | None = None,
     told: Callable[[Answer], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Made:
-    """Plan these sites, and write the plan of all where `out` says."""
+    """Plan these sites, and write the plan of all where `out` says, signed when a signer is there."""
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
@@ -136,7 +138,7 @@ def plan_fleet(
         if left:
             problems.append(error("planning-was-interrupted", "Not all sites were planned."))
         if out and not has_errors(problems):
-            problems += save_fleet_plan(made, spool, out, place.largest_file())
+            problems += save_fleet_plan(made, spool, out, place.largest_file(), signer)
         return Made(made, tuple(problems))
     finally:
         if out:

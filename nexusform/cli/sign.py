@@ -1,0 +1,39 @@
+"""`nexusform sign`."""
+
+from __future__ import annotations
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import group, optional, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.diagnostics import has_errors
+
+
+class SignArguments(Struct, frozen=True, kw_only=True):
+    """What `sign` takes."""
+
+    planfile: str | None = optional(None)
+    key: str = text("The private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("sign", SignArguments)
+def sign(arguments: SignArguments) -> int:
+    """Sign the saved plan PLANFILE once somebody approved of it, in place of a signature that it has.
+
+    The plan stays what it is. `apply -verify=key:FILE` takes none but plans that are signed so. A job that
+    reads what nobody has reviewed must not have the key: sign where only what was approved gets to.
+    """
+    if arguments.planfile is None or not arguments.key:
+        raise click.UsageError("Name the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
+    from nexusform.workflow.saved_plans import sign_plan
+
+    screen = arguments.view.screen()
+    problems = sign_plan(arguments.planfile, arguments.key, place_of())
+    screen.diagnostics(problems, {})
+    if has_errors(problems):
+        return 1
+    screen.out(f"Signed: {arguments.planfile}")
+    return 0
