@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import click
 from msgspec import Struct
 
@@ -10,6 +12,7 @@ from nexusform.cli.arguments import group, number, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.domains.whatif.cli.simulate import ask, named
+from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
 from nexusform.domains.whatif.workflow.simulate import AskedWorld
 from nexusform.worlds.world_view import WorldView
 
@@ -27,7 +30,7 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
         "Re-create no VM of this resource, or not this one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
     time: int | None = number(
-        "End the search after so many seconds; the answer then depends on the computer",
+        "Answer after so many seconds, with what is known by then; the answer depends on the computer",
         default=None,
         at_least=1,
     )
@@ -53,6 +56,8 @@ def repack(arguments: RepackArguments) -> int:
         arguments.view.screen().err(message)
         return 1
 
+    patience = _patience(arguments.time)
+
     def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.domains.whatif.questions.lookup import find_skus, find_spared, find_zones, one_site
         from nexusform.domains.whatif.questions.repack import make_room
@@ -71,10 +76,9 @@ def repack(arguments: RepackArguments) -> int:
             moves=arguments.moves,
             window=arguments.window,
             spared=named(find_spared(site, arguments.without)),
-            seconds=arguments.time,
             apart=find_separations(site, world.things),
         )
-        made = make_room(site, request, world.pods)
+        made = make_room(site, request, world.pods, patience)
         outline = repack_outline(made, world.origin)
 
         def page() -> str:
@@ -85,3 +89,11 @@ def repack(arguments: RepackArguments) -> int:
         return Answer("repack", world.origin, outline, repack_document(made), page=page)
 
     return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+
+
+def _patience(seconds: int | None) -> Patience:
+    """The seconds of the whole run, from now on."""
+    if seconds is None:
+        return ENDLESS
+    end = monotonic() + seconds
+    return Patience(lambda: end - monotonic())

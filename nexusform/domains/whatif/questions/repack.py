@@ -7,7 +7,7 @@ program, and it is asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import Final
@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods
+from nexusform.domains.whatif.questions.repack_cheap import choose_by_cost
 from nexusform.domains.whatif.questions.repack_ground import (
     NOTHING_LIFTED,
     Constraint,
@@ -23,15 +24,21 @@ from nexusform.domains.whatif.questions.repack_ground import (
     RepackRequest,
     lay_repack_ground,
 )
-from nexusform.domains.whatif.questions.repack_moves import intend
+from nexusform.domains.whatif.questions.repack_moves import Intention, intend
 from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
-from nexusform.domains.whatif.questions.repack_steps import RepackWindow, find_walk, prove
+from nexusform.domains.whatif.questions.repack_steps import TIE_BREAKS, RepackWindow, Walk, find_walk, prove
+from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.worlds.world_view import SiteView
 
 # Sites of so many VMs at most are counted cell by cell and pool by pool, so that pods and pools are few, too.
 _MOST_VMS_TOLD_APART: Final = 250
 _MOST_ROUNDS: Final = 12
+# How many VMs more than wanted are made room for where no order of steps makes room for just those.
+_MORE: Final = (1, 2, 4, 8)
+# Parts of the time that is left: for one solution, and for the answer itself where cells are not known.
+_PART_TO_SOLVE: Final = 0.6
+_PART_WITH_UNKNOWN: Final = 0.7
 
 
 class RepackStatus(StrEnum):
@@ -45,12 +52,14 @@ class RepackStatus(StrEnum):
 
 class Blocking(Struct, frozen=True):
     """A constraint that was lifted by itself, and how many re-creations would do then; None: it does not go
-    with that alone either. `loosened_by` says in words how it is lifted.
+    with that alone either, or (`undecided`) time was over first. `loosened_by` says in words how it is
+    lifted.
     """
 
     constraint: Constraint
     loosened_by: str
     recreations: int | None
+    undecided: bool = False
 
 
 class Repack(Struct, frozen=True):
@@ -106,12 +115,19 @@ def solver_is_there() -> bool:
         return False
 
 
-def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods] = NO_PODS) -> Repack:
+def make_room(
+    site: SiteView,
+    request: RepackRequest,
+    pods: Mapping[str, ClusterPods] = NO_PODS,
+    patience: Patience = ENDLESS,
+) -> Repack:
     """Find the fewest re-creations that make room."""
     fits_now = site.scheduler.count_free(request.demand)
     if fits_now.least >= request.want:
         return Repack(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
-    attempt = _search(site, request, pods, NOTHING_LIFTED)
+    is_unknown = bool(site.scheduler.loose_machines())
+    search = Search(pods, patience)
+    attempt = search.run(site, request, part=_PART_WITH_UNKNOWN if is_unknown else 1.0)
     repack = Repack(
         request=request,
         site=site,
@@ -119,18 +135,17 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
         fits_now=fits_now,
         bound=attempt.bound,
         unknown=len(site.scheduler.loose_machines()),
-        if_known=_if_known(site, request, pods),
-        on_this_machine=request.seconds is not None,
+        if_known=_if_known(search, site, request),
+        on_this_machine=patience.seconds_left is not None,
     )
     if attempt.found and _within(attempt, request):
         made = attempt.recreations
-        status = RepackStatus.OPTIMAL if made == attempt.bound else RepackStatus.GAP
-        proved = status is RepackStatus.OPTIMAL
+        proved = made == attempt.bound
         return replace(
             repack,
-            status=status,
+            status=RepackStatus.OPTIMAL if proved else RepackStatus.GAP,
             windows=attempt.windows,
-            on_this_machine=repack.on_this_machine and not proved,
+            on_this_machine=repack.on_this_machine and not (proved and _is_played(attempt)),
         )
     from nexusform.domains.whatif.questions.repack_blocking import find_blocking, find_most
 
@@ -138,8 +153,8 @@ def make_room(site: SiteView, request: RepackRequest, pods: Mapping[str, Cluster
     is_open = attempt.undecided or attempt.found
     if is_open and bound is not None and (request.moves is None or bound <= request.moves):
         return replace(repack, status=RepackStatus.GAP, unwalked=True)
-    blocking = find_blocking(site, request, pods, attempt.ground, _search)
-    return replace(repack, most=find_most(site, request, pods), blocking=blocking)
+    most = find_most(site, request, pods, patience.part(0.3))
+    return replace(repack, most=most, blocking=find_blocking(site, request, attempt.ground, search))
 
 
 class Attempt(Struct, frozen=True):
@@ -159,52 +174,111 @@ class Attempt(Struct, frozen=True):
         return sum(len(window.steps) for window in self.windows)
 
 
-Search = Callable[[SiteView, RepackRequest, Mapping[str, ClusterPods], frozenset[Constraint]], Attempt]
-
-
 def _within(attempt: Attempt, request: RepackRequest) -> bool:
     return request.moves is None or attempt.recreations <= request.moves
 
 
-def _search(
-    site: SiteView,
-    request: RepackRequest,
-    pods: Mapping[str, ClusterPods],
-    lifted: frozenset[Constraint],
-    *,
-    walked: bool = True,
-) -> Attempt:
-    """Solve, name, walk; where the walk or the spread of a pool fails, look closer and solve again."""
-    ground = lay_repack_ground(site, request, pods, lifted)
-    fine = len(ground.sources) <= _MOST_VMS_TOLD_APART
-    followed = frozenset(source.pool for source in ground.sources) if fine else frozenset()
-    solo: frozenset[str] = frozenset()
-    bound = 0
-    for _ in range(_MOST_ROUNDS):
-        program = RepackProgram(ground, request, followed=followed, solo=solo, fine=fine)
-        solution = program.solve(Limits(request.seconds))
+def _is_played(attempt: Attempt) -> bool:
+    """Whether time was left for all tie-breaks."""
+    return all(step.of == TIE_BREAKS for window in attempt.windows for step in window.steps)
+
+
+class Search(Struct, frozen=True):
+    """Solves, names, walks; where the walk or the spread of a pool fails, looks closer and solves again."""
+
+    pods: Mapping[str, ClusterPods]
+    patience: Patience = ENDLESS
+
+    def run(
+        self,
+        site: SiteView,
+        request: RepackRequest,
+        lifted: frozenset[Constraint] = NOTHING_LIFTED,
+        *,
+        walked: bool = True,
+        part: float = 1.0,
+    ) -> Attempt:
+        """Search with this part of the time that is left."""
+        patience = self.patience.part(part)
+        closer = _Closer(lay_repack_ground(site, request, self.pods, lifted), request, patience.part(0.85))
+        attempt, walk = closer.look()
+        if walk is None:
+            return attempt
+        windows = prove(attempt.ground, walk, patience) if walked else walk.windows
+        return replace(attempt, windows=windows, found=True, undecided=False)
+
+
+class _Closer:
+    """Looks closer and closer: `followed` are pools whose spread is looked at, `solo` machines that stand for
+    themselves.
+    """
+
+    def __init__(self, ground: RepackGround, request: RepackRequest, patience: Patience) -> None:
+        self._ground = ground
+        self._request = request
+        self._patience = patience
+        self._fine = len(ground.sources) <= _MOST_VMS_TOLD_APART
+        self._followed = frozenset(source.pool for source in ground.sources) if self._fine else frozenset()
+        self._solo: frozenset[str] = frozenset()
+        self._bound = 0
+
+    def look(self) -> tuple[Attempt, Walk | None]:
+        """What can be said, and a way if one was found."""
+        for _ in range(_MOST_ROUNDS):
+            found = self._solve(self._request)
+            if isinstance(found, NoSolution):
+                if found.proved:
+                    return Attempt(self._ground, None), None
+                self._bound = max(self._bound, found.bound)
+                break
+            intention, bound = found
+            self._bound = max(self._bound, bound)
+            walk = find_walk(self._ground, self._request, intention, self._patience)
+            if walk is not None:
+                return Attempt(self._ground, self._bound), walk
+            if not self._looks_closer(intention) or self._patience.is_over:
+                break
+        return Attempt(self._ground, self._bound, undecided=True), self._with_more()
+
+    def _solve(self, request: RepackRequest) -> tuple[Intention, int] | NoSolution:
+        """A choice of VMs, and how many it takes at least."""
+        program = RepackProgram(
+            self._ground, request, followed=self._followed, solo=self._solo, fine=self._fine
+        )
+        solution = program.solve(Limits(self._patience.share(_PART_TO_SOLVE)))
         if isinstance(solution, NoSolution):
-            return Attempt(ground, None if solution.proved else bound, undecided=not solution.proved)
-        bound = max(bound, solution.bound)
-        intention = intend(ground, program, solution, followed)
-        if intention.crowded - followed:
-            followed |= intention.crowded
-            continue
-        walk = find_walk(ground, request, intention)
-        if walk is not None:
-            windows = prove(ground, walk) if walked else walk.windows
-            return Attempt(ground, bound, windows, found=True)
-        if intention.machines <= solo:
-            break
-        solo |= intention.machines
-    return Attempt(ground, bound, undecided=True)
+            return solution
+        return intend(self._ground, program, solution, self._followed), solution.bound
+
+    def _looks_closer(self, intention: Intention) -> bool:
+        """Tell more apart; False where nothing more can be told."""
+        if intention.crowded - self._followed:
+            self._followed |= intention.crowded
+            return True
+        if intention.machines <= self._solo:
+            return False
+        self._solo |= intention.machines
+        return True
+
+    def _with_more(self) -> Walk | None:
+        """A way by freeing more than is wanted: nothing proves it, and it may do where no other was found."""
+        for more in _MORE:
+            if self._patience.is_over:
+                break
+            found = self._solve(replace(self._request, want=self._request.want + more))
+            if isinstance(found, NoSolution):
+                break
+            walk = find_walk(self._ground, self._request, found[0], self._patience)
+            if walk is not None:
+                return walk
+        return find_walk(self._ground, self._request, choose_by_cost(self._ground, self._request))
 
 
-def _if_known(site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods]) -> int | None:
+def _if_known(search: Search, site: SiteView, request: RepackRequest) -> int | None:
     """How many re-creations would do with every cell known, as in the draw that is shown."""
     if not site.scheduler.loose_machines():
         return None
     from nexusform.domains.whatif.questions.repack_blocking import with_drawn_cells
 
-    attempt = _search(with_drawn_cells(site), request, pods, NOTHING_LIFTED, walked=False)
+    attempt = search.run(with_drawn_cells(site), request, walked=False)
     return attempt.recreations if attempt.found else None

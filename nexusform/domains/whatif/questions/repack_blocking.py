@@ -17,6 +17,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
 )
 from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_time import Patience
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.words import counted
 from nexusform.worlds.world_view import SiteView
@@ -35,22 +36,23 @@ _HOLDS: Final[Mapping[Constraint, str]] = {
 
 
 def find_blocking(
-    site: SiteView,
-    request: RepackRequest,
-    pods: Mapping[str, ClusterPods],
-    ground: RepackGround,
-    search: Search,
+    site: SiteView, request: RepackRequest, ground: RepackGround, search: Search
 ) -> tuple[Blocking, ...]:
     """Every constraint that holds something, and how many re-creations would do without it."""
     from nexusform.domains.whatif.questions.repack import Blocking
 
     found: list[Blocking] = []
-    for constraint, words, asked in _constraints(site, request, ground):
-        attempt = search(site, asked, pods, frozenset({constraint}))
+    tries = _constraints(site, request, ground)
+    for number, (constraint, words, asked) in enumerate(tries):
+        if search.patience.is_over:
+            found.append(Blocking(constraint, words, None, undecided=True))
+            continue
+        part = 1 / (len(tries) - number)
+        attempt = search.run(site, asked, frozenset({constraint}), walked=False, part=part)
         made = attempt.recreations if attempt.found else None
-        limit = asked.moves
-        fits = made is not None and (limit is None or made <= limit)
-        found.append(Blocking(constraint, words, made if fits else None))
+        fits = made is not None and (asked.moves is None or made <= asked.moves)
+        may = attempt.undecided and (asked.moves is None or (attempt.bound or 0) <= asked.moves)
+        found.append(Blocking(constraint, words, made if fits else None, undecided=may and not fits))
     return tuple(found)
 
 
@@ -78,24 +80,32 @@ def _constraints(
     return tries
 
 
-def find_most(site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods]) -> int:
-    """The largest demand of this SKU for which the program has a solution within -moves: by halves."""
+def find_most(
+    site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods], patience: Patience
+) -> int | None:
+    """The largest demand of this SKU for which the program has a solution within -moves: by halves. None
+    where time is over first.
+    """
     ground = lay_repack_ground(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want
     while low + 1 < high:
         want = (low + high) // 2
-        if _has_solution(ground, replace(request, want=want)):
-            low = want
-        else:
-            high = want
+        has = None if patience.is_over else _has_solution(ground, replace(request, want=want), patience)
+        if has is None:
+            return None
+        low, high = (want, high) if has else (low, want)
     return low
 
 
-def _has_solution(ground: RepackGround, request: RepackRequest) -> bool:
-    solution = RepackProgram(ground, request).solve(Limits(request.seconds))
+def _has_solution(ground: RepackGround, request: RepackRequest, patience: Patience) -> bool | None:
+    """Whether the program has a solution within -moves; None where it did not come to an end."""
+    solution = RepackProgram(ground, request).solve(Limits(patience.share(1.0)))
+    moves = request.moves
     if isinstance(solution, NoSolution):
-        return False
-    return request.moves is None or solution.recreations <= request.moves
+        return False if solution.proved or (moves is not None and solution.bound > moves) else None
+    if moves is None or solution.recreations <= moves:
+        return True
+    return False if solution.bound > moves else None
 
 
 def with_drawn_cells(site: SiteView) -> SiteView:

@@ -54,8 +54,7 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     """Room for `want` VMs of a SKU, in these zones (None = all).
 
     At most `moves` VMs are re-created, at most `window` at a time (None = no limit); those of `spared` (an
-    address, or `ADDRESS:OBJECT`) never. `seconds` ends the search (None: it ends by itself). `apart` are the
-    separation rules.
+    address, or `ADDRESS:OBJECT`) never. `apart` are the separation rules.
     """
 
     sku: VmSku
@@ -64,7 +63,6 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     moves: int | None = None
     window: int | None = None
     spared: frozenset[str] = frozenset()
-    seconds: float | None = None
     apart: tuple[Apart, ...] = ()
 
     @property

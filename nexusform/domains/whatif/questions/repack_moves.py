@@ -4,12 +4,12 @@ for everybody.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_ground import Host, RepackGround, Source
+from nexusform.domains.whatif.questions.repack_places import assign
 from nexusform.domains.whatif.questions.repack_program import Filled, RepackProgram, Solution, Taken
 from nexusform.domains.whatif.questions.repack_rooms import CellAt, Group, Option, Sink, groups_of
 
@@ -49,8 +49,8 @@ def intend(
     for cells, options in _by_unit(solution.taken):
         chosen.take(cells, options, cleared)
     slots = chosen.slots(solution.filled)
-    targets, crowded = _assign(ground, chosen.sources, slots, program.size_of)
     sources = tuple(sorted(chosen.sources, key=lambda source: source.handle))
+    targets, crowded = assign(ground, sources, slots, program.size_of)
     return Intention(sources, targets, frozenset(chosen.demanded), crowded)
 
 
@@ -147,40 +147,3 @@ class _Chosen:
                 slots += [(size, cell.host) for size, count in fill.pattern for _ in range(count)]
             del rooms[: fill.count]
         return slots
-
-
-def _assign(
-    ground: RepackGround, sources: Iterable[Source], slots: Sequence[tuple[int, Host]], size_of: Sequence[int]
-) -> tuple[dict[int, str], frozenset[int]]:
-    """A slot for every VM, in the rack with the fewest of its pool; pools of which a rack gets too many."""
-    standing = Counter(ground.standing)
-    waiting = list(sources)
-    for source in waiting:
-        standing[source.pool, source.vm.placement.rack] -= 1
-    free = list(slots)
-    targets: dict[int, str] = {}
-    crowded: set[int] = set()
-    for source in sorted(waiting, key=lambda one: (one.pool, one.handle)):
-        size = size_of[source.kind]
-        fitting = [slot for slot in free if slot[0] == size and source.kind in slot[1].admits]
-        if not fitting:
-            continue
-
-        def price(slot: tuple[int, Host], source: Source = source) -> tuple[bool, int, int]:
-            machine = slot[1].machine
-            return (
-                machine.name == source.vm.placement.machine,
-                standing[source.pool, machine.rack],
-                machine.slot,
-            )
-
-        slot = min(fitting, key=price)
-        free.remove(slot)
-        rack = slot[1].machine.rack
-        standing[source.pool, rack] += 1
-        targets[source.handle] = slot[1].machine.name
-        if standing[source.pool, rack] > max(
-            ground.limits[source.pool], ground.standing.get((source.pool, rack), 0)
-        ):
-            crowded.add(source.pool)
-    return targets, frozenset(crowded)

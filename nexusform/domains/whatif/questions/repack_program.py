@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import ceil, isfinite
 from typing import Any, Final, cast
 
 from msgspec import Struct, field
@@ -72,22 +73,25 @@ class Solution(Struct, frozen=True):
 
 
 class NoSolution(Struct, frozen=True):
-    """There is none (`proved`), or none was found within the limits."""
+    """None exists (`proved`), or none was found within the limits. `bound`: fewer re-creations cannot do."""
 
     proved: bool
+    bound: int = 0
 
 
-class _Column(Struct):
+class Column(Struct):
+    """What may be chosen, up to so often: its cost, its part of each row, and what it stands for."""
+
     cost: float
     upper: float
     entries: dict[int, float]
     about: object = None
 
 
-class _Program(Struct):
+class Program(Struct):
     """Columns and rows on their way to the solver; rows have names."""
 
-    columns: list[_Column] = field(default_factory=list)
+    columns: list[Column] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     names: dict[Hashable, int] = field(default_factory=dict)
@@ -103,12 +107,12 @@ class _Program(Struct):
 
     def column(
         self, cost: float, upper: float, entries: Iterable[tuple[int, float]], about: object
-    ) -> _Column:
+    ) -> Column:
         """One more column; entries of one row are added up."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
-        column = _Column(cost, upper, summed, about)
+        column = Column(cost, upper, summed, about)
         self.columns.append(column)
         return column
 
@@ -150,7 +154,7 @@ class RepackProgram:
         self._fine = fine
         self._book = RoomBook(ground.kinds, request.sku)
         self._groups = groups_of(ground, followed)
-        self._program = _Program()
+        self._program = Program()
         self._sinks: Counter[Sink] = Counter()
         self._used_sinks: dict[Sink, int] = {}
         # The cells (or whole machines) that are such a room as they stand.
@@ -441,7 +445,7 @@ class RepackProgram:
         """The fewest re-creations; then, where cells are told apart, the fewest pods and pools."""
         answer = solve(self._program.columns, self._program.lower, self._program.upper, limits)
         if answer.values is None:
-            return NoSolution(answer.finished and not self.capped)
+            return NoSolution(answer.finished and not self.capped, 0 if self.capped else answer.bound)
         bound = 0 if self.capped else answer.bound
         values = answer.values
         if self._fine and answer.bound >= answer.objective:
@@ -468,10 +472,10 @@ class RepackProgram:
             for group, count in leaving.items():
                 entries[touched[group]] = float(count)
             cost = float(_pods_of(column.about)) * weight
-            columns.append(_Column(cost, column.upper, entries, column.about))
+            columns.append(Column(cost, column.upper, entries, column.about))
         sizes = Counter(self._groups.values())
         for group, row in touched.items():
-            columns.append(_Column(1.0, 1.0, {row: -float(sizes[group])}, None))
+            columns.append(Column(1.0, 1.0, {row: -float(sizes[group])}, None))
         answer = solve(columns, rows_lower, rows_upper, limits)
         return values if answer.values is None else answer.values
 
@@ -529,7 +533,7 @@ class Answer(Struct, frozen=True):
 
 
 def solve(
-    columns: Sequence[_Column], lower: Sequence[float], upper: Sequence[float], limits: Limits
+    columns: Sequence[Column], lower: Sequence[float], upper: Sequence[float], limits: Limits
 ) -> Answer:
     """Ask HiGHS, with one thread and a fixed seed."""
     if not columns:
@@ -573,8 +577,12 @@ def solve(
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         return Answer(None, 0.0, 0, finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Answer(None, 0.0, 0, finished=False)
+        return Answer(None, 0.0, _least(info.mip_dual_bound), finished=False)
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
-    bound = min(objective, int(np.ceil(info.mip_dual_bound - 1e-6)))
-    return Answer(values, objective, max(bound, 0), finished=True)
+    return Answer(values, objective, min(objective, _least(info.mip_dual_bound)), finished=True)
+
+
+def _least(bound: float) -> int:
+    """The whole number that a bound of the solver leaves; one that is not there yet is 0."""
+    return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0

@@ -23,6 +23,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     drain_is_held_up,
 )
 from nexusform.domains.whatif.questions.repack_moves import Intention
+from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
 from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
@@ -55,15 +56,17 @@ class Walk(Struct, frozen=True):
     after: RackScheduler
 
 
-def find_walk(ground: RepackGround, request: RepackRequest, intention: Intention) -> Walk | None:
+def find_walk(
+    ground: RepackGround, request: RepackRequest, intention: Intention, patience: Patience = ENDLESS
+) -> Walk | None:
     """An order in which everybody lands and the demand has its room; None where none was found.
 
     First everybody lands where the rule has it among the machines that are not kept for the demand: that
     takes the fewest cordons. Where that does not leave the room, everybody is led to the place that was
-    counted on.
+    counted on, if one was counted on for all.
     """
-    for steered in (False, True):
-        walk = _Walker(ground, request, intention, steered=steered).walk()
+    for steered in (False,) if intention.crowded or not intention.targets else (False, True):
+        walk = _Walker(ground, request, intention, steered=steered).walk(patience)
         if walk is not None and has_room(walk.after, request):
             return walk
     return None
@@ -100,17 +103,20 @@ class _Walker:
         self._intention = intention
         self._steered = steered
         self._scheduler = ground.scheduler.copy()
+        self._anywhere: set[int] = set()
         self._handles = {source.handle: source.handle for source in intention.sources}
         self._racks = {machine.name: machine.rack for machine in ground.scheduler.machines}
         self._standing = Counter(ground.standing)
         for source in intention.sources:
             self._standing[source.pool, source.vm.placement.rack] -= 1
 
-    def walk(self) -> Walk | None:
-        """All windows; None where nobody that is left can go."""
+    def walk(self, patience: Patience = ENDLESS) -> Walk | None:
+        """All windows; None where nobody that is left can go, or time is over."""
         waiting = list(self._intention.sources)
         windows: list[RepackWindow] = []
         while waiting:
+            if patience.is_over:
+                return None
             chosen = self._fill(waiting)
             window = self._settle(chosen)
             if window is None:
@@ -127,12 +133,21 @@ class _Walker:
         for source in waiting:
             if self._may_join(chosen, source) and self._land(window, source):
                 chosen.append(source)
-        # Two that stand in each other's way leave at once.
-        if not chosen:
-            return self._all_that_may(waiting)
-        return chosen
+        return chosen or self._one_elsewhere(waiting) or self._all_that_may(waiting)
+
+    def _one_elsewhere(self, waiting: Sequence[Source]) -> list[Source]:
+        """Where nobody reaches the place that was counted on: one VM that finds another one."""
+        if not self._steered:
+            return []
+        for source in waiting:
+            self._anywhere.add(source.handle)
+            if self._land(_Window(self._scheduler.copy(), self._handles), source):
+                return [source]
+            self._anywhere.remove(source.handle)
+        return []
 
     def _all_that_may(self, waiting: Sequence[Source]) -> list[Source]:
+        """Two that stand in each other's way leave at once."""
         chosen: list[Source] = []
         for source in waiting:
             if self._may_join(chosen, source):
@@ -202,6 +217,8 @@ class _Walker:
             window.scheduler.release(window.handles.pop(source.handle))
         demand = demand_of(self._ground.pools[source.pool], source.vm)
         cordons = set(window.cordons)
+        if self._is_out_of_reach(window, source, away_from(demand, cordons)):
+            return self._stays(window, source)
         while True:
             # Its own machine is tried last, and only where nothing else is left: that helps nobody.
             asked = away_from(demand, {*cordons, source.vm.placement.machine})
@@ -244,13 +261,12 @@ class _Walker:
         best = {machine for machine in best if not {machine, self._rack(machine)} & off}
         if self._steered:
             target = self._intention.targets.get(source.handle, "")
-            return target if target in best else ""
-        allowed = [
-            machine for machine in sorted(best, key=str.encode) if self._is_allowed(window, source, machine)
-        ]
-        if not allowed:
-            return ""
-        return allowed[0]
+            if target in best and self._keeps_spread(window, source, target):
+                return target
+            if source.handle not in self._anywhere:
+                return ""
+        allowed = (machine for machine in best if self._is_allowed(window, source, machine))
+        return min(allowed, key=str.encode, default="")
 
     def _kept_off(self, window: _Window, source: Source) -> frozenset[str]:
         """The machines and racks where separation rules do not want it."""
@@ -268,6 +284,10 @@ class _Walker:
         """Whether a VM may land there without taking the demand's room, or crowding a rack."""
         if machine in self._intention.demanded or machine == source.vm.placement.machine:
             return False
+        return self._keeps_spread(window, source, machine)
+
+    def _keeps_spread(self, window: _Window, source: Source, machine: str) -> bool:
+        """Whether the rack of a machine may have one more VM of the pool."""
         rack = self._rack(machine)
         there = self._standing[source.pool, rack]
         there += sum(
@@ -275,6 +295,13 @@ class _Walker:
         )
         limit = max(self._ground.limits[source.pool], self._ground.standing.get((source.pool, rack), 0))
         return there + 1 <= limit
+
+    def _is_out_of_reach(self, window: _Window, source: Source, asked: Demand) -> bool:
+        """Whether the place that was counted on is taken still."""
+        if not self._steered or source.handle in self._anywhere:
+            return False
+        target = self._intention.targets.get(source.handle, "")
+        return not target or bool(window.scheduler.refusal(target, asked))
 
 
 def away_from(demand: Demand, machines: Iterable[str]) -> Demand:
@@ -291,11 +318,13 @@ def away_from(demand: Demand, machines: Iterable[str]) -> Demand:
 # --- the proof ---------------------------------------------------------------------------------
 
 
-def prove(ground: RepackGround, walk: Walk) -> tuple[RepackWindow, ...]:
-    """Play every window through the rule with its machines cordoned, under 100 tie-breaks."""
+def prove(ground: RepackGround, walk: Walk, patience: Patience = ENDLESS) -> tuple[RepackWindow, ...]:
+    """Play every window through the rule with its machines cordoned, under 100 tie-breaks, or under as many
+    as there is time for.
+    """
     standing = {vm.handle: vm for vm in ground.scheduler.vms()}
     proved: list[RepackWindow] = []
-    for window in walk.windows:
+    for number, window in enumerate(walk.windows):
         machines = [
             replace(machine, refusal=CORDONED) if machine.name in window.cordons else machine
             for machine in ground.scheduler.machines
@@ -307,21 +336,28 @@ def prove(ground: RepackGround, walk: Walk) -> tuple[RepackWindow, ...]:
         for handle, vm in standing.items():
             if handle not in leaving:
                 base.occupy(vm.vm, vm.sku, vm.placement)
-        proved.append(replace(window, steps=tuple(_lands(ground, base, window))))
+        part = patience.part(1 / (len(walk.windows) - number))
+        proved.append(replace(window, steps=tuple(_lands(ground, base, window, part))))
         for step in window.steps:
             handle = step.source.handle
             standing[handle] = replace(standing[handle], placement=step.to)
     return tuple(proved)
 
 
-def _lands(ground: RepackGround, base: RackScheduler, window: RepackWindow) -> Iterable[RepackStep]:
+def _lands(
+    ground: RepackGround, base: RackScheduler, window: RepackWindow, patience: Patience
+) -> Iterable[RepackStep]:
     """How often each VM of a window lands where it should."""
     hits: Counter[int] = Counter()
+    runs = 0
     for run in range(TIE_BREAKS):
         scheduler = base.copy(run, run)
         for step in window.steps:
             answer = scheduler.attempt(demand_of(ground.pools[step.source.pool], step.source.vm))
             if answer is not None and answer[1].machine == step.to.machine:
                 hits[step.source.handle] += 1
+        runs += 1
+        if patience.is_over:
+            break
     for step in window.steps:
-        yield replace(step, lands=hits[step.source.handle], of=TIE_BREAKS)
+        yield replace(step, lands=hits[step.source.handle], of=runs)

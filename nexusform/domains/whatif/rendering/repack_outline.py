@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from nexusform.domains.whatif.questions.repack import Repack, RepackStatus
+from nexusform.domains.whatif.questions.repack import Blocking, Repack, RepackStatus
 from nexusform.domains.whatif.questions.repack_steps import RepackStep, RepackWindow
 from nexusform.placement_kinds.registry import place_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, short_place_text
@@ -55,7 +55,7 @@ def _verdict(repack: Repack) -> str:
     if repack.bound is not None and repack.request.moves is not None:
         return (
             f"It cannot be done with {counted(repack.request.moves, 're-creation')}: "
-            f"{repack.bound} are needed (proved)."
+            f"at least {repack.bound} are needed (proved)."
         )
     return f"It cannot be done: no choice of re-creations makes room for {want:,} {sku} (proved)."
 
@@ -111,7 +111,7 @@ def _blocking(repack: Repack) -> Section:
         Row(
             (
                 each.loosened_by,
-                "no" if each.recreations is None else "yes",
+                _fits_then(each),
                 "" if each.recreations is None else f"{each.recreations:,}",
             )
         )
@@ -119,6 +119,12 @@ def _blocking(repack: Repack) -> Section:
     )
     table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
     return Section("What stands in the way, each tried by itself", table=table)
+
+
+def _fits_then(blocking: Blocking) -> str:
+    if blocking.undecided:
+        return "not decided"
+    return "no" if blocking.recreations is None else "yes"
 
 
 def _window(repack: Repack, window: RepackWindow, number: int) -> Section:
@@ -232,6 +238,7 @@ def repack_document(repack: Repack) -> dict[str, Any]:
                 "constraint": str(each.constraint),
                 "loosened_by": each.loosened_by,
                 "recreations": each.recreations,
+                "decided": not each.undecided,
             }
             for each in repack.blocking
         ],

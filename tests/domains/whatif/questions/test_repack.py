@@ -19,7 +19,9 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
     rebuilt,
 )
+from nexusform.domains.whatif.questions.repack_places import assign
 from nexusform.domains.whatif.questions.repack_separation import Apart, find_separations
+from nexusform.domains.whatif.questions.repack_time import Patience
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm
@@ -188,6 +190,57 @@ def test_most_small_sites_are_solved_and_proved() -> None:
         for seed in range(20)
     )
     assert ends[RepackStatus.GAP] <= 2, ends
+
+
+def after(seconds: int) -> Patience:
+    """A clock that goes on by a second whenever it is looked at."""
+    left = iter(range(seconds, -1_000_000, -1))
+    return Patience(lambda: float(next(left)))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seconds", [0, 3, 20])
+def test_a_search_whose_time_is_over_says_what_it_knows(seconds: int, known: bool) -> None:
+    site = site_with_history(1, 6, 4, filled=0.75, known=known)
+    want = site.scheduler.count_free(request(1).demand).least + 2
+    best = make_room(site, request(want))
+    made = make_room(site, request(want), patience=after(seconds))
+    assert made.bound is not None
+    assert best.bound is not None
+    assert made.bound <= best.bound
+    if made.recreations is not None:
+        assert made.recreations >= best.bound
+        assert {step.lands for window in made.windows for step in window.steps} == {
+            step.of for window in made.windows for step in window.steps
+        }
+        room = carried_out(site, made, seed=3).count_free(request(1).demand).least
+        assert room >= want
+    assert made.on_this_machine or made.status is RepackStatus.OPTIMAL
+
+
+def test_constraints_for_which_no_time_is_left_are_not_called_useless() -> None:
+    site = site_with_history(4, 2, 3, filled=0.6)
+    everything = frozenset(str(pool.address) for pool in site.pools)
+    made = make_room(site, request(2, spared=everything), patience=after(3))
+    assert made.blocking
+    assert all(one.recreations is not None or one.undecided for one in made.blocking)
+
+
+def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
+    """One after the other, the first VM takes the only room where the second may stand."""
+    site = site_with_history(2, 4, 4, filled=0.8)
+    ground = lay_repack_ground(site, request(1))
+    [one, other, *_] = [source for source in ground.sources if source.kind == ground.sources[0].kind]
+    hosts = {host.machine.rack: host for host in ground.hosts if one.kind in host.admits}
+    [here, there] = list(hosts.values())[:2]
+    full = {(one.pool, here.machine.rack): 9, (other.pool, there.machine.rack): 9}
+    crowded = replace(ground, standing=full, limits=tuple(1 for _ in ground.limits))
+    size_of = [0] * len(ground.kinds)
+    targets, pools = assign(crowded, [one, other], [(0, here), (0, there)], size_of)
+    assert len(targets) == 2
+    if one.pool != other.pool:
+        assert not pools
+        assert targets[one.handle] == there.machine.name
 
 
 FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
