@@ -220,7 +220,8 @@ class _Closer:
         self._fine = len(ground.sources) <= _MOST_VMS_TOLD_APART
         self._followed = frozenset(source.pool for source in ground.sources) if self._fine else frozenset()
         self._solo: frozenset[str] = frozenset()
-        self._bound = 0
+        # It does not fit as it stands.
+        self._bound = 1
 
     def look(self) -> tuple[Attempt, Walk | None]:
         """What can be said, and a way if one was found."""

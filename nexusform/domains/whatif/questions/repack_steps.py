@@ -104,6 +104,8 @@ class _Walker:
         self._steered = steered
         self._scheduler = ground.scheduler.copy()
         self._anywhere: set[int] = set()
+        # Who is where, or was given up, of those that were counted on.
+        self._arrived: dict[int, str] = {}
         self._handles = {source.handle: source.handle for source in intention.sources}
         self._racks = {machine.name: machine.rack for machine in ground.scheduler.machines}
         self._standing = Counter(ground.standing)
@@ -141,9 +143,11 @@ class _Walker:
             return []
         for source in waiting:
             self._anywhere.add(source.handle)
+            self._arrived[source.handle] = self._intention.targets.get(source.handle, "")
             if self._land(_Window(self._scheduler.copy(), self._handles), source):
                 return [source]
             self._anywhere.remove(source.handle)
+            del self._arrived[source.handle]
         return []
 
     def _all_that_may(self, waiting: Sequence[Source]) -> list[Source]:
@@ -179,6 +183,7 @@ class _Walker:
         steps = []
         for source, handle, place in window.landed.values():
             self._handles[source.handle] = handle
+            self._arrived[source.handle] = self._intention.targets.get(source.handle, "")
             self._standing[source.pool, place.rack] += 1
             steps.append(RepackStep(source, place))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
@@ -265,8 +270,14 @@ class _Walker:
                 return target
             if source.handle not in self._anywhere:
                 return ""
+        best -= self._expected() if self._steered else frozenset()
         allowed = (machine for machine in best if self._is_allowed(window, source, machine))
         return min(allowed, key=str.encode, default="")
+
+    def _expected(self) -> frozenset[str]:
+        """The machines that others were counted on to come to."""
+        waiting = self._intention.targets.items() - self._arrived.items()
+        return frozenset(machine for _, machine in waiting)
 
     def _kept_off(self, window: _Window, source: Source) -> frozenset[str]:
         """The machines and racks where separation rules do not want it."""
