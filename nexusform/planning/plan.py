@@ -528,10 +528,16 @@ class Plan(Struct, frozen=True):
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying would change an object, an output or an address."""
+        """Whether applying would change an object, an output or an address, or what is shown to stand is
+        still to become what state holds.
+        """
         for change in self.changes:
             if change.action is not Action.NO_OP or change.previous_address or change.importing:
                 return True
         if any(output.action is not Action.NO_OP for output in self.outputs):
+            return True
+        if self.shown and any(
+            row.address in self.shown and row.action is not PlacementAction.KEEP for row in self.placements
+        ):
             return True
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)

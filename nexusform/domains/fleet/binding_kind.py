@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.placement_kinds.placement_kind import PlacementKind
 from nexusform.ports import ResourceType
 
@@ -45,6 +45,9 @@ KIND: Final = PlacementKind(
     many=_many,
     link=lambda place: (place.cluster, "", ""),
     state=lambda place: str(place.state),
+    # One that is given up waits until it can be removed.
+    runs=lambda place: place is None or place.state is not BindingState.UNSCHEDULED,
+    waits_as=lambda place: str(place.state),
     by_resource=True,
     run_noun="cluster",
     shown=True,

@@ -12,7 +12,7 @@ from nexusform.words import counted, duration
 
 HEADS: Final = ("from", "stage", "what")
 _MOST_CLUSTERS: Final = 6
-_STATUSES: Final = {"done": " (done before)", "stuck": " (stuck)", "later": " (later)"}
+_STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
 
 
 class RolloutTable(Struct, frozen=True):

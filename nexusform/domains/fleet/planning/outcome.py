@@ -53,7 +53,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_r
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PassedOver, PlacementChange, Rollout
 from nexusform.ports import Kind
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 
 class FleetOutcome(Struct, frozen=True):
@@ -322,6 +322,17 @@ def _overrides_waiting(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _gone_on_the_hub(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """A warning for clusters that state has and a hub does not show any more."""
     gone = placement.moved_on_the_hub[1]
+    deleted = [cluster for cluster in placement.deleted_by_hand if cluster not in gone]
+    if deleted:
+        which, was = form(len(deleted), "binding", "bindings"), form(len(deleted), "was", "were")
+        text = (
+            f"The hub's status says that {placement.written.key} is on {listed(deleted, 4)}, and the {which} "
+            f"there {was} deleted, or not captured. The plan foretells what the scheduler does when it looks "
+            "at the placement again: at once after an ordinary deletion, and with the next change where the "
+            "finalizers of the binding were taken away first."
+        )
+        brief = f"the status names {listed(deleted, 4)}, and no binding is there"
+        yield _warned(placement, "binding-was-deleted", text, brief=brief)
     if gone:
         text = (
             f"The hub does not show {placement.written.key} on {listed(gone, 4)} any more, where it was "

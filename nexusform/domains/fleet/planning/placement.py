@@ -202,7 +202,7 @@ class PlacementPlan(Struct):
         if self.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.vanished:
-            return Trigger.EVICTED
+            return Trigger.BINDING_DELETED if self.deleted_by_hand else Trigger.EVICTED
         if self.override_changed:
             return Trigger.OVERRIDES_CHANGED
         return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
@@ -233,6 +233,8 @@ class PlacementPlan(Struct):
     @property
     def vanished(self) -> bool:
         """Whether bindings that state had are gone: somebody removed them."""
+        if self.missing:
+            return True
         if self.created or not self.fulfilled:
             return False
         expected = self.snapshot.number_of_clusters or 0
@@ -240,6 +242,27 @@ class PlacementPlan(Struct):
             expected = len(set(self.written.policy.cluster_names))
         scheduled = [binding for binding in self.prior if binding.state is not BindingState.UNSCHEDULED]
         return len(scheduled) < expected
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The members that a hub's status says it holds and of which no binding is left."""
+        if not self.shown or self.pending:
+            return ()
+        standing = {binding.cluster for binding in self.prior}
+        said = (
+            str(status.get("cluster_name") or "")
+            for status in self.shown.get("placement_statuses") or ()
+            if _says_scheduled(status.get("conditions") or ())
+        )
+        members = self.clusters.labels.keys() - self.clusters.leaving - standing
+        return tuple(sorted(members.intersection(said)))
+
+    @property
+    def deleted_by_hand(self) -> tuple[str, ...]:
+        """Those of the missing that no eviction took."""
+        records = self.shown.get("evictions") or ()
+        evicted = {each["cluster_name"] for each in records if each.get("executed")}
+        return tuple(cluster for cluster in self.missing if cluster not in evicted)
 
     @property
     def moved(self) -> bool:
@@ -468,6 +491,11 @@ class PlacementPlan(Struct):
             else:
                 self.picked[change.cluster] = trigger
         return held_before != self.held
+
+
+def _says_scheduled(conditions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the conditions of a cluster say that the scheduler picked it."""
+    return any(each.get("type") == "Scheduled" and each.get("status") == "True" for each in conditions)
 
 
 def _clusters_in(bindings: Iterable[Binding]) -> set[str]:

@@ -56,6 +56,7 @@ REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.TAINT_REMOVED: "a cluster lost a taint",
     Trigger.CLUSTER_LEFT: "a cluster left the fleet",
     Trigger.EVICTED: "an eviction was executed",
+    Trigger.BINDING_DELETED: "somebody deleted a binding on the hub",
     Trigger.PLACEMENT_REMOVED: "the placement is removed",
     Trigger.RESOURCES_CHANGED: "the selected resources changed; nothing is rescheduled",
     Trigger.STRATEGY_CHANGED: "the rollout strategy changed; nothing is rescheduled",
@@ -266,19 +267,26 @@ def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     if len(waves) <= 1:
         return None
     index = placement.snapshots[-1].index if placement.snapshots else None
-    return Rollout(placement.instance.address, "rolling update", index, tuple(_wave_steps(waves)))
+    steps = tuple(_wave_steps(waves, placement.failing))
+    return Rollout(placement.instance.address, "rolling update", index, steps)
 
 
-def _wave_steps(waves: Sequence[Wave]) -> Iterator[RolloutStep]:
-    """The steps of every wave, with the seconds after which it begins: delete, update, wait for the next."""
+def _wave_steps(waves: Sequence[Wave], failing: frozenset[str]) -> Iterator[RolloutStep]:
+    """The steps of every wave, with the seconds after which it begins: delete, update, wait for the next.
+    Clusters on which what is brought fails stand apart.
+    """
     begins: float = 0
     waited = ""
     for number, wave in enumerate(waves, 1):
         updated = tuple(sorted((*wave.updated, *wave.bound)))
         if wave.deleted:
             yield RolloutStep(str(StepKind.DELETE), "", number, wave.deleted, begins, waits_for=waited)
-        if updated:
-            yield RolloutStep(_UPDATE, "", number, updated, begins, waits_for=waited)
+        fails = tuple(cluster for cluster in updated if cluster in failing)
+        works = tuple(cluster for cluster in updated if cluster not in failing)
+        if works:
+            yield RolloutStep(_UPDATE, "", number, works, begins, waits_for=waited)
+        if fails:
+            yield RolloutStep(_UPDATE, "", number, fails, begins, waits_for=waited, status=STUCK)
         waited = ""
         if wave.wait_seconds and number < len(waves):
             yield RolloutStep(str(StepKind.WAIT), "", number, (), begins, wave.wait_seconds)

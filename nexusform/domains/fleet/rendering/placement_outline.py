@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
-from nexusform.words import listed
+from nexusform.words import form, listed
 
 _WORDS = {
     PlacementAction.PLACE: "placed",
@@ -36,7 +36,8 @@ def placement_outline(reason: PlacementReason) -> Outline:
     cluster, explanation = reason.cluster, reason.explanation
     shown = _shown(reason)
     history = _history(shown, reason.rows, reason.known)
-    facts = [_policy(explanation), *_how_picked(explanation), *history, *_drift(reason.drift)]
+    standing = _standing(reason)
+    facts = [_policy(explanation), *standing, *_how_picked(explanation), *history, *_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_verdict_section(explained, explanation) for explained in shown]
@@ -79,6 +80,16 @@ def _policy(explanation: PlacementExplanation) -> str:
         number = explanation.number
         kind = f"PickN, {'every eligible cluster' if number is None else number}"
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
+
+
+def _standing(reason: PlacementReason) -> Iterator[str]:
+    """What is missing of what the policy asks for, and which bindings are given up and still there."""
+    if not reason.fulfilled and reason.explanation.abort is None:
+        yield "Not fulfilled: the policy asks for more clusters than it gets."
+    given_up = reason.given_up
+    if given_up:
+        goes = form(len(given_up), "It goes", "They go")
+        yield f"Unscheduled, and still there: {listed(given_up)}. {goes} when others make room for it."
 
 
 def _how_picked(explanation: PlacementExplanation) -> Iterator[str]:
@@ -181,7 +192,7 @@ def _short_verdict(cluster: ClusterExplanation) -> str:
     if cluster.refusals:
         reported = cluster.refusals[0]
         further = f" (and {len(cluster.refusals) - 1} more)" if len(cluster.refusals) > 1 else ""
-        refused = f"{reported.rule}: {reported.reason}{further}"
+        refused = f"{reported.rule}: {'; '.join(cluster.observed) or reported.reason}{further}"
     if cluster.held:
         return f"held; today {refused}" if refused else "held"
     if cluster.picked:
@@ -195,6 +206,7 @@ def _verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanat
     """What every rule says of one cluster, and its rank."""
     lines = [cluster.reported] if cluster.reported else []
     lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in cluster.refusals]
+    lines += [f"  {each}" for each in cluster.observed]
     if not cluster.refusals:
         lines.append("No rule refuses it.")
     if cluster.held:
@@ -273,6 +285,8 @@ def placement_document(reason: PlacementReason) -> dict[str, Any]:
         ],
         "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
         "override_failures": dict(reason.failures),
+        "fulfilled": reason.fulfilled,
+        "unscheduled": list(reason.given_up),
     }
     if reason.cluster:
         document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
@@ -299,6 +313,7 @@ def _cluster_document(
         "margin": None if cluster.margin is None else _margin_document(cluster.margin),
         "reported": cluster.reported,
         "rejected": [refusal_document(refusal) for refusal in cluster.refusals],
+        "observed": list(cluster.observed),
         "preferences": [_preference_document(preference) for preference in cluster.preferences],
     }
 

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
 )
 from nexusform.domains.fleet.scheduling.cycle import Scored, rank, screen
+from nexusform.domains.fleet.scheduling.observed import observed
 from nexusform.domains.fleet.scheduling.profile import FILTERS
 from nexusform.domains.fleet.scheduling.properties import Extremes, extremes_of, property_of
 from nexusform.domains.fleet.scheduling.roster import Holdings, Roster, Standing, ascending
@@ -75,6 +76,7 @@ class ClusterExplanation(Struct, frozen=True):
     in which it is picked. Scores are the recorded ones where it is held or picked, else those of the last
     batch; None where none are given (PickAll, PickFixed, a violated hard spread constraint). `rank` counts
     from 1 among those that passed before the last batch, `margin` is over the last one picked in it.
+    `observed` is what the first rule that refuses saw of it, beside what is asked.
     """
 
     cluster: str
@@ -89,6 +91,7 @@ class ClusterExplanation(Struct, frozen=True):
     margin: Margin | None = None
     held: bool = False
     batch: int | None = None
+    observed: tuple[str, ...] = ()
 
     @property
     def first_refusal(self) -> Refusal | None:
@@ -268,6 +271,7 @@ def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> t
                 margin=margin,
                 held=is_held,
                 batch=batch,
+                observed=_observed(ask, holdings, refusals, position),
             )
         )
     return tuple(rows)
@@ -295,6 +299,13 @@ def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...
             reason = rule.reason(ask, roster, standing, position)
             refusals.append(Refusal(roster.members[position].name, rule.rule, reason))
     return tuple(refusals)
+
+
+def _observed(ask: Ask, holdings: Holdings, refusals: tuple[Refusal, ...], position: int) -> tuple[str, ...]:
+    """What the rule that KubeFleet reports saw of a member."""
+    if not refusals:
+        return ()
+    return observed(refusals[0].rule, ask, holdings.roster, holdings.standing, position)
 
 
 def _reported(
@@ -367,6 +378,11 @@ def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Placeme
     decided = {decision.cluster: decision for decision in decisions_made}
     members = sorted(holdings.roster.position)
     strangers = sorted(set(ask.policy.cluster_names) - holdings.roster.position.keys())
+    held_before = {
+        name
+        for name, binding in holdings.by_cluster.items()
+        if binding.state is not BindingState.UNSCHEDULED and not binding.deleting
+    }
     rows: list[ClusterExplanation] = []
     for name in (*members, *strangers):
         decision = decided.get(name)
@@ -375,7 +391,10 @@ def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Placeme
             refusal = Refusal(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, picked=False, refusals=(refusal,)))
         elif decision.selected:
-            rows.append(ClusterExplanation(name, binding, picked=True, reported=decision.reason))
+            is_held = name in held_before
+            rows.append(
+                ClusterExplanation(name, binding, picked=not is_held, reported=decision.reason, held=is_held)
+            )
         else:
             rule = "cluster_eligibility" if name in holdings.roster.position else "cluster_names"
             refusals = (Refusal(name, rule, decision.reason),)

@@ -39,6 +39,7 @@ class Trigger(StrEnum):
     TAINT_REMOVED = "taint_removed"
     CLUSTER_LEFT = "cluster_left"
     EVICTED = "evicted"
+    BINDING_DELETED = "binding_deleted"
     PLACEMENT_REMOVED = "placement_removed"
     RESOURCES_CHANGED = "resources_changed"
     STRATEGY_CHANGED = "strategy_changed"

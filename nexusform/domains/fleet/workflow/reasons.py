@@ -32,7 +32,8 @@ class PlacementReason(Struct, frozen=True):
     what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
     (trigger, serial), both by cluster. `objects` are those of the cluster's snapshot and `rendered` what it
     has of them (both empty where values among them are sensitive); `failures` say why overriding fails, by
-    cluster.
+    cluster. `given_up` are the clusters whose binding is Unscheduled and still there; `fulfilled`: it has all
+    the clusters that its policy asks for.
     """
 
     address: Address
@@ -44,6 +45,8 @@ class PlacementReason(Struct, frozen=True):
     objects: tuple[Manifest, ...] = ()
     rendered: tuple[Manifest, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
+    given_up: tuple[str, ...] = ()
+    fulfilled: bool = True
 
 
 def placement_reason(
@@ -64,6 +67,8 @@ def placement_reason(
         fleet_explanation.drift(placement.held, roster, policy, placement.snapshot, namespace),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
+        given_up=tuple(binding.cluster for binding in placement.held if binding.cluster not in held),
+        fulfilled=placement.fulfilled,
     )
     if secret:
         return reason

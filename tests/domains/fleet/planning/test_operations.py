@@ -169,6 +169,17 @@ def test_an_override_that_fails_is_told() -> None:
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
 
 
+def test_a_rollout_marks_where_overriding_fails() -> None:
+    strategy = 'strategy {\n rolling_update {\n max_unavailable = "1"\n max_surge = "0"\n }\n }'
+    text = FLEET + placement(pick_n(3), strategy)
+    state = state_of(text)
+    broken = override("x", "c4").replace("/data/colour", "/data/missing")
+    result = good(plan(text.replace("colour: blue", "colour: red") + broken, state))
+    steps = [(step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps]
+    assert (("c4",), "stuck") in steps, steps
+    assert all("c4" not in clusters for clusters, status in steps if status != "stuck")
+
+
 def cluster_override(name: str) -> str:
     return f"""
 resource "fleet_cluster_resource_override" "{name}" {{

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, SpreadConstraint
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    ClusterTerm,
+    Health,
+    Member,
+    Policy,
+    PropertyRequirement,
+    SpreadConstraint,
+)
 from nexusform.domains.fleet.scheduling.explanation import (
     ClusterExplanation,
     PlacementExplanation,
@@ -14,6 +22,7 @@ from nexusform.domains.fleet.scheduling.explanation import (
     explain,
 )
 from nexusform.domains.fleet.scheduling.roster import Roster
+from nexusform.scheduling.matching import Requirement, label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     COST,
@@ -188,3 +197,51 @@ def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     assert (difference.gained, difference.lost) == (("b",), ("a",))
     same = drift(bound("b"), Roster(members), policy, snapshot(policy))
     assert (same.gained, same.lost) == ((), ())
+
+
+def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
+    members = [
+        member("a", {"env": "canary"}, nodes="4"),
+        member("b", {"env": "prod"}, nodes="4"),
+        member("c", {"env": "prod"}),
+        member("d"),
+        member("e", {"env": "prod"}, nodes="9"),
+    ]
+    more_nodes = PropertyRequirement(NODES, "Gt", ("5",))
+    prod = ClusterTerm(label_selector({"env": "prod"}), (more_nodes,))
+    shelf = ClusterTerm(
+        label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
+    )
+    by_cluster = rows(why(members, pick(1, required=(prod,))))
+    assert {name: row.observed for name, row in by_cluster.items()} == {
+        "a": ("label env is canary (asked: prod)",),
+        "b": (f"{NODES} is 4 (asked: > 5)",),
+        "c": (f"no property {NODES} (asked: > 5)",),
+        "d": ("no label env (asked: prod)",),
+        "e": (),
+    }
+    by_cluster = rows(why(members, pick(1, required=(prod, shelf))))
+    assert by_cluster["a"].observed == (
+        "term 1: label env is canary (asked: prod)",
+        "term 2: no label shelf; label env is canary (asked: not in canary)",
+    )
+
+
+def test_picks_by_domain_stand_beside_a_spread_that_refuses() -> None:
+    members = [
+        member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))
+    ]
+    policy = pick(2, spread=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
+    by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
+    refused = {name: row.observed for name, row in by_cluster.items() if row.observed}
+    assert all(said[0].startswith("picks by zone: ") for said in refused.values())
+
+
+def test_a_pick_fixed_holds_what_it_held() -> None:
+    members = fleet("a", "b")
+    policy = Policy(FIXED, cluster_names=("a", "b"))
+    by_cluster = rows(why(members, policy, bound("a")))
+    assert {name: (row.held, row.picked) for name, row in by_cluster.items()} == {
+        "a": (True, False),
+        "b": (False, True),
+    }

@@ -90,7 +90,10 @@ def hub(*clusters: str) -> list[dict[str, Any]]:
     scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "reason": "r", "message": "m"}
     placement["status"] = {
         "conditions": [scheduled],
-        "placementStatuses": [{"clusterName": cluster} for cluster in clusters],
+        "placementStatuses": [
+            {"clusterName": cluster, "conditions": [{"type": "Scheduled", "status": "True"}]}
+            for cluster in clusters
+        ],
     }
     parent = {f"{FLEET}/parent-CRP": "web", f"{FLEET}/is-latest-snapshot": "true"}
     policy = body(
@@ -168,6 +171,46 @@ def test_what_is_gone_on_the_hub_is_said(capsys: pytest.CaptureFixture[str]) -> 
     write([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
     out = told(capsys, "plan", "-details")[1]
     assert "does not show web on west1 any more" in out
+
+
+@pytest.mark.parametrize(("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")])
+def test_a_binding_that_somebody_deleted_is_said_whatever_state_knows(
+    kind: str, comes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [one for one in hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
+    for one in items:
+        if kind == "PickAll" and one["kind"] in (
+            "ClusterResourcePlacement",
+            "ClusterSchedulingPolicySnapshot",
+        ):
+            one["spec"]["policy"] = {"placementType": "PickAll"}
+    write(items)
+    said = (
+        "The hub's status says that web is on west1, and the binding there was deleted",
+        "does not show web on",
+    )
+    for warning in said:
+        code, out = told(capsys, "plan", "-details", "-detailed-exitcode")
+        assert warning in out
+        assert comes in out
+        assert "(binding_deleted)" in out
+        assert (code, "No changes" in out) == (2, False)
+        told(capsys, "apply", "-auto-approve")
+
+
+def test_what_is_given_up_and_still_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    items = hub("west1", "gone")
+    for one in items:
+        if one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
+            one["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["west1", "gone"]}
+    items[-1]["spec"]["state"] = "Unscheduled"
+    items[-1]["metadata"]["annotations"] = {f"{FLEET}/previous-binding-state": "Bound"}
+    write(items)
+    out = told(capsys, "plan", "-details")[1]
+    assert "0 to remove, 2 kept. Of these, 1 stays Unscheduled." in out
+    out = told(capsys, "explain", 'fleet_cluster_resource_placement.p["web"]')[1]
+    assert "Unscheduled, and still there: gone." in out
+    assert "west1 Bound held" in out
 
 
 def test_a_raised_number_picks_beside_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
