@@ -6,7 +6,7 @@ state holds an object of one of its types, so most plans load none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeAlias, cast
 
@@ -46,7 +46,7 @@ def _no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # 
     return []
 
 
-def _no_disruptions(_cluster_id: str) -> Disruptions:
+def _no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptions:
     return Disruptions()
 
 
@@ -56,7 +56,7 @@ class Contribution(Struct, frozen=True):
     `rows` of all that it places, `rollouts` and `passed_over` as the plan shows them; `shown`: what objects
     begin with instead of what state has. `hosted()` are the workloads on VMs after the plan.
     `findings(instances, risks)` is what is to be said of them; `risks` only where everything has its place.
-    `disruptions(cluster_id)`: what draining the nodes of a cluster meets.
+    `disruptions(cluster_id, nodes)`: what draining these nodes of a cluster meets.
     `detail` is the domain's own record, for its own explanations.
     """
 
@@ -67,7 +67,7 @@ class Contribution(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     hosted: Callable[[], Sequence[HostedWorkload]] = tuple
     findings: Callable[..., list[Diagnostic]] = _no_findings
-    disruptions: Callable[[str], Disruptions] = _no_disruptions
+    disruptions: Callable[[str, Collection[str]], Disruptions] = _no_disruptions
     detail: object = None
 
 

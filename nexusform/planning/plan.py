@@ -211,7 +211,8 @@ class Disruptions(Struct, frozen=True):
 
 
 class Upgrade(Struct, frozen=True):
-    """The upgrade of one cluster to another version of Kubernetes, pools in their turn.
+    """Pools of one cluster whose nodes are made anew: to another version of Kubernetes batch by batch
+    (`before` and `after`), or at once because an argument of the pools changed (`trigger` says which).
 
     `budgets` are PodDisruptionBudgets that allow no eviction and so hold up drains, `single_replicas` the
     workloads that are down while their only pod moves.
@@ -225,6 +226,12 @@ class Upgrade(Struct, frozen=True):
     pools: tuple[PoolUpgrade, ...]
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
+    trigger: str = "kubernetes_version_changed"
+
+    @property
+    def rolls(self) -> bool:
+        """Whether it goes batch by batch."""
+        return self.trigger == "kubernetes_version_changed"
 
     @property
     def vms(self) -> int:

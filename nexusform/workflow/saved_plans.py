@@ -504,6 +504,8 @@ def _essence(plan: Plan) -> dict[str, list[object]]:
         seen.setdefault(f"where {row.object} of {row.address} is", []).append(row)
     for output in plan.outputs:
         seen[f"output.{output.name}"] = [output]
+    for upgrade in plan.upgrades:
+        seen.setdefault(f"how {upgrade.cluster} is made anew", []).append(upgrade)
     seen |= {f"{old} moved to {new}": [] for old, new in plan.moved}
     return seen
 

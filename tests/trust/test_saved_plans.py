@@ -158,6 +158,47 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
     assert run(["apply", "p.nfplan"]) == 0
 
 
+CLUSTER = """
+resource "nexus_kubernetes_cluster" "a" {
+  site_id            = nexus_site.lab.id
+  name               = "a"
+  kubernetes_version = "1.30.1"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "p" {
+    count       = 2
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  depends_on = [nexus_rack.r]
+}
+"""
+
+
+def upgraded_otherwise(plan: Any) -> None:
+    plan["upgrades"][0]["pools"][0]["batches"] = 1
+    plan["upgrades"][0]["after"] = "1.29.1"
+
+
+@pytest.mark.parametrize("change", [upgraded_otherwise, dropped("upgrades"), dropped("placement_totals")])
+def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
+    change: Callable[[Any], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER)
+    assert run(["apply", "-auto-approve"]) == 0
+    Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER.replace("1.30.1", "1.31.1"))
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    forge(Path("p.nfplan"), "plan.json", change)
+    capsys.readouterr()
+    assert run(["apply", "p.nfplan"]) == 1
+    assert "Saved plan does not mean what it shows" in capsys.readouterr().err
+
+
 def asked_otherwise(name: str) -> Callable[[Any], None]:
     """Words that no plan can be made of again."""
     return lambda plan: plan.update({name: ["nexus_rack.nowhere["]})

@@ -1,68 +1,95 @@
-"""Upgrades of Kubernetes as a plan carries them out: pool by pool, batch by batch."""
+"""Nodes that a plan makes anew pool by pool: upgrades of Kubernetes batch by batch, other changes at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from nexusform.demands import PoolDemand
 from nexusform.planning.plan import Disruptions, PoolUpgrade, Upgrade
-from nexusform.planning.vms.vm_object import ROLLING, VmObject
+from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject
 
 
 def upgrades_of(
-    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str], Disruptions]]
+    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]]
 ) -> Iterator[Upgrade]:
-    """The upgrades of a plan, cluster by cluster; a separate pool is upgraded with its cluster. `disruptions`
-    say what draining the nodes of a cluster (its id) meets.
+    """The clusters of which whole pools are made anew, a record for each reason; a separate pool counts with
+    its cluster. `disruptions` say what draining such nodes (names) of a cluster (its id) meets.
     """
     disruptions = list(disruptions)
-    of_clusters: dict[str, list[VmObject]] = {}
+    of_clusters: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        if vms.demand is not None and ROLLING in vms.moves.again.values():
-            of_clusters.setdefault(vms.demand.owner, []).append(vms)
-    for owner, members in of_clusters.items():
+        if vms.demand is None:
+            continue
+        for pool in vms.pools:
+            trigger = _trigger_of(vms, pool)
+            if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
+                of_clusters.setdefault((vms.demand.owner, trigger), []).append((vms, pool))
+    for (owner, trigger), members in of_clusters.items():
         cluster_id = owner.partition(":")[2]
-        yield _upgrade(members, [of_cluster(cluster_id) for of_cluster in disruptions])
+        nodes = frozenset(chain.from_iterable(_names(vms, pool, trigger) for vms, pool in members))
+        yield _upgrade(members, trigger, [of_cluster(cluster_id, nodes) for of_cluster in disruptions])
 
 
-def _upgrade(members: Sequence[VmObject], disruptions: Sequence[Disruptions]) -> Upgrade:
-    first = members[0]
+def _trigger_of(vms: VmObject, pool: PoolDemand) -> str:
+    """Why a whole pool is made anew: another version, or another argument of it; "" where it is not."""
+    keys = _keys(pool)
+    triggers = {vms.moves.again[key] for key in keys if key in vms.moves.again}
+    if ROLLING in triggers:
+        return ROLLING
+    of_pool = {name for name, _ in pool.triggers}
+    return next((trigger for trigger in sorted(triggers) if trigger in of_pool), "")
+
+
+def _keys(pool: PoolDemand) -> list[VmKey]:
+    return [(pool.pool, number) for number in pool.numbers]
+
+
+def _names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
+    for key, name in zip(_keys(pool), pool.names, strict=True):
+        if vms.moves.again.get(key) == trigger:
+            yield name
+
+
+def _upgrade(
+    members: Sequence[tuple[VmObject, PoolDemand]], trigger: str, disruptions: Sequence[Disruptions]
+) -> Upgrade:
+    first = members[0][0]
     assert first.demand is not None
+    rolls = trigger == ROLLING
     before = first.prior_demand.version if first.prior_demand is not None else None
     return Upgrade(
         address=first.instance.address,
         cluster=first.demand.cluster,
         site_id=first.demand.site_id,
-        before=before or "",
-        after=first.demand.version or "",
-        pools=tuple(_pool(vms, pool) for vms in members for pool in _rolling_pools(vms)),
+        before=(before or "") if rolls else "",
+        after=(first.demand.version or "") if rolls else "",
+        pools=tuple(_pool(vms, pool, trigger) for vms, pool in members),
         budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
         single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
+        trigger=trigger,
     )
 
 
-def _rolling_pools(vms: VmObject) -> Iterator[PoolDemand]:
-    for pool in vms.pools:
-        if any(vms.moves.again.get((pool.pool, number)) == ROLLING for number in pool.numbers):
-            yield pool
-
-
-def _pool(vms: VmObject, pool: PoolDemand) -> PoolUpgrade:
-    """How one pool goes: with surge new VMs come before the old leave, without it after."""
-    keys = [(pool.pool, number) for number in pool.numbers]
-    rolling = [key for key in keys if vms.moves.again.get(key) == ROLLING]
-    stops_at = next((at // pool.batch + 1 for at, key in enumerate(rolling) if key in vms.failed), 0)
-    failed = next((vms.failed[key] for key in rolling if key in vms.failed), None)
-    at_once = min(pool.batch, len(rolling))
+def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
+    """How one pool goes: rolling, with surge new VMs come before the old leave, without it after; otherwise
+    all of its VMs leave before any comes.
+    """
+    keys = _keys(pool)
+    again = [key for key in keys if vms.moves.again.get(key) == trigger]
+    surges = trigger == ROLLING and pool.surge > 0
+    batch = pool.batch if trigger == ROLLING else len(again)
+    stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.failed), 0)
+    failed = next((vms.failed[key] for key in again if key in vms.failed), None)
+    at_once = min(batch, len(again))
     return PoolUpgrade(
         pool=pool.pool,
         sku=pool.sku.name,
-        vms=len(rolling),
+        vms=len(again),
         at_once=at_once,
-        batches=-(-len(rolling) // pool.batch),
-        surges=pool.surge > 0,
-        fewest_up=len(keys) if pool.surge else len(keys) - at_once,
+        batches=-(-len(again) // batch),
+        surges=surges,
+        fewest_up=len(keys) if surges else len(keys) - at_once,
         stops_at=stops_at,
         reason=failed.reason if failed is not None else "",
     )

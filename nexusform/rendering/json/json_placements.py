@@ -110,6 +110,7 @@ def _upgrade_document(upgrade: Upgrade) -> dict[str, Any]:
         "address": str(upgrade.address),
         "cluster": upgrade.cluster,
         "site_id": upgrade.site_id,
+        "trigger": upgrade.trigger,
         "from": upgrade.before or None,
         "to": upgrade.after or None,
         "goes_through": upgrade.goes_through,

@@ -33,6 +33,7 @@ from nexusform.rendering.page.page_parts import (
     rules_part,
     section,
     tables_part,
+    upgrades_part,
     verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
@@ -191,7 +192,7 @@ def _parts(
     pools = tables_part(plan.placement_tables, plan.tie_breaks)
     of_domains = parts_of_domains(plan)
     parts += [each.after_map(plan) for each in of_domains]
-    parts += [findings, overview_part(overview), pools]
+    parts += [upgrades_part(plan.upgrades), findings, overview_part(overview), pools]
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", scripted("vm-list")))
     parts += [each.after_vms(plan) for each in of_domains]

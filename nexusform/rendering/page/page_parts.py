@@ -9,11 +9,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.registry import titled
-from nexusform.planning.plan import (
-    CheckResult,
-    PlacementTable,
-    SeparationVerdict,
-)
+from nexusform.planning.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding
@@ -31,6 +27,7 @@ from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
+from nexusform.rendering.report.upgrade_words import upgrade_heading, upgrade_text
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
 from nexusform.source import SourceFile
@@ -361,6 +358,25 @@ def _certainty(pool: PlacementTable) -> tuple[str, str]:
     if not pool.placed:
         return "", ""
     return f"{pool.racks_certain} of {pool.placed}", f"{pool.machines_certain} of {pool.placed}"
+
+
+def upgrades_part(upgrades: Sequence[Upgrade]) -> Part:
+    """The clusters that are upgraded, or of which whole pools are made anew, with what that takes."""
+    if not upgrades:
+        return None
+    heads = ("Pool", "SKU", "Nodes", "Batches", "Away at once", "Fewest up")
+    parts: list[Part] = []
+    for upgrade in upgrades:
+        caption = f"{upgrade_heading(upgrade)}: {upgrade_text(upgrade)}"
+        parts.append(table(caption, heads, [_pool_upgrade_row(pool) for pool in upgrade.pools], figures=4))
+    return section("upgrades", "Upgrades" if all(each.rolls for each in upgrades) else "Made anew", parts)
+
+
+def _pool_upgrade_row(pool: PoolUpgrade) -> tuple[str, ...]:
+    """With surge no node is away: new ones come before old ones leave."""
+    batches = f"{pool.batches:,}" + (f", stops at {pool.stops_at:,}" if pool.stops_at else "")
+    away = "none" if pool.surges else f"{pool.at_once:,}"
+    return pool.pool, pool.sku, f"{pool.vms:,}", batches, away, f"{pool.fewest_up:,}"
 
 
 def rules_part(verdicts: Sequence[SeparationVerdict]) -> Part:

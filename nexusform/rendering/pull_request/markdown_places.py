@@ -36,7 +36,7 @@ from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
 from nexusform.rendering.report.trigger_words import trigger_words
-from nexusform.rendering.report.upgrade_words import ROLLING
+from nexusform.rendering.report.upgrade_words import is_told, told_pools
 from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed, natural
@@ -62,13 +62,14 @@ def vm_rows(plan: Plan) -> list[str]:
 def every_vm(plan: Plan) -> list[str]:
     """The VMs one by one where `vm_rows` tells of pools, or the verdict of upgrades."""
     rows = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
-    rows = _listed_vms(plan) if all(row.trigger != ROLLING for row in rows) else rows
+    rows = rows if plan.upgrades else _listed_vms(plan)
     return _vm_table(rows, plan) if len(rows) > _MOST_ROWS or plan.upgrades else []
 
 
 def _listed_vms(plan: Plan) -> list[PlacementChange]:
     vms = [row for row in plan.placements if row.kind == VM]
-    moves = [row for row in vms if row.action is PlacementAction.MOVE and row.trigger != ROLLING]
+    told = told_pools(plan)
+    moves = [row for row in vms if row.action is PlacementAction.MOVE and not is_told(row, told)]
     new = [row for row in vms if row.action is PlacementAction.PLACE]
     return [*moves, *(new if len(new) <= _FEW else ())]
 

@@ -15,11 +15,11 @@ from nexusform.planning.effects import (
     number_of,
     verb_of,
 )
-from nexusform.planning.plan import Action, PlacementChange, Plan
+from nexusform.planning.plan import Action, PlacementChange, Plan, Upgrade
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
-from nexusform.rendering.report.upgrade_words import ROLLING, upgrade_text
+from nexusform.rendering.report.upgrade_words import is_told, told_pools, upgrade_clause, upgrade_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed, natural
 
@@ -98,20 +98,23 @@ def _destroyed(plan: Plan, count: int) -> str:
 
 
 def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
-    """The rows of VMs to which this happens, but for upgrades: those have a sentence of their own."""
+    """The rows of VMs to which this happens, but for those that `upgrades` tell."""
+    told = told_pools(plan)
     return [
         row
         for row in plan.placements
-        if row.kind == VM and row.trigger != ROLLING and effect_of(row) is effect
+        if row.kind == VM and effect_of(row) is effect and not is_told(row, told)
     ]
 
 
 def _upgraded(plan: Plan) -> list[str]:
     """Which clusters are upgraded, and how that goes."""
-    return [
-        f"**{plain(upgrade.cluster)} is upgraded** {plain(upgrade_text(upgrade))}"
-        for upgrade in plan.upgrades
-    ]
+    return [f"**{plain(_clause(upgrade))}** {plain(upgrade_text(upgrade))}" for upgrade in plan.upgrades]
+
+
+def _clause(upgrade: Upgrade) -> str:
+    # The versions follow.
+    return f"{upgrade.cluster} is upgraded" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"
 
 
 def _elsewhere(plan: Plan) -> list[str]:

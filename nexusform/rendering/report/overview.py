@@ -32,7 +32,7 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, room_rows, sites_with_room
 from nexusform.rendering.report.stakes import endangered, ending_rules
-from nexusform.rendering.report.upgrade_words import ROLLING
+from nexusform.rendering.report.upgrade_words import is_told, told_pools, upgrade_clause
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.weights import Level
 from nexusform.words import counted, first_of, form, listed
@@ -141,12 +141,13 @@ def headline_text(plan: Plan, report: Report) -> str:
 
 
 def _upgrade_clauses(plan: Plan) -> list[str]:
-    """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for upgrades."""
+    """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for them."""
+    told = told_pools(plan)
     for row in plan.placements:
-        is_upgrade = row.trigger == ROLLING or (row.trigger == "node_removed" and KINDS[row.kind].on_vms)
+        is_upgrade = is_told(row, told) or (row.trigger == "node_removed" and KINDS[row.kind].on_vms)
         if not is_upgrade and effect_of(row) in LEAVING:
             return []
-    return [f"{upgrade.cluster} is upgraded to {upgrade.after}" for upgrade in plan.upgrades]
+    return [upgrade_clause(upgrade) for upgrade in plan.upgrades]
 
 
 def _without_objects(plan: Plan) -> list[str]:

@@ -22,7 +22,7 @@ from nexusform.planning.effects import (
 )
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.report.trigger_words import trigger_words
-from nexusform.rendering.report.upgrade_words import ROLLING
+from nexusform.rendering.report.upgrade_words import RECREATING, ROLLING
 from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, spans
@@ -231,13 +231,16 @@ def _group(
 ) -> PlacementGroup:
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
+    counts = Counter(row.trigger for row in rows)
+    told = frozenset(trigger for trigger in counts if _is_recreation(trigger, counts[trigger], detail))
     for row in rows:
-        effect = Effect.MOVED if _is_upgraded(row, detail) else effect_of(row)
+        effect = Effect.MOVED if row.kind == VM and row.trigger in told else effect_of(row)
         alike = (row.action.value, trigger_words(row), _states(row), effect, state_of(row))
         runs.setdefault(alike, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
-        lines += _lines(run, detail, say)
+        anew = run[0].kind == VM and run[0].trigger in told
+        lines += [_recreated(run)] if anew else _lines(run, detail, say)
     kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
     certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
@@ -260,8 +263,6 @@ def certainty_text(table: PlacementTable) -> str:
 
 def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
     """The lines of rows with one action, trigger, effect and the same states: one each, or one for all."""
-    if _is_upgraded(run[0], detail):
-        return [_upgraded(run)]
     moves = effect_of(run[0]) is Effect.MOVED or _is_elsewhere(run[0])
     few_moves = moves and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
@@ -292,13 +293,15 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     )
 
 
-def _is_upgraded(row: PlacementChange, detail: Detail) -> bool:
-    """Whether it is said with the others of its pool that it is made anew by an upgrade."""
-    return row.kind == VM and row.trigger == ROLLING and detail is not Detail.ALL
+def _is_recreation(trigger: str, count: int, detail: Detail) -> bool:
+    """Whether nodes of a pool that are made anew for this reason are told together, wherever they come to."""
+    if detail is Detail.ALL or trigger not in RECREATING:
+        return False
+    return trigger == ROLLING or count > SINGLE_MOVES
 
 
-def _upgraded(run: Sequence[PlacementChange]) -> PlacementLine:
-    """One line for nodes of a pool that an upgrade makes anew one batch after the other."""
+def _recreated(run: Sequence[PlacementChange]) -> PlacementLine:
+    """One line for nodes of a pool that are made anew, batch by batch or all at once."""
     ordered = sorted(run, key=_by_number)
     in_place = sum(effect_of(row) is Effect.AGAIN for row in run)
     counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
@@ -309,7 +312,7 @@ def _upgraded(run: Sequence[PlacementChange]) -> PlacementLine:
         effect=Effect.MOVED,
         origin="",
         target=", ".join(f"{count:,} {where}" for count, where in counts if count),
-        trigger=ROLLING,
+        trigger=run[0].trigger,
         count=len(run),
     )
 
@@ -376,8 +379,8 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
 
 def line_verb(line: PlacementLine) -> str:
     """What is said before the target of objects that have no way to it: `re-created in place:`, `stays`."""
-    if line.trigger == ROLLING and not line.origin and line.effect is Effect.MOVED:
-        return "upgraded batch by batch, re-created"
+    if line.trigger in RECREATING and not line.origin and line.effect is Effect.MOVED:
+        return RECREATING[line.trigger]
     match line.effect:
         case Effect.AGAIN:
             return "re-created in place:"

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from nexusform.planning.plan import Plan, PoolUpgrade, Upgrade
+from nexusform.planning.plan import PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.words import counted, first_of, form
 
 ROLLING: Final = "kubernetes_version_changed"
+# What re-creates all nodes of a pool, and how that is said before where they come to.
+RECREATING: Final[Mapping[str, str]] = {
+    ROLLING: "upgraded batch by batch, re-created",
+    **dict.fromkeys(
+        ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
+        "re-created all at once:",
+    ),
+}
 _MOST_NAMED: Final = 4
 
 
 def upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
-    """A heading and a sentence for every cluster that is upgraded."""
-    return [(f"Upgrade of {upgrade.cluster}", upgrade_text(upgrade)) for upgrade in plan.upgrades]
+    """A heading and a sentence for every cluster that is upgraded, or of which whole pools are made anew."""
+    return [(upgrade_heading(upgrade), upgrade_text(upgrade)) for upgrade in plan.upgrades]
+
+
+def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
+    """The pools whose re-creation `upgrades` tell: site, cluster, pool, trigger."""
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+    )
+
+
+def is_told(row: PlacementChange, told: frozenset[tuple[str, str, str, str]]) -> bool:
+    """Whether the re-creation of a node is told with that of its pool."""
+    return (row.site_id, row.cluster, row.pool, row.trigger) in told
+
+
+def upgrade_clause(upgrade: Upgrade) -> str:
+    """`cluster-b is upgraded to 1.33.1`, `24 nodes of cluster-b are made anew`."""
+    if upgrade.rolls:
+        return f"{upgrade.cluster} is upgraded to {upgrade.after}"
+    return f"{counted(upgrade.vms, 'node')} of {upgrade.cluster} {form(upgrade.vms, 'is', 'are')} made anew"
+
+
+def upgrade_heading(upgrade: Upgrade) -> str:
+    """`Upgrade of cluster-b`, `Made anew in cluster-b`."""
+    return f"{'Upgrade of' if upgrade.rolls else 'Made anew in'} {upgrade.cluster}"
 
 
 def versions(upgrade: Upgrade) -> str:
@@ -22,14 +57,33 @@ def versions(upgrade: Upgrade) -> str:
 
 
 def upgrade_text(upgrade: Upgrade) -> str:
-    """As `1.29.4 -> 1.30.1 goes through: 77 nodes in 77 batches, 1 new before 1 old leaves`."""
-    batches = sum(pool.batches for pool in upgrade.pools)
-    nodes = f"{counted(upgrade.vms, 'node')} in {counted(batches, 'batch', 'batches')}"
-    sentences = [f"{versions(upgrade)} {_verdict(upgrade)}: {nodes}, {_pace(upgrade)}."]
+    """How it goes and what breaks: `1.29.4 -> 1.30.1 goes through: 77 nodes in 77 batches, ...`."""
+    sentences = [_rolling(upgrade) if upgrade.rolls else _at_once(upgrade)]
     if upgrade.budgets:
         names = first_of(upgrade.budgets, _MOST_NAMED)
         sentences.append(f"{form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
+    if upgrade.single_replicas:
+        count, names = len(upgrade.single_replicas), first_of(upgrade.single_replicas, _MOST_NAMED)
+        down = form(count, "is down while its only pod moves", "are down while their only pods move")
+        sentences.append(f"{names} {down}.")
     return " ".join(sentences)
+
+
+def _rolling(upgrade: Upgrade) -> str:
+    batches = sum(pool.batches for pool in upgrade.pools)
+    nodes = f"{counted(upgrade.vms, 'node')} in {counted(batches, 'batch', 'batches')}"
+    return f"{versions(upgrade)} {_verdict(upgrade)}: {nodes}, {_pace(upgrade)}."
+
+
+def _at_once(upgrade: Upgrade) -> str:
+    """`pool2: all 24 nodes are away at once (sku_changed).`."""
+    pools = []
+    for pool in upgrade.pools:
+        who = f"all {counted(pool.vms, 'node')}" if pool.vms > 1 else "its node"
+        left = f", {pool.fewest_up:,} stay" if pool.fewest_up else ""
+        stuck = ", and not all find room again" if pool.stops_at else ""
+        pools.append(f"{pool.pool}: {who} {form(pool.vms, 'is', 'are')} away at once{left}{stuck}")
+    return f"{'; '.join(pools)} ({upgrade.trigger})."
 
 
 def _verdict(upgrade: Upgrade) -> str:

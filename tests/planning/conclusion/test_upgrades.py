@@ -64,6 +64,25 @@ def test_other_changes_are_no_upgrade() -> None:
     assert good(plan(changed, state_of(text(OLD)))).plan.upgrades == ()
 
 
+def test_another_sku_makes_a_pool_anew_at_once() -> None:
+    bigger = text(OLD, SHOP).replace(pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
+    upgrade = upgrade_of(text(OLD, SHOP), bigger)
+    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.rolls) == ("sku_changed", "", "", False)
+    (of_pool,) = upgrade.pools
+    assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.at_once) == ("q", 3, 1, 3)
+    assert (of_pool.surges, of_pool.fewest_up) == (False, 0)
+
+
+def test_pods_on_other_pools_are_not_at_stake() -> None:
+    """The one pod of the shop runs on one of the two pools: it is down only when that one is made anew."""
+    small = pool("q", 3, more=IN_PLACE)
+    other = pool("p", 4)
+    changed_q = text(OLD, SHOP).replace(small, pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
+    changed_p = text(OLD, SHOP).replace(other, pool("p", 4, "NC_G12_56_v1"))
+    at_stake = [upgrade_of(text(OLD, SHOP), changed).single_replicas for changed in (changed_q, changed_p)]
+    assert sorted(at_stake) == [(), ("default/Deployment/shop",)]
+
+
 def test_where_it_stops_is_told() -> None:
     """Two machines, both full: no surge VM finds room."""
     big = "NC_P46_224_v1"

@@ -7,7 +7,7 @@ gone leave first. What is called for later sees what was placed earlier.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import pod_row
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.preemption import allowed_now
+from nexusform.domains.pods.scheduling.preemption import allowed_now, covers
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
@@ -493,18 +493,24 @@ class PodPhase:
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
         return risks
 
-    def disruptions(self, cluster_id: str) -> Disruptions:
-        """What draining the nodes of a cluster meets: budgets that allow no eviction, and workloads with one
-        pod that runs.
+    def disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
+        """What draining these nodes of a cluster meets: budgets that allow no eviction, and workloads of
+        which the one pod that runs is there.
         """
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return Disruptions()
         standing = tuple(self._standing.get(cluster_id, {}).values())
-        allowed = [(budget, allowed_now(budget, standing)) for budget in self._model(cluster).budgets]
+        drained = [pod for pod in standing if pod.node in nodes]
+        allowed = [
+            (budget, allowed_now(budget, standing))
+            for budget in self._model(cluster).budgets
+            if any(covers(budget, pod.spec) for pod in drained)
+        ]
         strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
         running = Counter(pod.workload for pod in standing if pod.node)
-        single = [workload for workload, count in sorted(running.items()) if count == 1]
+        gone = {pod.workload for pod in drained}
+        single = [workload for workload, count in sorted(running.items()) if count == 1 and workload in gone]
         moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
         return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved)
 
