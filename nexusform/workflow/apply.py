@@ -285,14 +285,18 @@ def _encrypted_anew(run: Run) -> list[Diagnostic]:
 
 
 def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
-    """Write a state that the backend does not take into a file beside the configuration."""
-    path = Path(run.project.place.directory) / RESCUE
+    """Write a state that the backend does not take into a file, beside the configuration unless said
+    otherwise.
+    """
+    place = run.project.place
+    path = Path(place.rescue) if place.rescue else Path(place.directory) / RESCUE
     try:
         if isinstance(run.project.backend, EncryptedBackend):
             document = run.project.backend.sealed(document)
     except BackendProblem as problem:
         return error("the-state-could-not-be-saved", f"{words} It could not be encrypted either: {problem}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)
     except OSError as problem:
         return error(
@@ -300,6 +304,9 @@ def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
             f"{words} It could not be written to {path} either ({problem.strerror}). The journal holds what "
             "was recorded before; run `nexusform apply -resume` once the backend works again.",
         )
+    if place.rescue:
+        back = "-resume puts it there once the backend works again."
+        return error("the-state-could-not-be-saved", f"{words} It was written to {path} instead. {back}")
     return error(
         "the-state-could-not-be-saved",
         f"{words} It was written to {path} instead. When the backend works again, run "

@@ -56,7 +56,8 @@ class Place(Struct, frozen=True):
     `take_ownership`: what others manage may be written.
     `backend_config` are the flags of that name, `limits` those of the operator (the most that
     a plan may stand for, by name). `unsaved` are
-    texts that stand in an editor in place of files, by the files' real paths.
+    texts that stand in an editor in place of files, by the files' real paths. `rescue` is the file for a
+    state that the backend does not take ("": one beside the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Place(Struct, frozen=True):
     limits: Mapping[str, int] = field(default_factory=dict)
     unsaved: Mapping[str, str] = field(default_factory=dict)
     take_ownership: bool = False
+    rescue: str = ""
 
     def limits_over(self, configured: Mapping[str, int]) -> Limits:
         """The limits of a plan whose configuration says so much of them."""

@@ -309,7 +309,7 @@ def push(pushed: State, name: str, *, force: bool) -> StateChange:
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         if not force:
-            refusal = _unrelated(state, pushed, name)
+            refusal = unrelated(state, pushed, name)
             if refusal is not None:
                 return None, [refusal]
         # Numbers that were given are never given again, whatever the pushed state knows of them.
@@ -318,7 +318,7 @@ def push(pushed: State, name: str, *, force: bool) -> StateChange:
     return change
 
 
-def _unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
+def unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
     """Why a state must not replace the current one, or None."""
     if not exists(state):
         return None

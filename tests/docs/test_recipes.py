@@ -90,7 +90,8 @@ class Jobs:
         for key, value in own.items():
             if key not in inputs:
                 environment[key] = str(value).replace("$CI_PROJECT_DIR", str(clone))
-        script = "\n".join([*GITLAB[".nexusform"]["before_script"][1:], *job["script"]])
+        before = job.get("before_script", GITLAB[".nexusform"]["before_script"])
+        script = "\n".join([*before[1:], *job["script"]])  # pip is somebody else's
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", script],
             cwd=clone, env=environment, capture_output=True, text=True, check=False,
@@ -129,6 +130,13 @@ def project(tmp_path: Path) -> Iterator[tuple[Jobs, GitLab, Store]]:
         yield Jobs(tmp_path, address, host), host, store
 
 
+def planned(host: GitLab) -> bytes:
+    """The plan of the newest pipeline, as its job left it."""
+    archive = host.artifacts[host.pipelines[0]["id"] * 10]
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        return files.read(".nexusform-plan/reviewed.plan")
+
+
 def objects(store: Store) -> int:
     (place,) = (place for path, place in store.places.items() if path.endswith("/state/lab"))
     resources = json.loads(place.document or b'{"resources": []}')["resources"]
@@ -164,6 +172,40 @@ def test_only_the_plan_of_the_head_is_applied(project: tuple[Jobs, GitLab, Store
     host.jobs[host.pipelines[0]["id"]] = []
     assert jobs.apply(newest, "merged1")[0] == 1
     assert not any(place.document for place in store.places.values())
+
+
+def keys(place: Path) -> dict[str, str]:
+    key, public = place / "plan.key", place / "plan.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}
+
+
+def test_where_plans_are_signed_only_a_signed_one_is_applied(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, _, store = project
+    variables = keys(jobs.place)
+    public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
+    tree = jobs.tree(1)
+    assert jobs.plan(tree, "head1")[0] == 0
+    jobs.merge("head1", "merged1")
+    merged = shutil.copytree(tree, jobs.place / "merged")
+    # Somebody merged a link where the signed one is to stand.
+    outside = jobs.place / "outside"
+    outside.mkdir()
+    (merged / ".nexusform-signed").symlink_to(outside)
+    code, log, signing = jobs.run("nexusform-sign", merged, CI_COMMIT_SHA="merged1", **variables)
+    assert code == 0, log
+    assert not list(outside.iterdir())
+    signed = (signing / ".nexusform-signed" / "reviewed.plan").read_bytes()
+    code, log, _ = jobs.run("nexusform-sign", merged, CI_COMMIT_SHA="merged1", **public)
+    assert (code, "no NEXUSFORM_PLAN_KEY to sign with" in log) == (1, True)
+    (merged / ".nexusform-signed").unlink()
+    (merged / ".nexusform-signed").mkdir()
+    for plan, expected in ((planned(jobs.host), 1), (signed, 0)):
+        (merged / ".nexusform-signed" / "reviewed.plan").write_bytes(plan)
+        code, log, _ = jobs.run("nexusform-apply", merged, CI_COMMIT_SHA="merged1", **public)
+        assert code == expected, log
+    assert objects(store) == 2
 
 
 def test_a_commit_of_no_merge_request_applies_nothing(project: tuple[Jobs, GitLab, Store]) -> None:
@@ -326,7 +368,8 @@ def test_the_action_fails_whatever_is_no_plan() -> None:
     conditions = {step.get("run", step.get("uses")): step.get("if", "") for step in ACTION}
     (failing,) = [text for script, text in conditions.items() if "there is no plan" in str(script)]
     assert re.findall(r"exitcode != '(\d)'", failing) == ["0", "2"]
-    (keeping,) = [text for script, text in conditions.items() if "upload-artifact" in str(script)]
+    steps = [step for step in ACTION if "upload-artifact" in step.get("uses", "")]
+    (keeping,) = [step["if"] for step in steps if "plan" in step["if"]]
     assert re.findall(r"exitcode == '(\d)'", keeping) == ["0", "2"]
 
 

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.flags import place_of
+from nexusform.domains.remote_state.backends.http import HttpBackend
 from nexusform.domains.sites.types.work import Answer, Kind, Status, Task, encode, task_of
 from nexusform.domains.sites.workflow import site_work
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet
 from nexusform.domains.sites.workflow.site_work import Worker
+from nexusform.ports import BackendProblem
+from tests.contracts.http_state_server import state_server
+from tests.domains.sites.conftest import DEFINITION
 
 Fleet = Callable[..., None]
 Command = Callable[..., tuple[int, str, str]]
@@ -183,3 +187,40 @@ def test_a_fleet_root_comes_after_the_sites_that_it_reads(
     )
     code, _, err = command("plan")
     assert (code, "is applied later" in " ".join(err.replace("│", "").split())) == (1, True)
+
+
+def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sites share a root module: each has a file of its own, and nothing is made a second time."""
+    with state_server() as (address, store):
+        definition = DEFINITION.replace('"local"', '"http"')
+        fleet(
+            definition=definition.replace(
+                'path = "states/${site.name}.nfstate"', f'address = "{address}/${{site.name}}"'
+            )
+        )
+        ask.root = tmp_path  # type: ignore[attr-defined]
+        worker = Worker()
+        approved = {}
+        for name in ("par1", "par2"):
+            planned = ask(worker, Kind.PLAN, name)
+            approved[name] = Answer(name, Status.PLANNED, digest=planned.digest, plan="p" * 64)
+        monkeypatch.setattr(HttpBackend, "compact", _not_taken)
+        for name, answer in approved.items():
+            ended = ask(worker, Kind.APPLY, name, answer)
+            assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (Status.FAILED, True)
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
+        for place in store.places.values():
+            place.document = None  # not even the journal got there
+        for name, answer in approved.items():
+            refused = ask(worker, Kind.PLAN, name)
+            assert refused.status is Status.REFUSED
+            assert refused.troubles[0].id == "state-waits-to-be-saved"
+            assert ask(worker, Kind.APPLY, name, answer).status is Status.APPLIED
+            assert ask(worker, Kind.PLAN, name).status is Status.UNCHANGED
+
+
+def _not_taken(*_: object) -> None:
+    raise BackendProblem("the server answered 500.")

@@ -22,6 +22,7 @@ from nexusform.regular_files import Confinement
 from nexusform.source import SourceFile
 from nexusform.state import json_text
 from nexusform.values import SENSITIVE
+from nexusform.workflow.apply import RESCUE
 from nexusform.workflow.backend_choice import BackendChoice, open_choice, refusal_of_settings
 from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import Place, load_configuration
@@ -46,7 +47,8 @@ def place_of_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str])
     """
     place = place_of_fleet(fleet, environment)
     own = str(Path(fleet.root, place.data_directory, "sites", site.name))
-    return replace(place, environment={**environment, "NF_DATA_DIR": own})
+    rescue = str(Path(own, RESCUE))
+    return replace(place, environment={**environment, "NF_DATA_DIR": own}, rescue=rescue)
 
 
 def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> Opened:

@@ -27,6 +27,7 @@ from nexusform.domains.sites.rendering.site_rows import placement_figures, redun
 from nexusform.domains.sites.types.definition import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
 from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.domains.sites.workflow.rescued_state import bring_back, waiting_state
 from nexusform.domains.sites.workflow.site_digest import plan_digest
 from nexusform.domains.sites.workflow.site_project import (
     known_configuration,
@@ -133,6 +134,11 @@ class Worker:
             return _refused(site.name, opened.diagnostics)
         leaving = ExitStack()
         locking = Locking(timeout=task.fleet.lock_timeout)
+        if waiting_state(opened.project.place):
+            with begin(opened.project, "OperationTypeApply", locking) as run:
+                problems = bring_back(run) if run.ready else list(run.diagnostics)
+            if problems:
+                return _refused(site.name, problems)
         run = leaving.enter_context(begin(opened.project, "OperationTypeApply", locking))
         kept = _Kept(run, None, None, leaving)
         answer = (
@@ -186,6 +192,8 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
     opened = open_site(fleet, site, os.environ)
     if opened.project is None:
         return _refused(site.name, opened.diagnostics)
+    if waiting := waiting_state(opened.project.place):
+        return _refused(site.name, waiting)
     locking = Locking(enabled=fleet.lock, timeout=fleet.lock_timeout, alone=not fleet.lock)
     with begin(opened.project, "OperationTypePlan", locking, settles=False) as run:
         if not run.ready:
