@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.applying.outcomes import known_parts
-from nexusform.applying.standing import ProviderCall, deposed_key, remembered, with_current
+from nexusform.applying.standing import ProviderCall, deposed_key, provider_of, remembered, with_current
 from nexusform.planning.plan import Action, Change, Plan, StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
 from nexusform.state import codec
@@ -191,7 +191,8 @@ def _annotated(change: Change, instance: InstanceState | None) -> InstanceState 
     if change.deposed:
         return None
     current = instance.current if instance else None
-    if change.importing and change.before is not None and current is None:
+    is_elsewhere = current is not None and current.provider != provider_of(change)
+    if change.importing and change.before is not None and (current is None or is_elsewhere):
         # What is replaced at once is taken over as it stands first.
         taken = replace(remembered(change, change.before), creation=change.prior_creation)
         return with_current(instance, taken)

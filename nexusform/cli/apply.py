@@ -15,7 +15,7 @@ from msgspec import Struct
 from nexusform.applying.events import Listener, StepEvent
 from nexusform.cli.arguments import group, number, optional, switch, texts
 from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.plan import Showing, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.report_flag import plan_reports
@@ -54,6 +54,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     as_json: bool = switch("As a stream of JSON events; needs -auto-approve or a plan file", flag="json")
     concise: bool = switch("Without a line per step")
     show_sensitive: bool = switch("Show sensitive values in reports")
+    take_ownership: bool = ownership_flag()
     shown: PlacementFlags = group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
@@ -155,7 +156,7 @@ def apply_fresh(flags: ApplyFlags, options: PlanOptions) -> int:
     if not flags.auto_approve and not job.may_ask():
         job.voice.diagnostics([_cannot_ask()], {})
         return 1
-    opened = open_project(place_of(flags.state, flags.variables))
+    opened = open_project(place_of(flags.state, flags.variables, take_ownership=flags.take_ownership))
     job.voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
@@ -202,7 +203,7 @@ def _finish_first(run: Run, job: _Job) -> int:
 def _resume(flags: ApplyFlags, planfile: str | None) -> int:
     """Do what is left of the last apply; of PLANFILE when one is named."""
     job = _job(flags)
-    place = place_of(flags.state, flags.variables)
+    place = place_of(flags.state, flags.variables, take_ownership=flags.take_ownership)
     rest, backend, problems = find_rest(place)
     if planfile is not None and rest is not None:
         saved, wrong = read_plan(planfile, place)
@@ -233,7 +234,7 @@ def _carry_on(run: Run, job: _Job) -> int:
 def _discard(flags: ApplyFlags) -> int:
     """Drop what an earlier apply left to do."""
     job = _job(flags)
-    opened = open_project(place_of(flags.state, flags.variables))
+    opened = open_project(place_of(flags.state, flags.variables, take_ownership=flags.take_ownership))
     job.voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
@@ -253,7 +254,7 @@ def _discard(flags: ApplyFlags) -> int:
 def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> int:
     """Apply a saved plan, once its signatures are verified."""
     job = _job(flags)
-    place = place_of(flags.state, flags.variables)
+    place = place_of(flags.state, flags.variables, take_ownership=flags.take_ownership)
     saved, problems = read_plan(path, place)
     if saved is not None:
         for key in verification.key_files:

@@ -56,7 +56,16 @@ def state_flag() -> str:
     return text("State file of the local backend", metavar="FILE")
 
 
-def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Place:
+def ownership_flag() -> bool:
+    """-take-ownership."""
+    return switch(
+        "On a fleet hub write what others apply, too (Flux, Argo CD), and take fields of others over"
+    )
+
+
+def place_of(
+    state: str = "", variables: tuple[tuple[str, str], ...] = (), *, take_ownership: bool = False
+) -> Place:
     """Where the command runs, from its flags and the environment. Raises a usage error."""
     flags, environment = trust_flags(), dict(os.environ)
     try:
@@ -77,6 +86,7 @@ def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Pl
         allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
         backend_config=flags.backend_config,
         limits=limits,
+        take_ownership=take_ownership,
     )
 
 

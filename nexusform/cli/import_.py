@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import group, number, optional, text
 from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.domains.azure.importers.az_adoption import AdoptedSite
@@ -17,6 +17,7 @@ from nexusform.domains.azure.workflow.adopting import import_site
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
 from nexusform.workflow.importing import address_to_import, import_one
+from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin
 
@@ -41,6 +42,7 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     )
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
+    take_ownership: bool = ownership_flag()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)
     parallelism: int | None = number("Taken for likeness with other tools", default=None)
@@ -62,11 +64,15 @@ def import_(arguments: ImportArguments) -> int:
         return _take_over_sites(screen, arguments)
     if not arguments.address or not arguments.object_id:
         raise click.UsageError("Say what to import: ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
-    opened = open_project(place_of(arguments.state, arguments.variables))
+    opened = open_project(_place(arguments))
     screen.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
     return _take_over(screen, opened.project, arguments)
+
+
+def _place(arguments: ImportArguments) -> Place:
+    return place_of(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
 
 
 def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> int:
@@ -103,7 +109,7 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
         raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
     if not arguments.generate_config_out:
         raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
-    place = place_of(arguments.state, arguments.variables)
+    place = _place(arguments)
     answer = import_site(
         place,
         os.path.normpath(arguments.source),

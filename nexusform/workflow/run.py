@@ -29,6 +29,7 @@ from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, ObjectState
+from nexusform.workflow.changed_providers import Moved, moved_objects
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
@@ -110,22 +111,28 @@ class Run(Struct):
         if has_errors(imports.diagnostics):
             return _failed(options, *imports.diagnostics)
         refreshed: Refreshed = {}
+        moved = Moved()
         if options.refresh:
             try:
                 with logged("info", "objects read from the providers", providers=len(self.providers)):
                     refreshed = refresh(self.stored.state, self.providers, types, self.notices.reading)
+                moved = moved_objects(self.request(options, {}), self.providers)
             except ProviderProblem as problem:
                 return _failed(options, error("reading-what-stands-failed", str(problem)))
+            refreshed |= moved.missing
         request = self.request(options, refreshed)
         with logged("info", "plan made", mode=options.mode):
-            result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
+            taken = {**moved.adopting, **imports.objects, **options.adopting}
+            result = make_plan(replace(request, imports=taken))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
             refusals += judged_by_providers(result.plan, self.providers)
         remarked = remarks(self.providers) if options.refresh else []
         inventories = (*result.plan.inventories, *captures_read(self.providers))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
-        return self._concluded(result, (*contradictions, *imports.diagnostics, *refusals, *remarked))
+        return self._concluded(
+            result, (*contradictions, *imports.diagnostics, *moved.diagnostics, *refusals, *remarked)
+        )
 
     def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:
         """The result with what else is to be said of it, with lint, and with the room of its sites."""

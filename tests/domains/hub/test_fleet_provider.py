@@ -181,3 +181,118 @@ def test_a_saved_plan_of_a_hub_applies(hub: HubServer, told: Told) -> None:
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     assert "Resources: 2 added" in said
+
+
+def test_what_was_simulated_is_taken_over_or_made(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    told("state", "rm", "fleet_cluster_resource_placement.web")
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text.replace("provider = fleet\n  resource_selector", "resource_selector"))
+    assert "Resources: 1 added" in told("apply", "-auto-approve")[1]
+    Path("main.nf.hcl").write_text(text)
+    hub.log.clear()
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "Taken over as they stand: fleet_cluster_resource_placement.web." in said
+    assert "1 imported, 0 added" in said
+    assert "DELETE" not in {method for method, *_ in hub.log}
+    assert "No changes." in told("plan")[1]
+    hub.remove(hub.get("ClusterResourcePlacement", "web") or {})
+
+
+def test_what_flux_applies_is_written_with_take_ownership_alone(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    labels = {
+        "kustomize.toolkit.fluxcd.io/name": "apps",
+        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+    }
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
+    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
+    write(number=3)
+    code, said = told("apply", "-auto-approve")
+    assert code == 1
+    assert "applied by Flux Kustomization flux-system/apps" in said
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert code == 0, said
+
+
+def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
+    hub.put(changed, "kubectl")
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert code == 0, said
+    assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    assert "No changes." in told("plan")[1]
+
+
+def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(
+    hub: HubServer, told: Told
+) -> None:
+    write()
+    code, said = told("plan", "-confine")
+    assert code == 0, said
+    assert "a confined run asks it only where -allow-remote names it" in said
+    assert {method for method, *_ in hub.log} == {"GET"}
+    said = told("plan", "-confine", f"-allow-remote={hub.url}")[1]
+    assert "PATCH" in {method for method, *_ in hub.log}
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(
+        text.replace('data "fleet_hub" "hub" {}', 'data "fleet_hub" "hub" { kubeconfig = "evil" }')
+    )
+    code, said = told("plan", "-confine")
+    assert code == 1
+    assert "a kubeconfig may run programs" in said
+
+
+def test_a_member_that_the_hub_lacks_is_an_error_and_labels_are_given_back(
+    hub: HubServer, told: Told
+) -> None:
+    arguments = 'provider = fleet\n  name = "{}"\n  labels = {{ tier = "gold" }}'
+    block = f'resource "fleet_member_cluster" "m" {{{{\n  {arguments}\n}}}}\n'
+    head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
+    Path("main.nf.hcl").write_text(head + block.format("osl1"))
+    code, said = told("plan")
+    assert code == 1
+    assert "The hub has no member osl1" in said
+    assert "joinMC.sh" in said
+    Path("main.nf.hcl").write_text(head + block.format("ams1"))
+    assert told("apply", "-auto-approve")[0] == 0
+    member = hub.get("MemberCluster", "ams1")
+    assert member is not None
+    assert member["metadata"]["labels"] == {"env": "prod", "tier": "gold"}
+    assert told("destroy", "-auto-approve")[0] == 0
+    member = hub.get("MemberCluster", "ams1")
+    assert member is not None
+    assert member["metadata"]["labels"] == {"env": "prod"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_busy_is_asked_again(hub: HubServer, told: Told, status: int) -> None:
+    write()
+    failed: set[tuple[str, str]] = set()
+
+    def once(method: str, path: str) -> int | None:
+        if (method, path) in failed:
+            return None
+        failed.add((method, path))
+        return status if path.endswith(("/web", "/memberclusters")) else None
+
+    hub.faults = once
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "Resources: 2 added" in said
+
+
+def test_a_token_that_expired_is_told(hub: HubServer, told: Told) -> None:
+    write()
+    hub.tokens.clear()
+    code, said = told("plan")
+    assert code == 1
+    assert "does not know who asks (401)" in said

@@ -36,11 +36,13 @@ from nexusform.domains.fleet.planning.contents import (
     write_contents,
 )
 from nexusform.domains.fleet.planning.fixed import fixed_problems
+from nexusform.domains.fleet.planning.members_on_hub import as_it_will_be
 from nexusform.domains.fleet.planning.overrides import (
     Identity,
     Rendered,
     Renders,
     applicable,
+    identities,
     identity,
     picked,
     refusals,
@@ -234,10 +236,17 @@ def read_hub(instances: Iterable[Instance], shown: ShownHub) -> Hub:
         if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
             continue
         hub.take(instance)
+    hub.manifests += _beside(hub)
     hub.approve()
     hub.diagnostics += _refused_overrides(hub)
     hub.diagnostics += _without_namespace(hub)
     return hub
+
+
+def _beside(hub: Hub) -> Iterator[Manifest]:
+    """What the hub holds that neither the configuration nor state has a say in."""
+    managed = identities((*hub.manifests, *hub.before[0]))
+    yield from (manifest for manifest in hub.shown.objects if identity(manifest) not in managed)
 
 
 def _held(instance: Instance) -> Sequence[Manifest]:
@@ -318,6 +327,7 @@ def read_members(
         written = instance.type.fleet(instance.planned)
         if not isinstance(written, FleetMember):
             continue
+        written = as_it_will_be(instance, written, shown)
         cluster = clusters.get(written.cluster_id) if written.cluster_id else None
         if written.cluster_id and cluster is None:
             problems.append(_unknown_cluster(instance, written.cluster_id, clusters))

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, convert, field, json
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetMember, FleetObject, FleetOverride
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
@@ -196,7 +197,7 @@ def clusters_of(members: Mapping[str, FleetMemberState]) -> Clusters:
 class ShownHub(Struct, frozen=True):
     """What hubs show: the attributes of placements by their type and id, the members by name, the names of
     evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
-    ended without success.
+    ended without success. `objects` are those that a hub which is there holds beside the configuration's.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -205,6 +206,7 @@ class ShownHub(Struct, frozen=True):
     runs: Mapping[str, BegunRun] = field(default_factory=dict)
     approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
     failed_runs: Mapping[str, str] = field(default_factory=dict)
+    objects: tuple[Manifest, ...] = ()
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -221,6 +223,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     runs: dict[str, BegunRun] = {}
     approvals: dict[str, frozenset[str]] = {}
     failed_runs: dict[str, str] = {}
+    objects: list[Manifest] = []
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
         for key, shown_placement in (attributes.get("placements") or {}).items():
@@ -233,13 +236,17 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
             member = _read(types, "fleet_member_cluster", _member_attributes(name, shown_member))
             if isinstance(member, FleetMember):
                 members[name] = member
+        if attributes.get("read_at"):  # of a dump nobody knows what stands by the time of the apply
+            read_objects = (manifest_of(json.decode(text)) for text in attributes["hub_objects"].values())
+            objects += (manifest for manifest in read_objects if manifest is not None)
         evictions.update(attributes.get("evictions") or ())
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["begun"]), BegunRun)
             approvals[key] = frozenset(run["approvals"])
             if run["ended"] and not run["succeeded"]:
                 failed_runs[key] = run["reason"]
-    return ShownHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
+    shown = ShownHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
+    return replace(shown, objects=tuple(objects))
 
 
 def _read(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:

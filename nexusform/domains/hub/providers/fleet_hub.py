@@ -303,8 +303,7 @@ class FleetHub:
         raise ProviderProblem(stands_already(each, request.key, request.address))
 
     def _refuse_managed(self, body: Values, command: str) -> None:
-        manifest = manifest_of(dict(body))
-        who = manager_of(manifest) if manifest is not None else ""
+        who = managed_by(body)
         if who and not self._terms.take_ownership:
             name = (body.get("metadata") or {}).get("name")
             raise ProviderProblem(
@@ -319,7 +318,8 @@ class FleetHub:
             hub.merge(path, EXTERNAL, self._terms.manager)
         request.tell(StepNews(operation=f"apply {each.title}"))
         try:
-            return hub.apply(path, each.body, self._terms.manager)
+            force = body is not None and self._terms.take_ownership
+            return hub.apply(path, each.body, self._terms.manager, force=force)
         except Refused as refused:
             raise ProviderProblem(refusal_words(refused, each.title)) from None
 
@@ -393,6 +393,12 @@ class FleetHub:
 EXTERNAL: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
+def managed_by(body: Values) -> str:
+    """What of Flux or Argo CD applies an object, "" for neither."""
+    manifest = manifest_of(dict(body))
+    return manager_of(manifest) if manifest is not None else ""
+
+
 def turns_external(sent: Values, shown: Values) -> bool:
     """Whether a placement is left to staged runs from now on, and what its rolling update said is still
     there.
@@ -436,8 +442,8 @@ def refusal_words(refused: Refused, title: str) -> str:
     if refused.kind is Refusal.OTHER_MANAGER:
         parts = [f"{each.field} belongs to {each.manager}" for each in refused.causes if each.manager]
         return (
-            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or let the other one "
-            "give it back."
+            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: "
+            "nexusform apply -take-ownership."
         )
     if refused.missing_right:
         return f"{title}: {refused.missing_right}."

@@ -214,7 +214,18 @@ def as_shown(
         return {**attributes, **_of_member(attributes, body)}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    return {**attributes, **arguments_of(type_name, body)}
+    keys = {str(path[1]) for path in differing(sent[0].body, body) if path[:1] == ("spec",) and path[1:]}
+    arguments = arguments_of(type_name, body)
+    _without_fillings(_spec_schema(type_name), arguments)
+    shown_otherwise = {name: value for name, value in arguments.items() if _keys_of(name) & keys}
+    return {**attributes, **shown_otherwise}
+
+
+def _keys_of(name: str) -> set[str]:
+    """What the API may call an argument: a repeated block stands in the plural there."""
+    first_word, *further_words = name.split("_")
+    key = first_word + "".join(word.capitalize() for word in further_words)
+    return {key, f"{key}s"}
 
 
 def _of_member(attributes: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:

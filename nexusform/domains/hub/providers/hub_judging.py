@@ -7,11 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.domains.fleet.importers.fleet_export import manager_of
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
-from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
 from nexusform.ports import ChangeRequest, ProviderProblem
 from nexusform.values import UNKNOWN
 from nexusform.words import counted, first_of
@@ -24,6 +22,7 @@ OTHER_MANAGER: Final = "fields-belong-to-others"
 STANDS: Final = "object-stands-on-the-hub"
 NO_MEMBER: Final = "member-is-not-on-the-hub"
 OF_OTHERS: Final = "managed-by-others"
+TAKEN: Final = "fields-are-taken-over"
 NOT_JUDGED: Final = "not-judged"
 _AT_ONCE: Final = 6
 _MOST_NAMED: Final = 4
@@ -105,6 +104,7 @@ class Judging:
     ) -> Iterator[Problem]:
         from nexusform.domains.hub.providers.fleet_hub import (
             EXTERNAL,
+            managed_by,
             path_on,
             stands_already,
             turns_external,
@@ -126,8 +126,7 @@ class Judging:
         if body is not None and not known and request.key.type != MEMBERS:
             yield Problem((), STANDS, stands_already(each, request.key, request.address))
             return
-        manifest = manifest_of(body) if body is not None else None
-        who = manager_of(manifest) if manifest is not None else ""
+        who = managed_by(body) if body is not None else ""
         if who and not self._terms.take_ownership:
             detail = (
                 f"{each.title} is applied by {who}, which would change it back. `apply` writes it only with "
@@ -137,7 +136,18 @@ class Judging:
         if body is not None and turns_external(each.body, body):
             hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
         else:
+            yield from self._dry_run(hub, path, each)
+
+    def _dry_run(self, hub: Hub, path: str, each: Sent) -> Iterator[Problem]:
+        """Ask for an object as the apply would; what it takes from others is told. Raises Refused."""
+        try:
             hub.apply(path, each.body, self._terms.manager, dry_run=True)
+        except Refused as refused:
+            if refused.kind is not Refusal.OTHER_MANAGER or not self._terms.take_ownership:
+                raise
+            detail = f"{each.title}: {_owners(refused)}; -take-ownership takes that over."
+            yield Problem((), TAKEN, detail, Severity.WARNING)
+            hub.apply(path, each.body, self._terms.manager, force=True, dry_run=True)
 
     def _not_served(self, each: Sent) -> Problem:
         version = str(each.body.get("apiVersion"))
@@ -168,12 +178,17 @@ def _webhook(refused: Refused, each: Sent) -> Problem:
 
 
 def _conflict(refused: Refused, each: Sent) -> Problem:
-    parts = [f"{cause.field} belongs to {cause.manager}" for cause in refused.causes if cause.manager]
     detail = (
-        f"{each.title}: {'; '.join(parts)}. An apply would be refused. Leave the field out here (lifecycle "
-        "ignore_changes), or let the other one give it back."
+        f"{each.title}: {_owners(refused)}. An apply would be refused. Leave the field out here (lifecycle "
+        "ignore_changes), or take it over: nexusform apply -take-ownership."
     )
     return Problem((), OTHER_MANAGER, detail)
+
+
+def _owners(refused: Refused) -> str:
+    """Which field belongs to whom."""
+    parts = [f"{cause.field} belongs to {cause.manager}" for cause in refused.causes if cause.manager]
+    return "; ".join(parts)
 
 
 def _rights(refused: Refused, each: Sent) -> Problem:

@@ -222,7 +222,7 @@ def _stages(run: Body) -> str:
     """`stage canary: 1 of 2 clusters (ams1 Started)`."""
     status = run.get("status") or {}
     for stage in (*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}):
-        if not isinstance(stage, Mapping) or _is_true(stage, "Succeeded"):
+        if not isinstance(stage, Mapping) or not stage.get("stageName") or _is_true(stage, "Succeeded"):
             continue
         clusters = [each for each in stage.get("clusters") or () if isinstance(each, Mapping)]
         left = [str(each.get("clusterName")) for each in clusters if not _is_true(each, "Succeeded")]

@@ -138,7 +138,7 @@ class Watch(Struct, frozen=True):
             if last.approval:
                 raise StepWaits(
                     f"{kind} {name} waits for a person: {last.approval} has to be approved. Grant it there, "
-                    f"or write it in approvals of its block; then `nexusform apply -resume` goes on."
+                    "and `nexusform apply -resume` goes on; or write it in approvals of the block, and apply."
                 )
             return last.ended, last.words
 
