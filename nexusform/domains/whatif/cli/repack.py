@@ -76,7 +76,7 @@ def repack(arguments: RepackArguments) -> int:
             moves=arguments.moves,
             window=arguments.window,
             spared=named(find_spared(site, arguments.without)),
-            apart=find_separations(site, world.things),
+            apart=find_separations(site, world.things, world.pods),
         )
         made = make_room(site, request, world.pods, patience)
         outline = repack_outline(made, world.origin)

@@ -25,6 +25,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
 )
 from nexusform.domains.whatif.questions.repack_moves import Intention, intend
+from nexusform.domains.whatif.questions.repack_pods import follow_pods
 from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_steps import TIE_BREAKS, RepackWindow, Walk, find_walk, prove
 from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
@@ -34,6 +35,9 @@ from nexusform.worlds.world_view import SiteView
 # Sites of so many VMs at most are counted cell by cell and pool by pool, so that pods and pools are few, too.
 _MOST_VMS_TOLD_APART: Final = 250
 _MOST_ROUNDS: Final = 12
+# How often VMs whose pods would break something are held, and it is searched again.
+_MOST_HELD: Final = 5
+_OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
 # How many VMs more than wanted are made room for where no order of steps makes room for just those.
 _MORE: Final = (1, 2, 4, 8)
 # Parts of the time that is left: for one solution, and for the answer itself where cells are not known.
@@ -93,8 +97,8 @@ class Repack(Struct, frozen=True):
 
     @property
     def pods(self) -> int:
-        """How many pods are restarted."""
-        return sum(step.source.pods for window in self.windows for step in window.steps)
+        """How many times pods are restarted: one that comes to a node that goes later counts twice."""
+        return sum(len(window.pods) for window in self.windows)
 
     @property
     def pools(self) -> int:
@@ -200,12 +204,33 @@ class Search(Struct, frozen=True):
     ) -> Attempt:
         """Search with this part of the time that is left."""
         patience = self.patience.part(part)
-        closer = _Closer(lay_repack_ground(site, request, self.pods, lifted), request, patience.part(0.85))
-        attempt, walk = closer.look()
+        ground = lay_repack_ground(site, request, self.pods, lifted)
+        attempt, walk = _Closer(ground, request, patience.part(0.85)).look()
+        for _ in range(_MOST_HELD):
+            if walk is None:
+                return attempt
+            following = follow_pods(ground, walk.windows, request.apart)
+            breaking = following.breaking if not lifted & _OF_PODS else frozenset()
+            if not breaking:
+                break
+            # The bound stays that of everybody: whoever is held here may have gone in another order.
+            request = replace(request, spared=request.spared | _names(ground, breaking))
+            kept = lay_repack_ground(site, request, self.pods, lifted)
+            _, walk = _Closer(kept, request, patience.part(0.85)).look()
+        else:
+            walk = None
         if walk is None:
-            return attempt
-        windows = prove(attempt.ground, walk, patience) if walked else walk.windows
+            return replace(attempt, undecided=True)
+        windows = prove(ground, walk, patience) if walked else walk.windows
+        with_pods = zip(windows, following.windows, strict=True)
+        windows = tuple(replace(window, pods=followed.pods) for window, followed in with_pods)
         return replace(attempt, windows=windows, found=True, undecided=False)
+
+
+def _names(ground: RepackGround, handles: frozenset[int]) -> frozenset[str]:
+    """These VMs as `-not` names them."""
+    gone = [source for source in ground.sources if source.handle in handles]
+    return frozenset(f"{ground.pools[source.pool].address}:{source.vm.name}" for source in gone)
 
 
 class _Closer:

@@ -30,6 +30,8 @@ _HOLDS: Final[Mapping[Constraint, str]] = {
     Constraint.SINGLE_REPLICA: "if VMs that are alone in their pool may be re-created",
     Constraint.QUORUM: "if control planes may lose their quorum meanwhile",
     Constraint.BUDGET: "if PodDisruptionBudgets let these nodes be drained",
+    Constraint.HUGEPAGES: "if pods with hugepages may wait until their node is back",
+    Constraint.DEVICES: "if pods with devices may wait until their node is back",
     Constraint.PINNED: "if pinned VMs may be re-created",
     Constraint.HARD_HINT: "if VMs with hard hints may be re-created",
 }
@@ -71,6 +73,8 @@ def _constraints(
             vms = counted(held[constraint], "VM")
             tries.append((constraint, f"{words} ({vms})", request))
     tries.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than one has now", request))
+    if request.apart:
+        tries.append((Constraint.SEPARATION, "without the separation rules", replace(request, apart=())))
     closed = sum(bool(machine.refusal) for machine in site.machines.values())
     if closed:
         tries.append((Constraint.CORDONED, f"with {counted(closed, 'machine')} in service again", request))

@@ -8,7 +8,7 @@ what a VM takes of a cell is arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from math import ceil
@@ -18,9 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
+from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod
 from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, take_down
 from nexusform.domains.whatif.questions.repack_separation import Apart
 from nexusform.planning.vms.sites import demand_for
+from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.splits import Splits
@@ -29,6 +31,7 @@ from nexusform.worlds.availability import quorum_of
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
 
 _DAEMONS: Final = "DaemonSet"
+_BARE: Final = "Pod"
 
 
 class Constraint(StrEnum):
@@ -40,6 +43,9 @@ class Constraint(StrEnum):
     SINGLE_REPLICA = "single_replica"
     QUORUM = "quorum"
     BUDGET = "budget"
+    HUGEPAGES = "hugepages"
+    DEVICES = "devices"
+    SEPARATION = "separation"
     PINNED = "pinned"
     HARD_HINT = "hard_hint"
     SPREAD = "spread"
@@ -270,9 +276,12 @@ def _held_by(
     ):
         if holds and constraint not in lifted:
             return constraint
-    if pods is None or Constraint.BUDGET in lifted:
+    if pods is None:
         return None
-    return Constraint.BUDGET if drain_is_held_up(pods, {vm.name}) else None
+    if Constraint.BUDGET not in lifted and drain_is_held_up(pods, {vm.name}):
+        return Constraint.BUDGET
+    starved = {constraint for _, constraint in starving(pods, pods.standing, {vm.name})} - lifted
+    return min(starved, default=None)
 
 
 def _is_vnf(cluster: Cluster, pool: Pool) -> bool:
@@ -296,6 +305,36 @@ def drain_is_held_up(pods: ClusterPods, nodes: set[str]) -> bool:
         return False
     workloads, _ = take_down(pods, pods.standing, nodes, drained=True)
     return any(workload.held_up_by for workload in workloads)
+
+
+def starving(
+    pods: ClusterPods, standing: Sequence[StandingPod], nodes: Collection[str]
+) -> list[tuple[StandingPod, Constraint]]:
+    """The pods with hugepages or devices that find no other node while these are away, and what they ask.
+
+    Those of DaemonSets go with their node, and nobody makes a bare Pod anew.
+    """
+    follows = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
+    asking = [
+        (pod, constraint)
+        for pod in standing
+        if pod.node in nodes and pod.workload in follows
+        for constraint in _rare_of(pod.spec)
+    ]
+    if not asking:
+        return []
+    _, meanwhile = take_down(pods, standing, nodes, drained=True)
+    running = {(pod.workload, pod.number) for pod in meanwhile if pod.node}
+    return [(pod, constraint) for pod, constraint in asking if (pod.workload, pod.number) not in running]
+
+
+def _rare_of(pod: PodSpec) -> Iterable[Constraint]:
+    """What a pod asks that not every node has."""
+    names = [name for name, amount in pod.requests.others if amount]
+    if any(name.startswith(HUGEPAGES) for name in names):
+        yield Constraint.HUGEPAGES
+    if any("/" in name for name in names):
+        yield Constraint.DEVICES
 
 
 def _pods_of(pods: ClusterPods | None) -> Counter[str]:

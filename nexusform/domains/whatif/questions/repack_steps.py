@@ -21,6 +21,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     Source,
     demand_of,
     drain_is_held_up,
+    starving,
 )
 from nexusform.domains.whatif.questions.repack_moves import Intention
 from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
@@ -42,11 +43,26 @@ class RepackStep(Struct, frozen=True):
     of: int = 0
 
 
+class FollowedPod(Struct, frozen=True):
+    """A pod of a node that is re-created: where it runs `meanwhile` and once all nodes are back (`then`), ""
+    for nowhere. `certain`: any run of the scheduler would decide so.
+    """
+
+    cluster_id: str
+    workload: str
+    pod: str
+    was: str
+    meanwhile: str
+    then: str
+    certain: bool
+
+
 class RepackWindow(Struct, frozen=True):
-    """VMs that are re-created together while these machines take no VM."""
+    """VMs that are re-created together while these machines take no VM, and their pods."""
 
     steps: tuple[RepackStep, ...]
     cordons: tuple[str, ...]
+    pods: tuple[FollowedPod, ...] = ()
 
 
 class Walk(Struct, frozen=True):
@@ -202,17 +218,21 @@ class _Walker:
                 return False
         elif away > max(amount_of(pool.demand.max_unavailable, count), 1):
             return False
-        return not self._breaks_budget(chosen, source)
+        return not self._troubles_pods(chosen, source)
 
-    def _breaks_budget(self, chosen: Sequence[Source], source: Source) -> bool:
-        """Whether the nodes that are away together leave a PodDisruptionBudget too little."""
+    def _troubles_pods(self, chosen: Sequence[Source], source: Source) -> bool:
+        """Whether the nodes that are away together leave a PodDisruptionBudget too little, or pods without
+        hugepages or devices.
+        """
         cluster = self._ground.clusters[source.pool]
         pods = self._ground.pods.get(cluster.id)
         if pods is None:
             return False
         nodes = {source.vm.name}
         nodes |= {other.vm.name for other in chosen if self._ground.clusters[other.pool].id == cluster.id}
-        return len(nodes) > 1 and drain_is_held_up(pods, nodes)
+        if len(nodes) == 1:
+            return False
+        return drain_is_held_up(pods, nodes) or bool(starving(pods, pods.standing, nodes))
 
     # --- where a VM lands ----------------------------------------------------------------------
 
@@ -285,7 +305,8 @@ class _Walker:
             return frozenset()
         name = demand_of(self._ground.pools[source.pool], source.vm).vm
         standing = list(window.scheduler.vms())
-        off = (rule.keeps_off(name.owner, name.pool, standing) for rule in self._request.apart)
+        vm = name.owner, name.pool, name.number
+        off = (rule.keeps_off(vm, standing) for rule in self._request.apart)
         return frozenset(chain.from_iterable(off))
 
     def _rack(self, machine: str) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from nexusform.domains.whatif.questions.repack import Blocking, Repack, RepackStatus
-from nexusform.domains.whatif.questions.repack_steps import RepackStep, RepackWindow
+from nexusform.domains.whatif.questions.repack_steps import FollowedPod, RepackStep, RepackWindow
 from nexusform.placement_kinds.registry import place_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, short_place_text
 from nexusform.rendering.notation.places import interval_document
@@ -16,6 +16,7 @@ from nexusform.words import counted, form, listed
 
 _RACK: Final = "nexus_rack"
 _NAMED_CORDONS: Final = 4
+_NAMED_PODS: Final = 40
 
 
 def repack_outline(repack: Repack, origin: str) -> Outline:
@@ -25,6 +26,7 @@ def repack_outline(repack: Repack, origin: str) -> Outline:
         sections.append(_blocking(repack))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_window(repack, window, number))
+        sections += _pods(window, number)
     if repack.windows:
         sections.append(_rooms(repack))
     request = repack.request
@@ -119,6 +121,26 @@ def _blocking(repack: Repack) -> Section:
     )
     table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
     return Section("What stands in the way, each tried by itself", table=table)
+
+
+def _pods(window: RepackWindow, number: int) -> Iterable[Section]:
+    """Where the pods of a window's nodes are meanwhile, and afterwards."""
+    if not window.pods:
+        return
+    rows = tuple(
+        Row((pod.pod, pod.was, _node_text(pod.meanwhile, pod), pod.then or "Pending"))
+        for pod in window.pods[:_NAMED_PODS]
+    )
+    more = len(window.pods) - len(rows)
+    lines = (f"And {counted(more, 'more pod')}; JSON has them all.",) if more else ()
+    table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
+    yield Section(f"Pods of window {number}", lines, table=table)
+
+
+def _node_text(node: str, pod: FollowedPod) -> str:
+    if not node:
+        return "none: waits"
+    return node if pod.certain else f"{node} (one outcome)"
 
 
 def _fits_then(blocking: Blocking) -> str:
@@ -242,9 +264,27 @@ def repack_document(repack: Repack) -> dict[str, Any]:
             }
             for each in repack.blocking
         ],
+        "pods": [
+            _pod_document(pod, number)
+            for number, window in enumerate(repack.windows, 1)
+            for pod in window.pods
+        ],
         "machines_with_unknown_cells": repack.unknown,
         "recreations_if_cells_were_known": repack.if_known,
         "depends_on_this_machine": repack.on_this_machine,
+    }
+
+
+def _pod_document(pod: FollowedPod, number: int) -> dict[str, Any]:
+    return {
+        "window": number,
+        "cluster_id": pod.cluster_id,
+        "workload": pod.workload,
+        "pod": pod.pod,
+        "from": pod.was,
+        "meanwhile": pod.meanwhile or None,
+        "then": pod.then or None,
+        "certain": pod.certain,
     }
 
 

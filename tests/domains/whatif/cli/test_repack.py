@@ -137,6 +137,103 @@ def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str
     assert said in " ".join((captured.out + captured.err).replace("│", " ").split())
 
 
+PODS = """
+resource "fleet_hub_manifest" "pods" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = <<-EOT
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: NAME, namespace: default}
+    spec:
+      replicas: REPLICAS
+      selector: {matchLabels: {app: NAME}}
+      template:
+        metadata: {labels: {app: NAME}}
+        spec:
+          containers:
+          - name: c
+            image: c
+            resources:
+              requests: {cpu: "2", memory: 2Gi, RESOURCE}
+              limits: {RESOURCE}
+    EOT
+}
+"""
+ASKED = {"hugepages": "hugepages-1Gi: 12Gi", "devices": "intel.com/sriov: 3"}
+
+
+def with_pods(lab: Path, resource: str, replicas: int) -> None:
+    """One pool whose nodes have room for one such pod each."""
+    pods = PODS.replace("NAME", "upf").replace("REPLICAS", str(replicas)).replace("RESOURCE", resource)
+    kubelet = 'kubelet {\n extended_resources = { "hugepages-1Gi" = "16Gi", "intel.com/sriov" = 4 }\n }\n'
+    main = MAIN.replace('vm_sku_name = "NC_P22_112_v1"\n', f'vm_sku_name = "NC_P22_112_v1"\n{kubelet}')
+    (lab / "main.nf.hcl").write_text(main + pods)
+    assert run(["apply", "-auto-approve"]) == 0
+
+
+STAYING = [f"-not=nexus_kubernetes_cluster.a:a-control-plane-{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize("constraint", ASKED)
+def test_pods_that_find_no_hugepages_or_devices_elsewhere_hold_their_node(
+    lab: Path, capsys: pytest.CaptureFixture[str], constraint: str
+) -> None:
+    asked = ["-sku=NC_E94_448_v1", "-want=1", *STAYING]
+    with_pods(lab, ASKED[constraint], 10)
+    code, repack = answer(capsys, *asked)
+    blocking = {one["constraint"]: one["recreations"] for one in repack["blocking"]}
+    assert (code, repack["status"]) == (2, "impossible")
+    assert blocking[constraint] == 2
+    # One node more than pods: one at a time, each pod going to the node that is free.
+    with_pods(lab, ASKED[constraint], 9)
+    code, repack = answer(capsys, *asked)
+    assert (code, repack["recreations"], repack["windows"]) == (0, 2, 2)
+    assert len(repack["pods"]) == repack["pods_restarted"]
+    for window in (1, 2):
+        [gone] = [step["object"] for step in repack["steps"] if step["window"] == window]
+        followed = [pod for pod in repack["pods"] if pod["window"] == window]
+        assert all(pod["from"] == gone and pod["meanwhile"] not in (None, gone) for pod in followed)
+        assert all(pod["then"] == pod["meanwhile"] for pod in followed)
+
+
+def test_rules_over_workloads_hold_for_whoever_is_re_created(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two workloads on two nodes: a rule keeps these from coming to one machine, whatever else may."""
+    selectors = [
+        f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}'
+        for app in ("upf", "web")
+    ]
+    rule = 'resource "nexus_separation_rule" "x" {\n scope = "machine"\n' + "\n".join(selectors) + "\n}\n"
+    both = [
+        PODS.replace("NAME", name).replace("REPLICAS", "1").replace('"pods"', f'"{name}"').replace("EOT", eot)
+        for name, eot in (("upf", "EOT"), ("web", "EOT"))
+    ]
+    pods = (
+        "".join(both)
+        .replace("RESOURCE", 'cpu: "2"')
+        .replace('requests: {cpu: "2", memory: 2Gi, cpu: "2"}', 'requests: {cpu: "2"}')
+    )
+    (lab / "main.nf.hcl").write_text(MAIN + pods + rule)
+    assert run(["apply", "-auto-approve"]) == 0
+    code, repack = answer(capsys, "-want=6")
+    assert (code, repack["status"]) == (0, "optimal")
+    places_now = places(capsys)
+    places_then = places_now | {step["object"]: step["to"]["machine"] for step in repack["steps"]}
+    state = json.loads((lab / "state" / "nexusform.nfstate").read_text())
+    nodes = {}
+    for resource in state["resources"]:
+        for instance in resource["instances"]:
+            for key, workload in (instance["attributes"].get("workloads") or {}).items():
+                for pod in workload.values() if isinstance(workload, dict) else ():
+                    if isinstance(pod, dict) and pod.get("node"):
+                        nodes[key] = pod["node"]
+    for pod in repack["pods"]:
+        nodes[pod["workload"]] = pod["then"]
+    upf, web = (next(node for key, node in nodes.items() if name in key) for name in ("upf", "web"))
+    assert places_then[upf] != places_then[web]
+
+
 def test_every_format_is_written(lab: Path) -> None:
     reports = [f"-report={kind}:answer.{kind}" for kind in ("markdown", "html", "json", "text")]
     assert run([*ASK, "-want=6", *reports]) == 0

@@ -20,11 +20,11 @@ from nexusform.domains.whatif.questions.repack_ground import (
     rebuilt,
 )
 from nexusform.domains.whatif.questions.repack_places import assign
-from nexusform.domains.whatif.questions.repack_separation import Apart, find_separations
+from nexusform.domains.whatif.questions.repack_separation import Apart, Group, find_separations
 from nexusform.domains.whatif.questions.repack_time import Patience
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, StandingVm, VmName
 from nexusform.worlds.world_view import SiteView, things_of_state
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
 from tests.domains.whatif.questions.worlds import racks, site_of
@@ -121,6 +121,99 @@ def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
         assert found is None or made.bound <= found
         if made.status is not RepackStatus.GAP:
             assert found == made.recreations or (found is None and made.recreations > 4)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
+    """Which VMs may leave is tried in every choice; whether the demand and those fit then, in every split."""
+    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    want = site.scheduler.count_free(request(1).demand).least + 1 + seed % 2
+    made = make_room(site, request(want))
+    ground = lay_repack_ground(site, request(want))
+    found = fewest_of_whole_machines(site, ground, request(want), most=4)
+    if made.status is RepackStatus.IMPOSSIBLE:
+        assert found is None
+        return
+    assert made.bound is not None
+    assert found is None or made.bound <= found
+    if made.recreations is not None and made.status is RepackStatus.OPTIMAL:
+        assert found == made.recreations or (found is None and made.recreations > 4)
+
+
+def fewest_of_whole_machines(
+    site: SiteView, ground: RepackGround, asked: RepackRequest, most: int
+) -> int | None:
+    """The fewest VMs whose going makes room where machines are emptied as a whole, by trying every choice."""
+    crews = [host.loose for host in ground.hosts if host.loose]
+    choices = [
+        [source for crew in chosen for source in crew]
+        for count in range(1, len(crews) + 1)
+        for chosen in combinations(crews, count)
+    ]
+    counts = [
+        len(chosen) for chosen in choices if len(chosen) <= most and _settles(site, ground, asked, chosen)
+    ]
+    return min(counts, default=None)
+
+
+def _settles(site: SiteView, ground: RepackGround, asked: RepackRequest, chosen: Sequence[Source]) -> bool:
+    """Whether these VMs find machines, the demand fitting in every split: every machine is tried for each.
+
+    Whoever was emptied has known cells; VMs that come to it are told apart by cell.
+    """
+    scheduler = site.scheduler.copy()
+    for source in chosen:
+        scheduler.release(source.handle)
+    standing = Counter(ground.standing)
+    for source in chosen:
+        standing[source.pool, source.vm.placement.rack] -= 1
+    order = sorted(chosen, key=lambda source: -ground.kinds[source.kind].sku.memory_gib)
+    return _put(scheduler, ground, asked, order, standing)
+
+
+def _put(
+    scheduler: RackScheduler,
+    ground: RepackGround,
+    asked: RepackRequest,
+    left: Sequence[Source],
+    standing: Counter[tuple[int, str]],
+) -> bool:
+    if scheduler.count_free(asked.demand).least < asked.want:
+        return False
+    if not left:
+        return True
+    source, *others = left
+    kind, pool = ground.kinds[source.kind], ground.pools[source.pool]
+    vm = VmName(pool.owner.owner, pool.owner.cluster, pool.name, source.vm.number)
+    for host in ground.hosts:
+        machine = host.machine
+        rack = source.pool, machine.rack
+        crowded = standing[rack] >= max(ground.limits[source.pool], ground.standing.get(rack, 0))
+        own = machine.name == source.vm.placement.machine
+        if own or crowded or source.kind not in host.admits:
+            continue
+        standing[rack] += 1
+        for cells in _cells_for(scheduler, machine, Demand(vm, kind.sku, kind.terms)):
+            after = scheduler.copy()
+            place = Placement(machine.name, machine.rack, machine.availability_zone, cells)
+            after.occupy(vm, kind.sku, place)
+            if _put(after, ground, asked, others, standing):
+                return True
+        standing[rack] -= 1
+    return False
+
+
+def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> list[tuple[int, ...]]:
+    """The cells that take a VM; () where it fits whichever split it is."""
+    if machine.name in scheduler.loose_machines():
+        here = Hint(True, True, HintScope.MACHINE, frozenset({machine.name}), frozenset(), "here")
+        there = replace(demand, terms=replace(demand.terms, hints=(*demand.terms.hints, here)))
+        return [()] if scheduler.count_free(there).least else []
+    free = [Free(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)] * 2
+    for vm in scheduler.vms():
+        for cell in vm.placement.cells if vm.placement.machine == machine.name else ():
+            free[cell] = free[cell].without(vm.sku)
+    return [(cell,) for cell in range(2) if free[cell].takes(demand.sku)]
 
 
 # --- the steps ---------------------------------------------------------------------------------
@@ -316,7 +409,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
     for seed in range(12):
         site = site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
-        rule = Apart("machine", (frozenset(keys[::4]), frozenset(keys[1::4])))
+        rule = Apart("machine", (Group(frozenset(keys[::4])), Group(frozenset(keys[1::4]))))
         want = site.scheduler.count_free(request(1).demand).least + 2
         free, bound = make_room(site, request(want)), make_room(site, request(want, apart=(rule,)))
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
@@ -326,7 +419,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
                 standing.pop(step.source.handle)
             for step in window.steps:
                 pool = site.pools[step.source.pool]
-                off = rule.keeps_off(pool.owner.owner, pool.name, standing.values())
+                off = rule.keeps_off((pool.owner.owner, pool.name, step.source.vm.number), standing.values())
                 assert step.to.machine not in off
                 landed += 1
     assert landed
@@ -347,9 +440,11 @@ resource "nexus_separation_rule" "x" {
     state = standing_state(racks(2, 2) + cluster("a", count=1) + cluster("b", count=1) + rule)
     [apart] = find_separations(site_of(state), things_of_state(state))
     assert apart.scope == "rack"
-    assert [len(group) for group in apart.groups] == [1, 1]
+    assert [len(group.pools) for group in apart.groups] == [1, 1]
     [a, b] = site_of(state).pools
-    assert apart.keeps_off(a.owner.owner, a.name, site_of(state).scheduler.vms()) == {b.vms[0].placement.rack}
+    assert apart.keeps_off((a.owner.owner, a.name, 0), site_of(state).scheduler.vms()) == {
+        b.vms[0].placement.rack
+    }
 
 
 def test_a_planned_rack_and_closed_machines_are_tried() -> None:
