@@ -62,6 +62,7 @@ from nexusform.words import counted, first_of, listed, natural
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
+_EVERY_VM: Final = "Every VM, and how sure its machine is"
 _CHANGES: Final = 20  # lines of changes that are not folded away
 _BOXES: Final = 20
 
@@ -119,7 +120,6 @@ def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
     unexpected = [] if new_pools else unexpected_pools(report)
     return [
         ReportPart("VMs", 92, tuple(vm_rows(plan))),
-        ReportPart("Every VM", 35, tuple(every_vm(plan)), lambda text: details("Every VM", text)),
         ReportPart("Causes", 91, tuple(causes_line(plan, origin))),
         ReportPart("New VMs", 88, tuple(new_pools)),
         ReportPart("VMs that leave", 82, tuple(leaving_lines(report))),
@@ -163,6 +163,7 @@ def _folded_parts(
     return [
         _source_lines(plan, sources),
         _folded("Room of every site", 45, all_rooms(overview)),
+        ReportPart("Every VM", 35, tuple(every_vm(plan)), lambda text: details(_EVERY_VM, text)),
         _folded("Placements by pool", 40, placement_text(report, width=120) if report.groups else ""),
         _folded("Every change", 10, as_diff(every_stanza(plan, report)), "diff"),
         _folded("Changed outside of nexusform", 30, as_diff(_drift(report)), "diff"),

@@ -39,7 +39,7 @@ from nexusform.rendering.report.trigger_words import trigger_words
 from nexusform.rendering.report.upgrade_words import is_told, told_pools
 from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import first_of, form, listed, natural
+from nexusform.words import counted, first_of, form, listed, natural
 
 _MOST_ROWS: Final = 15
 _FEW: Final = 12  # that many new VMs are listed one by one
@@ -52,18 +52,19 @@ _NEW: Final = "new"  # the trigger that needs no word in a table of new VMs
 
 
 def vm_rows(plan: Plan) -> list[str]:
-    """The VMs that move, and new ones where they are few: `VM | leaves → goes to | this machine`; by pool
+    """The VMs that move, and new ones where they are few: `VM | leaves → goes to`; by pool
     where that would be many rows.
     """
     rows = _listed_vms(plan)
-    return _vm_table(rows, plan) if len(rows) <= _MOST_ROWS else _pool_table(rows)
+    return _vm_table(rows, plan, shares=False) if len(rows) <= _MOST_ROWS else _pool_table(rows)
 
 
 def every_vm(plan: Plan) -> list[str]:
-    """The VMs one by one where `vm_rows` tells of pools, or the verdict of upgrades."""
+    """The VMs one by one, with how sure each machine is: `vm_rows` does not say all of that."""
     rows = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     rows = rows if plan.upgrades else _listed_vms(plan)
-    return _vm_table(rows, plan) if len(rows) > _MOST_ROWS or plan.upgrades else []
+    is_wanted = len(rows) > _MOST_ROWS or plan.upgrades or plan.tie_breaks
+    return _vm_table(rows, plan, shares=True) if is_wanted else []
 
 
 def _listed_vms(plan: Plan) -> list[PlacementChange]:
@@ -74,13 +75,15 @@ def _listed_vms(plan: Plan) -> list[PlacementChange]:
     return [*moves, *(new if len(new) <= _FEW else ())]
 
 
-def _vm_table(rows: Sequence[PlacementChange], plan: Plan) -> list[str]:
-    """A table of VMs that move or come; none without any."""
+def _vm_table(rows: Sequence[PlacementChange], plan: Plan, *, shares: bool) -> list[str]:
+    """A table of VMs that move or come; none without any. `shares`: in how many of the tie-breaks it is this
+    machine.
+    """
     journeys = vm_journeys(rows, plan.tie_breaks)
     if not journeys:
         return []
     heads = ["VM", "leaves → goes to" if any(journey.origin for journey in journeys) else "goes to"]
-    certain = any(journey.machine_share is not None for journey in journeys)
+    certain = shares and any(journey.machine_share is not None for journey in journeys)
     if certain:
         heads.append("this machine")
     cells = [_vm_cells(journey, certain=certain) for journey in journeys]
@@ -107,6 +110,8 @@ def _racks_of(rows: Sequence[PlacementChange], effect: Effect) -> str:
     targets = f"**{_racks(row.target for row in rows)}**"
     if effect is Effect.AGAIN:
         return f"{targets}, in place"
+    if origins == targets.strip("*"):
+        return f"{targets}, to other machines of the same racks"
     return f"{origins} → {targets}" if origins else targets
 
 
@@ -135,7 +140,7 @@ def _from_to(journey: VmJourney) -> str:
 
 
 def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
-    """Why VMs move, `Because of main.nf.hcl:26.`, and how certain their racks are."""
+    """Why VMs move, `Because of main.nf.hcl:26.`."""
     moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     if not moves:
         return []
@@ -143,17 +148,7 @@ def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
     named = [place for place in places if place]
     named += [code("-replace")] if any(row.trigger in _BY_FLAG for row in moves) else []
     sentences = [f"Because of {first_of(named, _CAUSES)}."] if named else []
-    sentences += _rack_certainty(moves, plan.tie_breaks)
     return [" ".join(sentences)] if sentences else []
-
-
-def _rack_certainty(moves: Sequence[PlacementChange], tie_breaks: int) -> list[str]:
-    shares = [row.certainty.rack_count for row in moves if row.certainty is not None]
-    if not tie_breaks or not shares:
-        return []
-    same = sum(share == 1 for share in shares)
-    whose = "" if same == len(moves) else f" for {same} of {len(moves)} VMs that move"
-    return [f"VMs per rack are the same in {tie_breaks} of {tie_breaks} tie-breaks{whose}."]
 
 
 # --- pools -------------------------------------------------------------------------------------
@@ -329,27 +324,35 @@ _SITES: Final = 3  # that have a table in sight
 
 
 def room_lines(sites: Sequence[str], rows: Sequence[RoomRow]) -> list[str]:
-    """The tables of the sites that a reviewer should see first, one below the other."""
+    """The tables of the sites whose room changes, one below the other, and how many keep theirs."""
     if not rows:
         return []
-    picked = _picked_sites(len(sites), rows)
+    picked, others = _picked_sites(len(sites), rows)
     lines: list[str] = []
     for number in picked:
         lines += ["", *_site_table(sites[number], number, rows)]
-    if len(sites) > len(picked):
-        lines += ["", f"{len(picked)} of {len(sites)} sites"]
-    return lines[1:]
+    return [*lines[1:], *(["", others] if others else [])]
 
 
-def _picked_sites(count: int, rows: Sequence[RoomRow]) -> list[int]:
-    """The numbers of sites where the plan leaves less room, then of those it changes, then of the rest."""
+def _picked_sites(count: int, rows: Sequence[RoomRow]) -> tuple[list[int], str]:
+    """The numbers of sites where the plan leaves less room, then of those it changes; where nothing changes
+    anywhere, of the first. And what is said of the others.
+    """
+    changed = [number for number in range(count) if _changes(rows, number)]
+    worse = [number for number in changed if any(row.worse[number] for row in rows)]
+    ranked = [*worse, *(number for number in changed if number not in worse)]
+    picked = sorted((ranked or list(range(count)))[:_SITES])
+    if not changed:
+        further = count - len(picked)
+        return picked, f"and {counted(further, 'more site')}, with as much room as before" if further else ""
+    kept, left_out = count - len(changed), len(changed) - len(picked)
+    clauses = [f"{counted(left_out, 'more site')} with other room than before"] if left_out else []
+    clauses += [f"{counted(kept, 'site')} with as much room as before"] if kept else []
+    return picked, f"and {' and '.join(clauses)}" if clauses else ""
 
-    def rank(number: int) -> tuple[bool, bool, int]:
-        worse = any(row.worse[number] for row in rows)
-        changed = any(row.values[number][0] != row.values[number][1] for row in rows)
-        return not worse, not changed, number
 
-    return sorted(sorted(range(count), key=rank)[:_SITES])
+def _changes(rows: Sequence[RoomRow], number: int) -> bool:
+    return any(row.values[number][0] != row.values[number][1] for row in rows)
 
 
 def _site_table(site: str, number: int, rows: Iterable[RoomRow]) -> list[str]:

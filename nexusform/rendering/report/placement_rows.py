@@ -436,21 +436,12 @@ def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
     effect = effect_of(row)
     return VmJourney(
         vm=row.object,
-        origin=_place_left(row) if effect is Effect.MOVED else "",
+        origin=brief_place(row.source) if effect is Effect.MOVED and row.source is not None else "",
         target=brief_place(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,
         in_place=effect is Effect.AGAIN,
     )
-
-
-def _place_left(row: PlacementChange) -> str:
-    """The machine that a VM leaves, its rack unsaid where it stays there."""
-    source, target = row.source, row.target
-    same_rack = isinstance(source, Placement) and isinstance(target, Placement) and source.rack == target.rack
-    if same_rack and isinstance(source, Placement):
-        return source.machine.removeprefix(f"{source.rack}-")
-    return brief_place(source) if source is not None else ""
 
 
 # --- folding -----------------------------------------------------------------------------------

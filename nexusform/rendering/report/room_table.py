@@ -53,10 +53,9 @@ def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
     if not sites:
         return ()
     skus = {site.sku for site in sites}
-    sku = sites[0].sku if len(skus) == 1 else "the largest VM"
-    kind = "cells" if all(site.cells == 1 for site in sites) else "places"
+    largest = f" ({sites[0].sku})" if len(skus) == 1 else ""
     return (
-        _row(f"free {kind} for {sku}", sites, _free, lambda moment: -moment.largest.free),
+        _row(f"more of your largest VM{largest} that fit", sites, _free, lambda moment: -moment.largest.free),
         _row("the same if any one rack is lost", sites, _rack_lost, lambda moment: -moment.largest.rack_lost),
         _row("room to upgrade every cluster", sites, _surge, _surge_badness),
     )

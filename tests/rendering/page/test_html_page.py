@@ -79,7 +79,7 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
     for expected in (
         "Plan: 1 to add, 0 to change, 0 to destroy.",
         "53 placed, 125 kept",
-        "free cells for NC_P46_224_v113182",
+        "more of your largest VM (NC_P46_224_v1) that fit13182",
         "zones-pinned: pool pinned to availability zones",
         '    availability_zones = ["7", "8"]',
         "6 machines will house two VMs of cluster-d",
