@@ -15,7 +15,7 @@ from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.diagnostics import Diagnostic, Refused
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.domains.whatif.workflow.simulate import AskedWorld, open_world
+from nexusform.domains.whatif.workflow.simulate import AskedWorld, located_in, open_world
 from nexusform.workflow.place import Place
 from nexusform.worlds.world_view import Cluster, SiteView, WorldView
 
@@ -73,7 +73,8 @@ def ask(
     try:
         answer = question(world.view, world)
     except Refused as refused:
-        screen.diagnostics(refused.diagnostics, world.sources)
+        located, sources = located_in(place, refused.diagnostics)
+        screen.diagnostics(located, {**world.sources, **sources})
         return 1
     return tell(answer, flags, screen)
 
@@ -247,7 +248,7 @@ def _hops(chosen: Sequence[tuple[SiteView, Cluster]], to: str, world: AskedWorld
     sites = {site.id: site for site, _ in chosen}
     if len(sites) > 1:
         raise click.UsageError(f"One site at a time; these clusters are on {' and '.join(sorted(sites))}.")
-    path = named(find_path(chosen[0][0], [cluster for _, cluster in chosen], to, world.pods))
+    path = find_path(chosen[0][0], [cluster for _, cluster in chosen], to, world.pods)
     outline = upgrade_path_outline(path, world.origin)
     return Answer("kubernetes-upgrade", world.origin, outline, upgrade_path_document(path))
 

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
@@ -102,17 +102,24 @@ class UpgradePath(Struct, frozen=True):
 
 def find_path(
     site: SiteView, clusters: Sequence[Cluster], to: str, pods: Mapping[str, ClusterPods]
-) -> UpgradePath | Diagnostic:
-    """The hops to a version: the first order of clusters in which everything fits, else the one as asked."""
+) -> UpgradePath:
+    """The hops to a version: the first order of clusters in which everything fits, else the one as asked.
+    Refused where it is no version, or where clusters do not lead there: all of them at once.
+    """
     target = read_version(to)
     if target is None:
-        return error("invalid-kubernetes-version", f'"{to}" is no version. Write -to=1.31 or -to=1.31.4.')
+        detail = f'"{to}" is no version. Write -to=1.31 or -to=1.31.4.'
+        raise Refused(error("invalid-kubernetes-version", detail))
     starts: dict[str, KubernetesVersion] = {}
+    wrong: list[Diagnostic] = []
     for cluster in clusters:
         start = _start(cluster, target)
         if isinstance(start, Diagnostic):
-            return start
-        starts[cluster.id] = start
+            wrong.append(start)
+        else:
+            starts[cluster.id] = start
+    if wrong:
+        raise Refused(*wrong)
     first: UpgradePath | None = None
     tried = 0
     for order in permutations(clusters):
@@ -131,12 +138,18 @@ def _start(cluster: Cluster, target: KubernetesVersion) -> KubernetesVersion | D
     """The version that a cluster has, where an upgrade to the target starts from it."""
     written = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = read_version(written)
+    address = str(cluster.pools[0].address) if cluster.pools else ""
     if version is None:
-        detail = f'{cluster.id} has no kubernetes_version that can be read ("{written}"): write one.'
-        return error("invalid-kubernetes-version", detail)
+        has = (
+            f'The kubernetes_version of {cluster.id} cannot be read ("{written}")'
+            if written
+            else (f"{cluster.id} has no kubernetes_version")
+        )
+        detail = f"{has}, so the hops to {target} are not known. Write it into {address} and apply."
+        return error("invalid-kubernetes-version", detail, address=address)
     if (target.major, target.minor) < (version.major, version.minor) or version.major != target.major:
         detail = f"{cluster.id} is at {version}: an upgrade does not lead to {target}."
-        return error("invalid-kubernetes-version", detail)
+        return error("invalid-kubernetes-version", detail, address=address)
     return version
 
 

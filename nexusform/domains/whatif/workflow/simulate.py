@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:  # loaded where a fleet is asked
 
 
 _MOST_NAMES: Final = 5
+# The key of an instance in an address, which its block does not have.
+_INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
 
 class AskedWorld(Struct, frozen=True):
@@ -99,6 +102,29 @@ def open_world(place: Place, plan_path: str = "", *, pods: bool = True) -> Asked
     if world.view is not None and not pods:
         return replace(world, diagnostics=(*world.diagnostics, *_outsiders(world)))
     return world
+
+
+def located_in(
+    place: Place, problems: Iterable[Diagnostic]
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """What is said of an object, with the block that declares it in the configuration that stands here; as it
+    is where there is none.
+    """
+    problems = list(problems)
+    if not any(problem.address and problem.subject is None for problem in problems):
+        return problems, {}
+    configuration, _ = load_configuration(place)
+    if configuration is None:
+        return problems, {}
+    blocks = {str(block.address): block for block in resource_blocks(configuration)}
+    located = []
+    for problem in problems:
+        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
+        if block is not None and problem.subject is None:
+            located.append(replace(problem, subject=block.header_span, block=block.header))
+            continue
+        located.append(problem)
+    return located, configuration.files
 
 
 def _outsiders(world: AskedWorld) -> Iterator[Diagnostic]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.cli.main import run
+from nexusform.diagnostics import Refused
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import UpgradePath, find_path
 from nexusform.domains.whatif.questions.kubernetes_versions import (
@@ -21,7 +23,7 @@ from tests.planning.harness import cluster, plan, pool, rows
 OLD = 'kubernetes_version = "1.29"'
 
 
-def path_of(state: State, names: str, to: str) -> UpgradePath | Diagnostic:
+def path_of(state: State, names: str, to: str) -> UpgradePath:
     site = site_of(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
     return find_path(site, clusters, to, {})
@@ -63,7 +65,6 @@ def test_each_hop_starts_where_plans_leave_the_vms() -> None:
     files = racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
     state = standing(files)
     path = path_of(state, "a", "1.31")
-    assert isinstance(path, UpgradePath)
     [way] = path.clusters
     assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
     for version in ("1.30", "1.31"):
@@ -88,7 +89,6 @@ def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
     state = standing(racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1")))
     site = site_of(state)
     path = path_of(state, "a", "1.30")
-    assert isinstance(path, UpgradePath)
     assert path.bad
     [hop] = path.clusters[0].hops
     assert not hop.surge_fits
@@ -101,14 +101,31 @@ def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
 )
 def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
     state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
-    found = path_of(state, "a", to)
-    assert isinstance(found, Diagnostic)
+    with pytest.raises(Refused) as refused:
+        path_of(state, "a", to)
+    [found] = refused.value.diagnostics
     assert said in found.detail
+
+
+def test_every_cluster_without_a_version_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = (cluster(name, count=1) for name in "ab")
+    (tmp_path / "main.nf.hcl").write_text(racks(2, 2) + "".join(bare))
+    monkeypatch.chdir(tmp_path)
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "kubernetes-upgrade", "a", "b", "-to=1.31"]) == 1
+    said = "".join(capsys.readouterr())
+    lines = (tmp_path / "main.nf.hcl").read_text().splitlines()
+    for name in "ab":
+        line = lines.index(f'resource "nexus_kubernetes_cluster" "{name}" {{') + 1
+        assert f"main.nf.hcl:{line}" in said or f"main.nf.hcl line {line}" in said
+        assert f"s/{name} has no kubernetes_version" in said
 
 
 def test_there_is_nothing_to_do_at_the_version() -> None:
     found = path_of(standing(racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
-    assert isinstance(found, UpgradePath)
     assert (found.clusters[0].hops, found.bad) == ((), False)
 
 
@@ -117,6 +134,5 @@ def test_several_clusters_go_in_an_order_that_fits() -> None:
         racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
     )
     found = path_of(state, "b a", "1.30")
-    assert isinstance(found, UpgradePath)
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(hop.surge_fits for one in found.clusters for hop in one.hops)
