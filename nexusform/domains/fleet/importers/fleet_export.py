@@ -45,7 +45,7 @@ MADE_BY_THE_HUB: Final = frozenset({*BINDINGS, *_POLICIES, *_RESOURCES})
 PLACEMENTS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
 # How far a cluster is with what its binding brings. Source: KubeFleet pkg/controllers/rollout.
-READY, WAITING, FAILED = "ready", "waiting", "failed"
+READY, WAITING, FAILED, UNOVERRIDDEN = "ready", "waiting", "failed", "not overridden"
 _STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
 _NOT_YET: Final = (
     "OverriddenPending",
@@ -61,7 +61,8 @@ _UNDER_WAY: Final = "has not yet completed"
 
 class ShownBinding(Struct, frozen=True):
     """A placement's hold on a cluster; numbers are those of snapshots, None where nothing tells. `deleting`:
-    it is being removed. `standing`: what is on the cluster is available, may become so, or failed for good.
+    it is being removed. `standing`: what is on the cluster is available, may become so, or failed for good,
+    which overriding may have done.
     `overrides` are the names of the override snapshots that it brings.
     """
 
@@ -209,6 +210,8 @@ def _standing(binding: Manifest) -> str:
         condition = conditions.get(step, {})
         if condition.get("status") != "False" or condition.get("reason") in _NOT_YET:
             continue
+        if step == _STEPS[0]:
+            return UNOVERRIDDEN
         return WAITING if _UNDER_WAY in str(condition.get("message")) else FAILED
     done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(done) else WAITING

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
+from nexusform.domains.fleet.importers.fleet_export import UNOVERRIDDEN
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetApproval,
     FleetBudget,
@@ -81,6 +82,7 @@ from nexusform.words import first_of
 ON_HUB = "hub"
 NO_NAMESPACE = "namespace-is-not-on-the-hub"
 _MOST_NAMED = 4
+_NOTHING_LEFT = "no scheduled or to-be-deleted bindings found"
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -220,9 +222,10 @@ class Hub(Struct, dict=True):
         """Warn of a run that ended on the hub without success, and that this plan would make."""
         reason = self.shown.failed_runs.get(run.key_of(run.name))
         if reason is not None and instance.action in _ONCE:
-            text = (
-                f"On the hub the run ended without success: {reason}. It goes no further; make another run."
-            )
+            advice = "It goes no further; make another run."
+            if _NOTHING_LEFT in reason:
+                advice = "That is what a hub says of a run that only deletes: nothing of it is left to do."
+            text = f"On the hub the run ended without success: {reason}. {advice}"
             problem = Problem((), "staged-run-failed-on-the-hub", text, Severity.WARNING)
             self.diagnostics.append(instance.problem(problem))
 
@@ -551,7 +554,11 @@ def _shown_content(
             # In the order of the names that the binding lists: cluster overrides come first.
             overrides = tuple(known[name] for name in names if name in known)
             renders[key] = Renders(snapshot.objects, overrides, placement.labels)
-        yield binding.cluster, renders[key].get(binding.cluster) or Rendered(snapshot.objects)
+        rendered = renders[key].get(binding.cluster) or Rendered(snapshot.objects)
+        if shown_bindings[binding.cluster].get("standing") == UNOVERRIDDEN and not rendered.failure:
+            # The cluster's labels, or the override, were others when it failed.
+            rendered = replace(rendered, failure="overriding failed on the hub")
+        yield binding.cluster, rendered
 
 
 def _once_overridden(

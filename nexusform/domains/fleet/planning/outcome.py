@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_model import ABANDON, FleetPlacement
+from nexusform.domains.fleet.importers.fleet_model import ABANDON, NAMESPACE_ACCESSIBLE, FleetPlacement
 from nexusform.domains.fleet.planning.contents import (
     availability_tracked,
     has_resources,
@@ -147,6 +147,7 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         _progress(placement),
         prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
         external=placement.external,
+        told_in=_told_in(placement),
     )
     conditions = write_conditions(status.conditions)
     if placement.external and placement.evicted and not placement.rolled:
@@ -156,6 +157,13 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         "conditions": conditions,
         "placement_statuses": write_statuses(_in_former_order(placement, status)),
     }
+
+
+def _told_in(placement: PlacementPlan) -> str:
+    """The namespace in which a hub lets everybody there read the status; "" where it is told in none."""
+    if placement.written.status_reporting_scope != NAMESPACE_ACCESSIBLE:
+        return ""
+    return next((each.name for each in placement.selected if each.kind == "Namespace"), "")
 
 
 def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
@@ -265,13 +273,14 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             started = TRUE if binding.state is BindingState.BOUND else UNKNOWN
             progress = replace(progress, rollout_started=started, run=run)
         content = contents.get(binding.cluster)
-        failed = bool(content and content.failure)
+        failed = bool(content and content.failure and not content.unopened)
         cluster_fails = binding.cluster in failing
         trackable = content is None or availability_tracked(content.manifests)
         by_cluster[binding.cluster] = replace(
             progress,
             overrides=failed or bool(content and content.digest),
             overridden=FALSE if failed else progress.overridden,
+            work_synchronized=FALSE if content and content.unopened else progress.work_synchronized,
             applied=FALSE if cluster_fails or (content and content.refused) else progress.applied,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
@@ -462,7 +471,8 @@ def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
     for cluster, content in placement.contents_after().items():
         if content.failure:
             text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
-            yield _warned(placement, "overrides-cannot-be-applied", text)
+            kind = "envelope-cannot-be-opened" if content.unopened else "overrides-cannot-be-applied"
+            yield _warned(placement, kind, text)
 
 
 def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.api_defaults import with_defaults
 from nexusform.domains.fleet.importers.fleet_model import (
@@ -72,15 +73,24 @@ def identities(manifests: Iterable[Manifest]) -> frozenset[Identity]:
     return frozenset(identity(manifest) for manifest in opened(manifests))
 
 
+_WRAPPED: Final = "has been wrapped in a"
+
+
 class Rendered(Struct, frozen=True):
     """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
-    why overriding failed there, "" when it did not; `refused` are objects that the cluster has from others.
+    why overriding or opening an envelope failed there, "" when neither did; `refused` are objects that the
+    cluster has from others.
     """
 
     manifests: tuple[Manifest, ...]
     digest: str = ""
     failure: str = ""
     refused: tuple[Identity, ...] = ()
+
+    @property
+    def unopened(self) -> bool:
+        """Whether an envelope is what fails: overriding went well, and no Work could be made."""
+        return _WRAPPED in self.failure
 
 
 def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[FleetOverride, ...]:
@@ -185,7 +195,8 @@ class Renders:
         self._manifests = manifests
         self._overrides = overrides
         self._labels = labels
-        self._plain = Rendered(manifests)
+        self._unopened = _misplaced(manifests)
+        self._plain = Rendered(manifests, failure=self._unopened)
         self._known: dict[str, Rendered] = {}
 
     def get(self, cluster: str) -> Rendered | None:
@@ -196,8 +207,36 @@ class Renders:
             return self._plain
         if cluster not in self._known:
             labels = self._labels[cluster]
-            self._known[cluster] = render(self._manifests, self._overrides, cluster, labels)
+            rendered = render(self._manifests, self._overrides, cluster, labels)
+            if self._unopened and not rendered.failure:
+                rendered = replace(rendered, failure=self._unopened)
+            self._known[cluster] = rendered
         return self._known[cluster]
+
+
+def _misplaced(manifests: Iterable[Manifest]) -> str:
+    """Why no Work can be made of an envelope, as a hub says it: an object in it is not of its namespace, or
+    not of the scope that the envelope is for. "" where all are. Source: seen on a running hub.
+    """
+    for envelope in filter(is_envelope, manifests):
+        for key, body in sorted((envelope.body.get("data") or {}).items()):
+            metadata = body.get("metadata") if isinstance(body, Mapping) else None
+            namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            if metadata and str(namespace or "") != envelope.namespace:
+                return _in_envelope(envelope, key, str(namespace or ""), str(metadata.get("name")))
+    return ""
+
+
+def _in_envelope(envelope: Manifest, key: str, namespace: str, name: str) -> str:
+    """The hub's words for an object that does not belong into an envelope: what is written there counts."""
+    if not envelope.namespace:
+        who = f"a namespaced object {key} ({namespace}/{name})"
+        return f"{who} {_WRAPPED} cluster resource envelope {envelope.name}"
+    where = f"{envelope.namespace}/{envelope.name}"
+    if not namespace:
+        return f"a cluster scope object {key} ({name}) {_WRAPPED} resource envelope {where}"
+    who = f"a namespaced object {key} ({namespace}/{name}) in"
+    return f"{who} {_WRAPPED} resource envelope from another namespace ({where})"
 
 
 def _changed(

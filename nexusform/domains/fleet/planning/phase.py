@@ -304,7 +304,7 @@ def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[D
 def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
     """A warning for a rollout that cannot go on: what stops it, and what to do."""
     key, rolling, before = placement.written.key, placement.written.rolling, ", ".join(clusters)
-    failing = sorted(placement.failing & {binding.cluster for binding in placement.held})
+    failing = sorted((placement.failing & {binding.cluster for binding in placement.held}) - {*clusters})
     down = f"{listed(failing, 4)} {form(len(failing), 'fails', 'fail')}" if failing else ""
     why = f" {down}, which counts as taken down;" if failing else ""
     advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_export import FAILED, WAITING
+from nexusform.domains.fleet.importers.fleet_export import FAILED, UNOVERRIDDEN, WAITING
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
 from nexusform.domains.fleet.planning.contents import (
     Contents,
@@ -349,7 +349,7 @@ class PlacementPlan(Struct):
             return None
         cluster = binding.cluster
         content_before = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
-        if cluster not in rolled:
+        if cluster not in rolled and not self._applied_at_last:
             return content_before
         rendered = self.rendered(binding.resource_snapshot, cluster)
         if rendered is None:
@@ -357,6 +357,13 @@ class PlacementPlan(Struct):
         if rendered.failure or self.written.report_diff:
             return replace(rendered, manifests=content_before.manifests if content_before is not None else ())
         return rendered
+
+    @property
+    def _applied_at_last(self) -> bool:
+        """Whether differences were only reported, and from now on what stands in the Works is applied."""
+        return (
+            self.reapplied and self.before is not None and self.before.report_diff > self.written.report_diff
+        )
 
     def roll_out(self) -> Rollout:
         """How a rolling update of what it holds goes."""
@@ -379,9 +386,11 @@ class PlacementPlan(Struct):
     def failed(self) -> frozenset[str]:
         """The clusters on which what it brought before this plan failed for good."""
         shown = self.shown.get("bindings") or {}
-        of_hub = {cluster for cluster, each in shown.items() if each.get("standing") == FAILED}
+        of_hub = {c for c, each in shown.items() if each.get("standing") in (FAILED, UNOVERRIDDEN)}
         overriding = {c for c, content in self.contents.on_cluster.items() if content.failure}
-        return frozenset(of_hub | overriding | self.clusters.failing)
+        before = self.before or self.written
+        refusing = frozenset() if before.report_diff else self.clusters.failing
+        return frozenset(of_hub | overriding | refusing)
 
     @property
     def not_ready(self) -> frozenset[str]:
@@ -391,17 +400,18 @@ class PlacementPlan(Struct):
 
     @property
     def failing(self) -> frozenset[str]:
-        """The clusters on which what it brings now fails: overrides do, or nothing is applied there."""
+        """The clusters on which what it brings now fails: overrides, envelopes, or applying."""
         latest = self.snapshots[-1].index if self.snapshots else None
         held = {binding.cluster for binding in self.held}
         overriding = set()
-        for cluster in held if self.overrides else ():
+        for cluster in held:
             rendered = self.rendered(latest, cluster)
             if rendered is not None and rendered.failure:
                 overriding.add(cluster)
-        # Where overriding failed before, nothing tells that applying fails.
+        # Where overriding or an envelope failed before, nothing tells that applying fails.
         before = {c for c in self.failed if not self._overriding_failed(c)}
-        return frozenset(overriding | (before & held) | (self.clusters.failing & held))
+        refusing = frozenset() if self.written.report_diff else self.clusters.failing
+        return frozenset(overriding | (before & held) | (refusing & held))
 
     def _overriding_failed(self, cluster: str) -> bool:
         content = self.contents.on_cluster.get(cluster)

@@ -81,6 +81,8 @@ def _run(
     if run.state is not RunState.RUN:
         return
     yield from _skipped_stages(instance, terms)
+    yield from _by_chance(instance, run, placement)
+    yield from _only_deletes(instance, terms)
     _fix_overrides(placement, terms)
     failures = _override_failures(placement, terms)
     outcome = execute(
@@ -167,6 +169,41 @@ def _skipped_stages(instance: Instance, terms: _Terms) -> Iterator[Diagnostic]:
             f"{form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
         )
         yield instance.problem(Problem((), "staged-run-skips-a-stage", text, Severity.WARNING))
+
+
+def _by_chance(instance: Instance, run: FleetRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """A warning where a run names an old snapshot of a placement that has had more than a hub keeps: which
+    of them remain is chance. Seen on a running hub: of eight under a limit of three, 4, 6 and 8 remained.
+    """
+    newest, limit = placement.snapshots[-1].index, placement.written.revision_history_limit
+    shown = {int(each["index"]) for each in placement.shown.get("resource_snapshots") or ()}
+    if run.resource_index in (None, newest) or newest < limit:
+        return
+    if run.resource_index in shown and newest in shown:
+        return  # the hub has it, and makes none that could push it out
+    text = (
+        f"The run names resource snapshot {run.resource_index} of {run.placement}, which has had "
+        f"{newest + 1}. A hub keeps about {limit} (revision_history_limit), and which old ones remain "
+        "is chance: it may be gone. Look with kubectl get clusterresourcesnapshots, or bring the old "
+        "objects back as new content."
+    )
+    brief = f"whether a hub still has resource snapshot {run.resource_index} is chance"
+    path = ("resource_snapshot_index",) if (instance.config or {}).get("resource_snapshot_index") else ()
+    problem = Problem(path, "old-snapshot-may-be-gone", text, Severity.WARNING, brief=brief)
+    yield instance.problem(problem)
+
+
+def _only_deletes(instance: Instance, terms: _Terms) -> Iterator[Diagnostic]:
+    """A warning where a run updates no cluster: what it deletes goes, and a hub calls it failed all the same.
+    Source: seen on a running hub ("no scheduled or to-be-deleted bindings found").
+    """
+    if terms.plan.deletes and not any(stage.clusters for stage in terms.plan.stages):
+        text = (
+            f"The run updates no cluster and removes {listed(terms.plan.deletes, 4)}. A hub does so and then "
+            "says Succeeded False of it, as nothing is left to look at: that is no failure."
+        )
+        brief = "it only deletes, which a hub does and calls failed (Succeeded False)"
+        yield instance.problem(Problem((), "staged-run-only-deletes", text, Severity.WARNING, brief=brief))
 
 
 def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:

@@ -31,7 +31,7 @@ class Progress(Struct, frozen=True):
     `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
     in place of `applied` and `available` where differences are only reported. `run`: what a staged run that
     brought it here says of itself (run_words). `work` is the name of the Work that fails to apply, `failure`
-    why overriding fails.
+    why overriding or making Works fails.
     """
 
     rollout_started: str = TRUE
@@ -281,26 +281,37 @@ def placement_status(
     *,
     prefix: str = CLUSTER_SCOPED,
     external: bool = False,
+    told_in: str = "",
 ) -> PlacementStatus:
-    """Today's conditions. `number` is N of a PickN; clusters without progress have not started."""
+    """Today's conditions. `number` is N of a PickN; clusters without progress have not started. `told_in` is
+    the namespace in which the status stands once more ("": in none).
+    """
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
     today = scheduling.condition
-    scheduled = Condition(f"{prefix}Scheduled", today.status, today.reason, today.message)
+    scheduled = [Condition(f"{prefix}Scheduled", today.status, today.reason, today.message)]
+    if told_in:
+        scheduled.append(_synced(prefix, told_in))
     not_started = Progress(rollout_started=UNKNOWN)
     reached = [progress.get(binding.cluster, not_started) for binding in scheduling.selected]
     outside = _outside_condition(reached, prefix) if external else None
     if outside is not None:
-        conditions: tuple[Condition, ...] = (scheduled, outside)
+        conditions: tuple[Condition, ...] = (*scheduled, outside)
     else:
-        conditions = (scheduled, *_placement_conditions(reached, prefix))
+        conditions = (*scheduled, *_placement_conditions(reached, prefix))
     clusters = [
         _cluster_status(decision.cluster, decision.reason, state, external=external)
         for decision, state in zip(scheduling.decisions(), reached, strict=False)
         if decision.selected
     ]
     return PlacementStatus(conditions, (*clusters, *_unscheduled(scheduling, policy, number)))
+
+
+def _synced(prefix: str, namespace: str) -> Condition:
+    """What is said of the copy of a status that those of a namespace may read."""
+    text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{namespace}'"
+    return Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
 
 
 def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[Condition]:
@@ -343,7 +354,7 @@ def _cluster_status(cluster: str, decision: str, progress: Progress, *, external
     for name in steps_of(progress):
         status = getattr(progress, name)
         reason, text = _STEPS[name].cluster[status]
-        if name == "overridden" and status == FALSE and progress.failure:
+        if name in ("overridden", "work_synchronized") and status == FALSE and progress.failure:
             text = f"{text}: {progress.failure}"
         if name == "applied" and status == FALSE and progress.work:
             text = f"Work object {progress.work} has failed to apply"

@@ -150,3 +150,31 @@ def test_a_stage_that_is_skipped_with_its_approval_is_said() -> None:
     assert "one" in warning.detail
     found = warnings(good(plan(text + STAGES + APPROVED)))
     assert "staged-run-skips-a-stage" not in {each.id for each in found}
+
+
+def named(name: str, more: str = "") -> str:
+    """A run of this name that begins at once."""
+    return run(f'state = "Run"\n  approvals = ["{name}-after-one"]\n  {more}').replace('"r"', f'"{name}"')
+
+
+def test_a_run_of_an_old_snapshot_says_that_the_hub_may_have_it_no_more() -> None:
+    limited = placement(pick_n(2), EXTERNAL + "\n  revision_history_limit = 2")
+    text, runs = FLEET + limited + STAGES, named("r0")
+    state = state_of(text + runs)
+    for number, colour in enumerate(("green", "red", "white"), 1):
+        now, runs = text.replace("colour: blue", f"colour: {colour}"), runs + named(f"r{number}")
+        state = applied(good(plan(now + runs, state)), state)
+    for index, is_told in ((2, True), (3, False)):
+        asked = named("again", f"resource_snapshot_index = {index}")
+        found = [warning.id for warning in warnings(plan(now + runs + asked, state))]
+        assert ("old-snapshot-may-be-gone" in found) is is_told
+
+
+def test_a_run_that_only_deletes_is_told() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + named("r"))
+    nobody = text.replace(pick_n(2), pick_n(0))
+    result = plan(nobody + named("r") + named("s"), state)
+    (warning,) = [each for each in warnings(result) if each.id == "staged-run-only-deletes"]
+    assert "removes c3 and c4. A hub does so and then says Succeeded False of it" in warning.detail
+    assert moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))

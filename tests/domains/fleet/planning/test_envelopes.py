@@ -1,0 +1,120 @@
+"""Envelopes that a hub cannot open, and what members get while differences are only reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, placement
+from tests.domains.fleet.planning.test_operations import P, colours
+from tests.planning.harness import applied, attributes, good, plan, state_of, warnings
+
+MEMBERS = "".join(member(name) for name in ("m1", "m2", "m3"))
+POLICY = 'placement_type = "PickFixed"\n cluster_names = ["m1", "m2", "m3"]'
+ONE_BY_ONE = """
+  strategy {
+    apply_strategy {
+      type = "APPLYING"
+    }
+    rolling_update {
+      max_unavailable = "1"
+    }
+  }
+"""
+
+
+def text(inside: str, applying: str = "ClientSideApply") -> str:
+    """A namespace with an envelope; `inside` is the metadata of the object in it."""
+    envelope = f"""
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: web
+    ---
+    apiVersion: placement.kubernetes-fleet.io/v1beta1
+    kind: ResourceEnvelope
+    metadata:
+      name: e
+      namespace: web
+    data:
+      a.yaml:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {inside}
+        data:
+          colour: blue
+"""
+    resource = f'resource "fleet_hub_manifest" "web" {{\n  yaml_body = <<-EOT{envelope}  EOT\n}}\n'
+    return resource + MEMBERS + placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        (
+            "{name: inside, namespace: other}",
+            (
+                "a namespaced object a.yaml (other/inside) in has been wrapped in a resource envelope from "
+                "another namespace (web/e)"
+            ),
+        ),
+        (
+            "{name: inside}",
+            "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e",
+        ),
+    ],
+)
+def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, said: str) -> None:
+    state = state_of(text("{name: inside, namespace: web}"))
+    result = good(plan(text(inside), state))
+    kinds = {warning.id for warning in warnings(result)}
+    assert {"envelope-cannot-be-opened", "rollout-does-not-complete"} <= kinds
+    broken = applied(result, state)
+    assert {name: each["resource_snapshot"] for name, each in bindings(broken).items()} == {
+        "m1": 1,
+        "m2": 0,
+        "m3": 0,
+    }
+    last = attributes(broken, P)["placement_statuses"][0]["conditions"][-1]
+    assert (last["type"], last["status"], last["reason"]) == ("WorkSynchronized", "False", "SyncWorkFailed")
+    assert last["message"] == f"Failed to synchronize the work to the latest: {said}"
+    mended = applied(good(plan(text("{name: inside, namespace: web}"), broken)), broken)
+    assert {each["resource_snapshot"] for each in bindings(mended).values()} == {2}
+
+
+def test_a_status_that_is_told_in_the_namespace_says_so() -> None:
+    inside = text("{name: inside, namespace: web}")
+    told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
+    conditions = attributes(state_of(told), P)["conditions"]
+    assert conditions[1] == {
+        "type": "ClusterResourcePlacementStatusSynced",
+        "status": "True",
+        "reason": "StatusSyncSucceeded",
+        "message": "Successfully created or updated ClusterResourcePlacementStatus in namespace 'web'",
+    }
+    assert [each["type"] for each in attributes(state_of(inside), P)["conditions"]] == [
+        each["type"] for each in (conditions[0], *conditions[2:])
+    ]
+
+
+def test_what_came_while_differences_were_reported_is_applied_at_last() -> None:
+    def now(colour: str, applying: str) -> str:
+        return hub(colour) + MEMBERS + placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+
+    state = state_of(now("blue", "ClientSideApply"))
+    state = applied(good(plan(now("red", "ReportDiff"), state)), state)
+    assert colours(state) == {"blue"}
+    state = applied(good(plan(now("red", "ClientSideApply"), state)), state)
+    assert colours(state) == {"red"}
+
+
+def test_nothing_fails_to_be_applied_while_differences_are_reported() -> None:
+    def now(colour: str) -> str:
+        failing = MEMBERS.replace('"m1" {', '"m1" {\n  apply_fails = true', 1)
+        return hub(colour) + failing + placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
+
+    result = good(plan(now("red"), state_of(now("blue"))))
+    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [
+        ("m1",),
+        ("m2",),
+        ("m3",),
+    ]
