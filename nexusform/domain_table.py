@@ -30,7 +30,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
-    `explains`: what `explain` asks about objects of its types (`Explainer`).
+    `explains`: what `explain` asks about objects of its types (`Explainer`). `adopts`: what `import -from=`
+    may name to what takes that over (workflow/importing.py).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     exports: Mapping[str, str] = field(default_factory=dict)
     checks: str = ""
     explains: str = ""
+    adopts: Mapping[str, str] = field(default_factory=dict)
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -147,9 +149,10 @@ _ALL: Final = (
         name="hub",
         what="A fleet hub that is there: read it, be judged by it, act on it",
         uses=("fleet", "pods"),
-        rim=("api", "providers"),
+        rim=("api", "providers", "workflow"),
         data_sources=("fleet_hub",),
         providers={"fleet": "providers.fleet:PROVIDER"},
+        adopts={"hub": "workflow.adopting:import_hub"},
     ),
     Domain(
         name="whatif",

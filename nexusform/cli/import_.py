@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 from msgspec import Struct
@@ -16,7 +17,7 @@ from nexusform.domains.azure.importers.az_adoption import AdoptedSite
 from nexusform.domains.azure.workflow.adopting import import_site
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
-from nexusform.workflow.importing import address_to_import, import_one
+from nexusform.workflow.importing import SOURCES, address_to_import, import_one
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin
@@ -35,7 +36,9 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     address: str = optional("")
     object_id: str = optional("", metavar="ID")
     source: str = text(
-        "Take over everything of an exported directory, or of Azure", metavar="DIR|azure", flag="from"
+        "Take over everything of an exported directory, of Azure, or of a fleet hub",
+        metavar="DIR|azure|hub",
+        flag="from",
     )
     generate_config_out: str = text(
         "With -from: where the configuration is written, a new file", metavar="FILE"
@@ -57,7 +60,7 @@ def import_(arguments: ImportArguments) -> int:
 
     `import -from=DIR -generate-config-out=F` takes over whole sites from what `az networkcloud` printed
     (`nexusform inventory script` says how to capture it), and writes their configuration: the next plan has
-    no changes.
+    no changes. `-from=hub` does so with what people wrote on a fleet hub (docs/provider-fleet.md).
     """
     screen = arguments.view.screen()
     if arguments.source:
@@ -110,6 +113,8 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
     if not arguments.generate_config_out:
         raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
     place = _place(arguments)
+    if arguments.source in SOURCES and not Path(arguments.source).is_dir():
+        return _take_over_source(screen, arguments, place)
     answer = import_site(
         place,
         os.path.normpath(arguments.source),
@@ -122,15 +127,33 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
         return 1
     for site in answer.sites:
         screen.out(hang(_site_line(site), screen.width))
-    if not answer.imported:
+    _tell_imported(screen, answer.imported, arguments.generate_config_out)
+    return 0
+
+
+def _take_over_source(screen: Screen, arguments: ImportArguments, place: Place) -> int:
+    """Import everything of a source that a domain knows."""
+    answer = SOURCES[arguments.source](
+        place, arguments.generate_config_out, arguments.lock.locking(), Notices(waiting=screen.err)
+    )
+    screen.diagnostics(answer.diagnostics, answer.sources)
+    if has_errors(answer.diagnostics):
+        return 1
+    for line in answer.lines:
+        screen.out(hang(line, screen.width))
+    _tell_imported(screen, answer.imported, arguments.generate_config_out)
+    return 0
+
+
+def _tell_imported(screen: Screen, imported: int, path: str) -> None:
+    if not imported:
         screen.out("\nNothing to import: the state holds everything of it already.")
-        return 0
+        return
     screen.out(
-        f"\nImport successful! {counted(answer.imported, 'object')} in the state, nothing moved.\n"
-        f"Their configuration was written to {arguments.generate_config_out}. Look it through and keep it;\n"
+        f"\nImport successful! {counted(imported, 'object')} in the state, nothing moved.\n"
+        f"Their configuration was written to {path}. Look it through and keep it;\n"
         "`nexusform plan` has no changes now."
     )
-    return 0
 
 
 def _site_line(site: AdoptedSite) -> str:

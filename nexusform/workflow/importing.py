@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.configuration.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
+from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.exact_numbers import number_text
 from nexusform.language.formatter import format_text
 from nexusform.plain_data import Path as ValuePath
@@ -53,6 +54,33 @@ class Imports(Struct):
     objects: dict[Address, Imported] = field(default_factory=dict)
     generated: str = ""
     diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+class Takeover(Struct, frozen=True):
+    """What taking over everything of a source came to: what there is in lines, how many objects are new in
+    the state, and what was met; `sources` are the files read.
+    """
+
+    lines: tuple[str, ...] = ()
+    imported: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+# (place, file of the configuration, how to lock, notices) -> what came of it
+TakeOver: TypeAlias = Callable[[Any, str, Any, Any], Takeover]
+SOURCES: Final[Mapping[str, TakeOver]] = Loaded(targets_of_domains("adopts"))
+
+
+def write_new(path: str, text: str) -> list[Diagnostic]:
+    """Write a file that must not be there."""
+    try:
+        with os.fdopen(create(path, 0o666), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        detail = f'"{path}" cannot be written: {problem.strerror}.'
+        return [error("generated-configuration-cannot-be-written", detail)]
+    return []
 
 
 def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> Imports:
@@ -166,13 +194,9 @@ def refusal_to_generate(path: str) -> Diagnostic | None:
 
 def with_generated(project: Project, path: str, text: str) -> tuple[Project | None, list[Diagnostic]]:
     """The project with the generated configuration in it; written to its file."""
-    problems: list[Diagnostic] = []
-    try:
-        with os.fdopen(create(path, 0o666), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as problem:
-        detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return None, [error("generated-configuration-cannot-be-written", detail)]
+    problems = write_new(path, text)
+    if problems:
+        return None, problems
     beside = Path(path).resolve().parent == Path(project.place.directory).resolve()
     extra: tuple[SourceFile, ...] = ()
     if not (beside and path.endswith(ENDING)):

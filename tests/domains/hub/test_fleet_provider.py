@@ -296,3 +296,20 @@ def test_a_token_that_expired_is_told(hub: HubServer, told: Told) -> None:
     code, said = told("plan")
     assert code == 1
     assert "does not know who asks (401)" in said
+
+
+def test_a_hub_is_taken_over_as_a_whole(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    Path("main.nf.hcl").unlink()
+    told("state", "rm", "fleet_cluster_resource_placement.web")
+    told("state", "rm", "fleet_hub_manifest.web")
+    hub.log.clear()
+    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    assert code == 0, said
+    assert "1 cluster resource placement" in said
+    assert {method for method, *_ in hub.log} == {"GET"}
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+    assert told("import", "-from=hub", "-generate-config-out=more.nf.hcl")[0] == 0
+    assert not Path("more.nf.hcl").exists()

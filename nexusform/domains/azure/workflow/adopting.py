@@ -28,7 +28,6 @@ from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
 from nexusform.ports import ProviderProblem
-from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.resource_types.registry import registries
 from nexusform.schema import BlockSchema
@@ -36,7 +35,13 @@ from nexusform.source import Position, SourceFile, Span
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.words import counted, first_of
 from nexusform.workflow.apply import ApplyOptions, apply_plan
-from nexusform.workflow.importing import ENDING, generated_block, refusal_to_generate, with_computed
+from nexusform.workflow.importing import (
+    ENDING,
+    generated_block,
+    refusal_to_generate,
+    with_computed,
+    write_new,
+)
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend, open_project
@@ -277,7 +282,7 @@ def import_site(place: Place, named: str, path: str, locking: Locking, notices: 
     problems += adoption.diagnostics
     if has_errors(problems) or not adoption.objects:
         return SiteImport(adoption.sites, 0, tuple(problems), sources)
-    wrong = _write_new(path, adoption.text)
+    wrong = write_new(path, adoption.text)
     if has_errors(wrong):
         return SiteImport(diagnostics=(*problems, *wrong), sources=sources)
     wrong, sources = _into_state(place, adoption, locking, notices)
@@ -363,17 +368,6 @@ def _refused(differing: Sequence[str]) -> Diagnostic:
         f"An import changes nothing, and what was written for {first_of(differing, 5)} would. Nothing was "
         "taken over. Please report this with the export.",
     )
-
-
-def _write_new(path: str, text: str) -> list[Diagnostic]:
-    """Write a file that must not be there."""
-    try:
-        with os.fdopen(create(path, 0o666), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as problem:
-        detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [error("generated-configuration-cannot-be-written", detail)]
-    return []
 
 
 def _refusal_of_place(path: str, root: str) -> Diagnostic | None:

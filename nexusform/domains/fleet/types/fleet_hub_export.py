@@ -250,13 +250,13 @@ def standing_placement(shown: list[Manifest], key: str) -> dict[str, Any]:
     one = read_placements(shown).get(key)
     if one is None:
         return {}
-    attributes = _placement(one, (), {})
+    attributes = _placement(one, read_evictions(shown), {})
     selected = (one.manifest.body.get("status") or {}).get("selectedResources") or ()
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
         "selected_resources": [{name: str(each.get(name) or "") for name in names} for each in selected],
-        "evictions": [],
+        "evictions": attributes["evictions"],
         "workloads": {},
         **status_of(one.manifest),
     }

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem
 from nexusform.domains.fleet.importers.fleet_export import manager_of
 from nexusform.domains.fleet.planning.hub import ON_HUB
-from nexusform.domains.fleet.types.fleet_hub_export import standing_placement, status_of
+from nexusform.domains.fleet.types.fleet_hub_export import standing_placement
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
@@ -48,7 +48,7 @@ from nexusform.domains.hub.providers.hub_watch import (
     shown_placement,
     what_is_left,
 )
-from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.ports import (
     ChangeRequest,
     NotDoneYet,
@@ -127,7 +127,7 @@ class FleetHub:
             kind, namespace, name = _named(key.type, known)
             placement = shown_placement(standing.hub, kind, namespace, name)
             if placement is not None:
-                attributes = {**attributes, **_observed(placement, attributes)}
+                attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
         elif key.type in RUNS and request.planned is not None:
             settled = run_standing(shown[0], ()).ended
         return ReadAnswer(attributes, observed=True, settled=settled and request.planned is None, note=note)
@@ -170,7 +170,8 @@ class FleetHub:
                 attributes["namespace"] = namespace
             if resource_type in PLACEMENTS:
                 shown = shown_placement(hub, kind, namespace, name)
-                attributes |= _adopted_placement(shown, object_id) if shown is not None else {}
+                evictions = hub.list(KINDS["ClusterResourcePlacementEviction"].collection)
+                attributes |= _adopted_placement(shown, object_id, evictions) if shown is not None else {}
             return ObjectKey(resource_type, object_id, 0), attributes
 
     # --- judging -------------------------------------------------------------------------------
@@ -474,6 +475,7 @@ class _Standing:
     def __init__(self, hub: Hub, requests: Sequence[ReadRequest]) -> None:
         self.hub = hub
         self._bodies: dict[str, dict[str, Any] | None] = {}
+        self._evictions: list[dict[str, Any]] | None = None
         self._list_many(requests)
 
     def _list_many(self, requests: Sequence[ReadRequest]) -> None:
@@ -490,6 +492,12 @@ class _Standing:
                 metadata = body.get("metadata") or {}
                 path = kind.path(str(metadata.get("name")), str(metadata.get("namespace") or ""))
                 self._bodies[path] = body
+
+    def evictions(self) -> list[dict[str, Any]]:
+        """All evictions of placements."""
+        if self._evictions is None:
+            self._evictions = self.hub.list(KINDS["ClusterResourcePlacementEviction"].collection)
+        return self._evictions
 
     def get(self, each: Sent) -> dict[str, Any] | None:
         """An object, None where there is none."""
@@ -518,11 +526,16 @@ def _named(type_name: str, attributes: Values) -> tuple[str, str, str]:
     return KIND_OF[type_name], str(attributes.get("namespace") or ""), str(attributes.get("name"))
 
 
-def _observed(shown: Shown, attributes: Values) -> dict[str, Any]:
-    """What a hub shows of a placement beside its arguments."""
-    manifest = manifest_of(dict(shown.placement))
-    status = status_of(manifest) if manifest is not None else {}
-    return {"bindings": _merged(shown, attributes), **status}
+def _observed(shown: Shown, attributes: Values, evictions: Sequence[Values]) -> dict[str, Any]:
+    """What a hub shows of a placement beside its arguments; what it selects and its pods are foretold."""
+    of_hub = standing_placement([*manifests_of(shown), *_manifests(evictions)], str(attributes.get("id")))
+    foretold = ("selected_resources", "workloads")
+    seen = {name: value for name, value in of_hub.items() if name not in foretold}
+    return {**seen, "bindings": _merged(shown, attributes)}
+
+
+def _manifests(bodies: Sequence[Values]) -> list[Manifest]:
+    return [each for each in map(manifest_of, map(dict, bodies)) if each is not None]
 
 
 def _merged(shown: Shown, attributes: Values) -> dict[str, Any]:
@@ -553,9 +566,10 @@ def _with_bindings(
     return ProviderAnswer({**planned, "bindings": bindings}, paths, note=note)
 
 
-def _adopted_placement(shown: Shown, key: str) -> dict[str, Any]:
+def _adopted_placement(shown: Shown, key: str, evictions: Sequence[Values]) -> dict[str, Any]:
     """What state is to hold of a placement that is taken over."""
-    return {**standing_placement(manifests_of(shown), key), "bindings": observed_bindings(shown)}
+    of_hub = standing_placement([*manifests_of(shown), *_manifests(evictions)], key)
+    return {**of_hub, "bindings": observed_bindings(shown)}
 
 
 def _adopted_member(body: Values) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Taking a hub over as it stands."""
