@@ -19,7 +19,7 @@ import click
 
 import nexusform
 from nexusform.cli.commands import Entry, LazyGroup
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Refused, did_you_mean
 from nexusform.domain_table import is_there
 from nexusform.log import log, start
 
@@ -155,6 +155,11 @@ def _command(arguments: Sequence[str]) -> int:
         return 1
     except click.UsageError as problem:
         return _usage_error(problem)
+    except Refused as refused:
+        # What ends a run wherever it is met, such as the budget of files that it may read.
+        for each in refused.diagnostics:
+            _say(f"Error: {each.summary}\n\n{each.detail}")
+        return 1
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -28,6 +28,7 @@ class Limits(Struct, frozen=True):
     memory_gib_per_cell: int = 65_536
     file_mib: int = 1_024  # of a state, a journal, a plan file
     read_mib: int = 2_048  # of all files that functions and data sources read
+    seconds: int = 600  # that planning may take in a confined run
 
     @property
     def file_bytes(self) -> int:

@@ -67,6 +67,7 @@ _PLAIN = re.compile(
     re.VERBOSE,
 )
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
+_MOST_ODD = 1_000  # characters of no meaning: what has more of them is no configuration
 _SPACE = " \t\n\v\f\r\x85\xa0"
 
 
@@ -112,6 +113,7 @@ class _Scanner:
         self.comments = comments
         self.stack: list[_Template | _Sequence] = []
         self.at = 1 if text.startswith("\ufeff") else 0
+        self.odd = 0
 
     def run(self) -> Tokens:
         """Scan to the end."""
@@ -222,7 +224,10 @@ class _Scanner:
             self.at = _name_end(self.text, end)
             self.tokens.add(IDENT, begin, self.at)
         else:
+            self.odd += 1
             self.tokens.add(INVALID, begin, end)
+            if self.odd > _MOST_ODD:
+                self.at = len(self.text)
 
     def _enter(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)

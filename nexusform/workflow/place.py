@@ -81,6 +81,12 @@ class Place(Struct, frozen=True):
         """The most bytes of a state, a journal or a plan file."""
         return self.limits_over(configured).file_bytes
 
+    def seconds_to_plan(self, configured: Mapping[str, int]) -> int:
+        """How long planning may take; 0 in a run that is not confined, unless the operator says otherwise."""
+        if not self.confinement.root and "seconds" not in self.limits:
+            return 0
+        return self.limits_over(configured).seconds
+
     def allows(self, address: str) -> bool:
         """Whether configuration may name a remote address: in a confined run, one that is allowed."""
         return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.backends.registry import is_local
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend
 from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
@@ -46,6 +46,7 @@ from nexusform.workflow.providers import (
 )
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
+from nexusform.workflow.time_budget import within
 
 
 class Notices(Struct, frozen=True):
@@ -101,7 +102,15 @@ class Run(Struct):
         return self.project.backend.read()
 
     def plan(self, options: PlanOptions) -> PlanResult:
-        """Plan against the stored state, if that can be so."""
+        """Plan against the stored state, if that can be so and takes no longer than it may."""
+        limits = self.project.configuration.settings.limits
+        try:
+            with within(self.project.place.seconds_to_plan(limits)):
+                return self._planned(options)
+        except Refused as refused:
+            return _failed(options, *refused.diagnostics)
+
+    def _planned(self, options: PlanOptions) -> PlanResult:
         types = self.project.registries.resource_types
         contradictions = state_problems(self.stored.state, types, PROVIDERS)
         if has_errors(contradictions):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.configuration.limits import DEFAULT, VARIABLE
+from nexusform.diagnostics import Refused, error
 from nexusform.log import log
 from nexusform.ports import FileProblem
 from nexusform.regular_files import (
@@ -61,15 +62,16 @@ class RealFiles:
         self._read = 0  # bytes so far
 
     def read(self, path: str) -> bytes:
-        """The whole content; raises FileProblem for what is missing, special or too large, and when all that
-        was read is.
+        """The whole content; raises FileProblem for what is missing, special or too large, and Refused when
+        all that was read is: that ends the run, whatever `try` or `can` would make of it.
         """
         left = (self._budget_mib << 20) - self._read
         if left <= 0:
-            raise FileProblem(
+            detail = (
                 f'"{path}" is not read: {self._budget_mib:,} MiB of files were read already, the most of one '
                 f"run. If that is meant, raise the limit: -limit=read_mib=N or {VARIABLE}READ_MIB=N."
             )
+            raise Refused(error("read-budget", detail))
         content = read_file(path, SIZE_CAP, self._confinement)
         self._read += len(content)
         return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.configuration.limits import DEFAULT, Limits, limits_of, operators_limits
+from nexusform.regular_files import FREE
+from nexusform.workflow.surroundings import RealFiles
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """
@@ -297,7 +300,7 @@ def test_nesting_is_no_limit_to_set(
 
 
 def test_bounds_are_those_that_were_agreed() -> None:
-    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024) == DEFAULT
+    assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
     assert DEFAULT.file_bytes == 1 << 30
     limits = operators_limits({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
     assert limits == {"vms": 4, "machines": 5}
@@ -321,3 +324,49 @@ def test_what_is_read_again_and_again_is_counted(
     capsys.readouterr()
     assert run(["plan", "-limit=read_mib=4"]) == 1
     assert "-limit=read_mib=N" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("words", [["plan"], ["sites", "plan"]])
+def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RealFiles.__init__, "__defaults__", (FREE, 4))
+    Path("big").write_bytes(b"x" * (1 << 20))
+    read = '[for n in range(9) : try(filesha512("big"), "")]'
+    if words[0] == "sites":
+        Path("nexusform.sites.hcl").write_text(f"sites {{\n  for_each = toset({read})\n}}\n")
+    else:
+        Path("main.nf.hcl").write_text(f'output "h" {{\n  value = {read}\n}}\n')
+    if words[0] == "plan":
+        words = ["plan", "-limit=read_mib=4"]
+    code = run(words)
+    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert (code, "Read budget" in err) == (1, True)
+
+
+def test_planning_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = "[for n in range(600) : length(setproduct(range(300), range(300)))]"
+    Path("main.nf.hcl").write_text(f'output "h" {{\n  value = try(length({long}), 0)\n}}\n')
+    assert run(["plan", "-confine", "-limit=seconds=1", "-out=p"]) == 1
+    assert "Time budget" in capsys.readouterr().err
+    assert not Path("p").exists()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("junk", ["\0", "\0\1", "@"])
+def test_junk_is_no_memory(
+    junk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    size = 1 << 20
+    Path("main.nf.hcl").write_text(junk * size)
+    tracemalloc.start()
+    assert run(["plan"]) == 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 * size * len(junk)  # a token for each took 300 times as much
+    assert "main.nf.hcl line 1" in capsys.readouterr().err

@@ -97,7 +97,11 @@ def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Paint
     else:
         room = width - _NUMBER if width else LONGEST_LINE
         for offset, line in enumerate(snippet.highlighted()):
-            before, marked, after = _around([_on_screen(part) for part in line], room)
+            before, marked, after = line
+            # A line may be a whole file: no more of it is made fit for the screen than can be shown.
+            most = 4 * room + 16
+            parts = [_on_screen(part) for part in (before[-most:], marked[:most], after[:most])]
+            before, marked, after = _around(parts, room)
             text = f"{before}{paint(marked, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.more:

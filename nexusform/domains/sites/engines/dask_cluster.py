@@ -202,7 +202,10 @@ class DaskCluster:
         if self._client.nthreads():
             return monotonic() if self._client.processing() else seen
         if monotonic() - seen > _WITHOUT_WORKERS:
-            raise EngineProblem(f"The cluster at {self._address} has had no worker for two minutes.")
+            raise EngineProblem(
+                f"The cluster at {self._address} has had no worker for two minutes. Start workers; "
+                "`sites apply -resume` goes on."
+            )
         return seen
 
     def _sign_of_life(self, task: Task) -> None:
