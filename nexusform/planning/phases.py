@@ -22,6 +22,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Disruptions, PassedOver, PlacementChange, Plan, Rollout
 from nexusform.planning.preparation.order import resource_blocks
+from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.ports import Registries
@@ -80,6 +81,7 @@ class Phases(Struct, frozen=True):
     `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed. `answer(blocks,
     ground, contribution, evaluation)` gives the domain's data blocks that ask what else would fit, once
     everything has its place. `hosted(state, registries)` are the workloads of a state.
+    `found_lost(prior, registries)` has a row for everything of state whose ground was found to be gone.
     `row_problems(plan)` says, a sentence each, where the rows of a saved plan contradict its changes.
     """
 
@@ -87,6 +89,7 @@ class Phases(Struct, frozen=True):
     remove: Callable[[Blocks, Iterable[VmObject]], Contribution]
     answer: Callable[[Blocks, VmWorld, Contribution, Evaluation], list[Diagnostic]]
     hosted: Callable[[State, Registries], list[HostedWorkload]]
+    found_lost: Callable[[Prior, Registries], Iterator[PlacementChange]]
     row_problems: Callable[[Plan], Iterator[str]]
 
 
@@ -135,6 +138,14 @@ def hosted_in(state: State, registries: Registries) -> list[HostedWorkload]:
         if not types.isdisjoint(domain.resource_types):
             found += _phases_of(domain).hosted(state, registries)
     return found
+
+
+def found_lost_in(prior: Prior, registries: Registries) -> Iterator[PlacementChange]:
+    """Rows of what stood and lost its ground outside of nexusform."""
+    types = {address.type for address in prior.instances}
+    for domain in _with_phases():
+        if not types.isdisjoint(domain.resource_types):
+            yield from _phases_of(domain).found_lost(prior, registries)
 
 
 def problems_of_rows(plan: Plan) -> Iterator[str]:

@@ -25,7 +25,7 @@ from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.conditions import standing_verdicts
 from nexusform.planning.modules.outputs import Outputs, inventories_read, standing_outputs, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import Contribution
+from nexusform.planning.phases import Contribution, found_lost_in
 from nexusform.planning.plan import (
     PREDICTION,
     Change,
@@ -187,7 +187,7 @@ def refreshed_only(
 
     types = request.registries.resource_types
     sites = sites_of(prior, types)
-    rows = tuple(lost_rows(prior, types, sites))
+    rows = (*lost_rows(prior, types, sites), *found_lost_in(prior, request.registries))
     left = accounts(unchanged(prior), rows, types, sites)
     outputs = standing_outputs(request, evaluation)
     checked = standing_verdicts(request, evaluation)

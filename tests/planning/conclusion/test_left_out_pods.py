@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nexusform.address import parse_address
 from nexusform.planning.conclusion.conservation import KINDS, names_of
 from nexusform.planning.guard_rails import broken_limits, guarded, limits_of
 from nexusform.planning.plan import Mode, PlacementAction
@@ -74,6 +75,58 @@ def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() 
     (lost,) = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     assert (lost.kind, lost.object, lost.trigger) == ("binding", "east", "cluster_left")
     assert problem_of(result.plan, state, all_types().resource_types) == ""
+
+
+def test_they_have_lost_it_in_every_later_plan_that_leaves_them_out_too() -> None:
+    state = standing("end-to-end")
+    first = good(plan(smaller(), state, files_there=RealFiles(), targets=(EAST,)))
+    after = applied(first, state)
+    second = good(plan(smaller(), after, files_there=RealFiles(), targets=("nexus_site.lab",)))
+    lost = [row.object for row in first.plan.placements if row.action is PlacementAction.LOSE]
+    again = [row for row in second.plan.placements if row.action is PlacementAction.LOSE]
+    assert [row.object for row in again] == lost != []
+    assert {row.reason for row in again} == {"its node is not there"}
+    totals = {total.kind: total for total in second.plan.placement_totals}
+    assert (totals["pod"].before, totals["pod"].loses_machine) == (held(after, "pod"), len(lost))
+    whole = good(plan(smaller(), after, files_there=RealFiles()))
+    moved = {row.object for row in whole.plan.placements if row.action is PlacementAction.MOVE}
+    assert set(lost) <= moved
+
+
+def test_a_binding_whose_member_left_before_has_lost_it_in_every_later_plan() -> None:
+    state = standing("end-to-end")
+    files = texts("end-to-end")
+    fleet = files["fleet.nf.hcl"].replace(
+        "for_each              = nexus_kubernetes_cluster.edge",
+        'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
+    )
+    files = files | {"fleet.nf.hcl": fleet}
+    after = applied(good(plan(files, state, files_there=RealFiles(), targets=(MEMBER,))), state)
+    second = good(plan(files, after, files_there=RealFiles(), targets=("nexus_site.lab",)))
+    (lost,) = [
+        row for row in second.plan.placements if row.kind == "binding" and row.action is PlacementAction.LOSE
+    ]
+    assert (lost.object, lost.reason) == ("east", "its member is not in the fleet")
+
+
+@pytest.mark.parametrize(("gone", "kinds"), [(EAST, {"pod"}), (MEMBER, {"binding"})])
+def test_what_stands_on_what_refresh_only_finds_gone_has_a_row(gone: str, kinds: set[str]) -> None:
+    state = standing("end-to-end")
+    result = good(
+        plan(
+            texts("end-to-end"),
+            state,
+            files_there=RealFiles(),
+            mode=Mode.REFRESH_ONLY,
+            refreshed={parse_address(gone): None},
+        )
+    )
+    lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
+    assert {row.kind for row in lost} >= kinds
+    totals = {total.kind: total for total in result.plan.placement_totals}
+    for kind in kinds:
+        assert totals[kind].before == held(state, kind)
+        assert totals[kind].loses_machine == sum(row.kind == kind for row in lost)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

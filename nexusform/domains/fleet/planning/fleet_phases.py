@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
 from nexusform.domains.fleet.planning.fleet_rows import fleet_row_problems
-from nexusform.domains.fleet.planning.left_out import left_out_rows
+from nexusform.domains.fleet.planning.left_out import found_lost_rows, left_out_rows
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
 from nexusform.domains.pods.planning.blocks import (
@@ -74,7 +74,8 @@ def _contribution(
     pods, outcome = fleet.pods, fleet.outcome
     rows = (*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected))
     told = {_named(row) for row in rows}
-    left_out = (row for row in left_out_rows(blocks, vms, pods.clusters) if _named(row) not in told)
+    members = _known_members(blocks, outcome)
+    left_out = (row for row in left_out_rows(blocks, vms, pods.clusters, members) if _named(row) not in told)
 
     def findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         problems = list(manifest_findings(pods, instances))
@@ -91,6 +92,17 @@ def _contribution(
         findings=findings,
         detail=fleet,
     )
+
+
+def _known_members(blocks: Blocks, outcome: FleetOutcome) -> frozenset[str] | None:
+    """The members that this plan sees, None where a hub that was not read may have others."""
+    sources = blocks.request.registries.data_sources
+    reads_hub = any(
+        block.mode == "data" and sources[block.type].kind is Kind.HUB_EXPORT
+        for block in resource_blocks(blocks.request.configuration)
+    )
+    members = outcome.roster.members
+    return None if reads_hub and not members else frozenset(member.name for member in members)
 
 
 def _named(row: PlacementChange) -> tuple[object, ...]:
@@ -121,4 +133,4 @@ def _answer(
     return answer_cluster_requests(asking, request, evaluation, ground, members)
 
 
-PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, fleet_row_problems)
+PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, found_lost_rows, fleet_row_problems)

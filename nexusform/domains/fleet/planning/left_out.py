@@ -1,10 +1,11 @@
 """What becomes of the bindings and pods of objects that -target or -exclude leaves out: nothing is asked of
-them, and the node or the member that they need may go all the same.
+them, and the node or the member that they need may go all the same, or be gone already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,38 +20,95 @@ from nexusform.domains.pods.planning.rows import PodNote, read_note
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.plan import Action, PlacementAction, PlacementChange
+from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.vms.sites import build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.ports import Kind
+from nexusform.ports import Kind, Registries
+from nexusform.state.objects import InstanceState
 
 _LEFT_OUT: Final = "what brought it is left out of this plan"
 _NODE_GOES: Final = f"its node is gone or made anew, and {_LEFT_OUT}"
 _MEMBER_GOES: Final = f"its member leaves the fleet, and {_LEFT_OUT}"
+_NODE_IS_GONE: Final = "its node is not there"
+_MEMBER_IS_GONE: Final = "its member is not in the fleet"
 
 
 class _Ground(Struct, frozen=True):
-    # What the left out stand on: clusters by id, members in state (name -> cluster id), and what of it goes.
+    """What the left out stand on: clusters by id, members in state (name -> cluster id), what of it goes, and
+    the names of the nodes that stand, by cluster id. Of clusters that are not among `standing` nothing is
+    known. The fleet `lacks` members that it had.
+    """
+
     clusters: Mapping[str, NodeCluster]
     members: Mapping[str, str]
     nodes_gone: frozenset[tuple[str, str]]
     members_gone: frozenset[str]
+    standing: Mapping[str, AbstractSet[str]]
+    lacks: Callable[[str], bool]
+
+    def has_lost(self, cluster_id: str, node: str) -> str:
+        """Why a pod on this node has lost it, or does in this plan; "" where it stands."""
+        if (cluster_id, node) in self.nodes_gone:
+            return _NODE_GOES
+        standing = self.standing.get(cluster_id)
+        return _NODE_IS_GONE if node and standing is not None and node not in standing else ""
+
+    def has_left(self, member: str) -> str:
+        """Why a binding to this member has lost it, or does in this plan; "" where it stands."""
+        if member in self.members_gone:
+            return _MEMBER_GOES
+        return _MEMBER_IS_GONE if self.lacks(member) else ""
 
 
 def left_out_rows(
-    blocks: Blocks, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+    blocks: Blocks,
+    vms: Iterable[VmObject],
+    clusters: Mapping[str, NodeCluster],
+    known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
-    """A row for every binding and pod of what the selection leaves out."""
+    """A row for every binding and pod of what the selection leaves out. `known_members` are those of the
+    configuration and of hubs that were read, None where these are not known.
+    """
+    vms = tuple(vms)
     instances = blocks.prior.instances
     registries = blocks.request.registries
+    named = _member_names(instances, registries)
     ground = _Ground(
         clusters,
         prior_members(instances, registries),
         frozenset(_nodes_gone(vms)),
         frozenset(_members_gone(blocks)),
+        _standing(vms),
+        lambda member: known_members is not None and member not in known_members | named,
     )
-    for address, instance in instances.items():
-        if instance.current is None or blocks.selection.has(address):
-            continue
-        attributes = instance.current.attributes
+    left_out = {
+        address: instance.current.attributes
+        for address, instance in instances.items()
+        if instance.current is not None and not blocks.selection.has(address)
+    }
+    yield from _rows_of(left_out, registries, ground)
+
+
+def found_lost_rows(prior: Prior, registries: Registries) -> Iterator[PlacementChange]:
+    """A row for every binding and pod of state whose member or node was found to be gone."""
+    objects = {
+        address: instance.current.attributes
+        for address, instance in prior.instances.items()
+        if instance.current is not None
+    }
+    standing = _found_standing(prior, objects, registries)
+    members = prior_members(prior.instances, registries)
+    found_gone = _member_names(prior.state.instances, registries) - _member_names(prior.instances, registries)
+    ground = _Ground({}, members, frozenset(), frozenset(), standing, found_gone.__contains__)
+    for row in _rows_of(objects, registries, ground):
+        if row.action is PlacementAction.LOSE:
+            yield row
+
+
+def _rows_of(
+    objects: Mapping[Address, Mapping[str, Any]], registries: Registries, ground: _Ground
+) -> Iterator[PlacementChange]:
+    for address, attributes in objects.items():
         workloads = attributes.get("workloads")
         kind = registries.kind_of(address.type)
         if kind is Kind.PLACEMENT:
@@ -60,7 +118,7 @@ def left_out_rows(
                 yield from _pods(address, member, cluster_id, of_member, ground)
         elif kind is Kind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
-            cluster = clusters.get(cluster_id)
+            cluster = ground.clusters.get(cluster_id)
             name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
             yield from _pods(address, name, cluster_id, workloads, ground)
 
@@ -77,6 +135,51 @@ def _nodes_gone(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
                 yield cluster_id, each.standing[key].name
 
 
+def _standing(vms: Iterable[VmObject]) -> dict[str, set[str]]:
+    """The nodes that stand before the plan, by cluster id."""
+    nodes: dict[str, set[str]] = {}
+    for each in vms:
+        if each.prior_demand is not None:
+            names = nodes.setdefault(each.prior_demand.owner.partition(":")[2], set())
+            for vm in each.standing.values():
+                names.update(vm.names)
+    return nodes
+
+
+def _found_standing(
+    prior: Prior, objects: Mapping[Address, Mapping[str, Any]], registries: Registries
+) -> dict[str, set[str]]:
+    """The nodes of objects as they were found, by cluster id, but for those whose machine is not there. A
+    cluster that was found to be gone has none.
+    """
+    types = registries.resource_types
+    sites = build_sites(inventory_of(objects.items(), types))[0]
+    nodes: dict[str, set[str]] = {}
+    for address, instance in prior.state.instances.items():
+        if registries.kind_of(address.type) is Kind.CLUSTER and instance.current is not None:
+            nodes[str(instance.current.attributes.get("id"))] = set()
+    for address, attributes in objects.items():
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
+            continue
+        own_id = str(attributes.get("id") or "")
+        names = nodes.setdefault(str(attributes.get("cluster_id") or own_id), set())
+        site = sites.get(own_id.partition("/")[0])
+        for vm in resource_type.vms.standing(attributes):
+            if site is not None and vm.placement.machine in site.machines:
+                names.update(vm.names)
+    return nodes
+
+
+def _member_names(instances: Mapping[Address, InstanceState], registries: Registries) -> frozenset[str]:
+    """The members that a state holds."""
+    return frozenset(
+        str(instance.current.attributes.get("name"))
+        for address, instance in instances.items()
+        if registries.kind_of(address.type) is Kind.MEMBER and instance.current is not None
+    )
+
+
 def _members_gone(blocks: Blocks) -> Iterator[str]:
     """The members that leave the fleet. One that is forgotten stays on the hub."""
     for instance in blocks.instances.values():
@@ -88,17 +191,17 @@ def _members_gone(blocks: Blocks) -> Iterator[str]:
 
 def _bindings(address: Address, attributes: Mapping[str, Any], ground: _Ground) -> Iterator[PlacementChange]:
     for binding in read_bindings(attributes):
-        is_lost = binding.cluster in ground.members_gone
+        why = ground.has_left(binding.cluster)
         yield PlacementChange(
             address=address,
             kind=BINDING,
             object=binding.cluster,
-            action=PlacementAction.LOSE if is_lost else PlacementAction.KEEP,
+            action=PlacementAction.LOSE if why else PlacementAction.KEEP,
             source=binding,
-            target=None if is_lost else binding,
-            trigger="cluster_left" if is_lost else "",
+            target=None if why else binding,
+            trigger="cluster_left" if why else "",
             cluster=binding.cluster,
-            reason=_MEMBER_GOES if is_lost else _LEFT_OUT,
+            reason=why or _LEFT_OUT,
         )
 
 
@@ -114,19 +217,19 @@ def _pods(
         for name, values in pods.items():
             note = read_note(values)
             place = _place(cluster, note)
-            is_lost = (cluster_id, note.node) in ground.nodes_gone
+            why = ground.has_lost(cluster_id, note.node)
             yield PlacementChange(
                 address=address,
                 kind="pod",
                 object=name,
-                action=PlacementAction.LOSE if is_lost else PlacementAction.KEEP,
+                action=PlacementAction.LOSE if why else PlacementAction.KEEP,
                 source=place,
-                target=None if is_lost else place,
-                trigger="node_removed" if is_lost else "",
+                target=None if why else place,
+                trigger="node_removed" if why else "",
                 pool=f"{cluster}/{workload}",
                 number=pod_number(workload, name),
                 site_id=known.site_id if known is not None else "",
-                reason=_NODE_GOES if is_lost else _LEFT_OUT,
+                reason=why or _LEFT_OUT,
             )
 
 
