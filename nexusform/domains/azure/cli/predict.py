@@ -28,6 +28,10 @@ from nexusform.domains.azure.workflow.predicting import (
 from nexusform.planning.guard_rails import Limit, guarded
 from nexusform.workflow.run import PlanOptions
 
+_TERRAFORM: Final = "-terraform-plan=FILE"
+_TEMPLATE: Final = "-arm-template=FILE"
+_WHAT_IF: Final = "-arm-what-if=FILE"
+_STACK: Final = "-deployment-stack=FILE"
 _NOTHING: Final = "\nThere is nothing of Microsoft.NetworkCloud in {path}."
 
 
@@ -36,6 +40,8 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
 
     terraform_plan: str = text("What `terraform show -json PLANFILE` printed", metavar="FILE")
     arm_template: str = text("An ARM template, or a Bicep file that `az` builds one of", metavar="FILE")
+    arm_what_if: str = text("What `az deployment group what-if --no-pretty-print` printed", metavar="FILE")
+    deployment_stack: str = text("The what-if of a deployment stack, as JSON", metavar="FILE")
     parameters: tuple[str, ...] = texts("Parameter file of the ARM template", metavar="FILE")
     inventory: str = text("Directory with the site as `az networkcloud` printed it", metavar="DIR")
     detailed_exitcode: bool = switch("Exit with 2 when there are changes")
@@ -56,8 +62,9 @@ def predict(arguments: PredictArguments) -> int:
     """Show where the VMs land that another tool's plan makes, on a site as it was captured.
 
     Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud out of a Terraform plan
-    (azapi) or an ARM template, writes nothing, and needs neither configuration nor state. Reports, -fail-on
-    and exit codes are those of `plan`.
+    (azapi), an ARM template, or what Azure's own what-if says of a deployment or of a deployment stack,
+    writes nothing, and needs neither configuration nor state. Reports, -fail-on and exit codes are those of
+    `plan`.
     """
     path, read = _source(arguments)
     limits = limits_in(arguments.fail_on)
@@ -76,20 +83,39 @@ def predict(arguments: PredictArguments) -> int:
 
 def _source(arguments: PredictArguments) -> tuple[str, Read]:
     """The other tool's file, and who reads it."""
-    from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
-
-    plan, template = arguments.terraform_plan, arguments.arm_template
-    if plan and template:
-        raise click.UsageError("Name only one: -terraform-plan=FILE or -arm-template=FILE.")
-    if not plan and not template:
-        raise click.UsageError("Name what is to be foretold: -terraform-plan=FILE or -arm-template=FILE.")
+    given = {flag: file for flag, file in _files(arguments).items() if file}
+    if len(given) > 1:
+        raise click.UsageError(f"Name only one: {' or '.join(given)}.")
+    if not given:
+        raise click.UsageError(f"Name what is to be foretold: {' or '.join(_files(arguments))}.")
     if not arguments.inventory:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
-    if arguments.parameters and plan:
+    [(flag, file)] = given.items()
+    if arguments.parameters and flag != _TEMPLATE:
         raise click.UsageError("-parameters goes with -arm-template.")
-    if plan:
-        return plan, read_terraform_plan
-    return template, arm_reader(arguments.parameters, place_of().confinement)
+    return file, _reader(flag, arguments)
+
+
+def _files(arguments: PredictArguments) -> dict[str, str]:
+    """What may be foretold, by flag; "" for what is not named."""
+    return {
+        _TERRAFORM: arguments.terraform_plan,
+        _TEMPLATE: arguments.arm_template,
+        _WHAT_IF: arguments.arm_what_if,
+        _STACK: arguments.deployment_stack,
+    }
+
+
+def _reader(flag: str, arguments: PredictArguments) -> Read:
+    from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
+    from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
+
+    readers: dict[str, Read] = {
+        _TERRAFORM: read_terraform_plan,
+        _WHAT_IF: read_arm_what_if,
+        _STACK: read_stack_what_if,
+    }
+    return readers.get(flag) or arm_reader(arguments.parameters, place_of().confinement)
 
 
 def _foretell(
