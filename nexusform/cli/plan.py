@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.report_flag import ReportFlag, Subject, plan_reports, to_stdout, write_reports
-from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
+from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.guard_rails import Limit, guarded, limits_of
 from nexusform.planning.plan import Plan
@@ -174,7 +174,11 @@ def _plan_and_tell(
 
 def voice_of(view: ViewFlags, *, as_json: bool, concise: bool = False) -> Voice:
     """The voice that the flags ask for."""
-    return JsonVoice() if as_json else TextVoice(view.screen(), concise=concise)
+    if as_json:
+        from nexusform.cli.json_voice import JsonVoice
+
+        return JsonVoice()
+    return TextVoice(view.screen(), concise=concise)
 
 
 def notices_of(voice: Voice) -> Notices:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, kind_order, noun_of
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.words import counted, form, listed
 
 
@@ -121,6 +121,20 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 def _order(effect: EffectCount) -> tuple[int, int, str]:
     return _EFFECTS.index(effect.effect), kind_order(effect.kind), effect.state
+
+
+def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
+    """The pools whose re-creation `upgrades` tell: site, cluster, pool, trigger."""
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+    )
+
+
+def is_told(row: PlacementChange, told: frozenset[tuple[str, str, str, str]]) -> bool:
+    """Whether the re-creation of a node is told with that of its pool."""
+    return (row.site_id, row.cluster, row.pool, row.trigger) in told
 
 
 def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:

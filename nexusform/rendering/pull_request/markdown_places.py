@@ -10,7 +10,7 @@ from typing import Final
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, titled
-from nexusform.planning.effects import Effect, effect_of
+from nexusform.planning.effects import Effect, effect_of, is_told, told_pools
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -36,7 +36,6 @@ from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
 from nexusform.rendering.report.trigger_words import trigger_words
-from nexusform.rendering.report.upgrade_words import is_told, told_pools
 from nexusform.scheduling.place import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, first_of, form, listed, natural

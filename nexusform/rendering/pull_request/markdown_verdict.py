@@ -12,14 +12,16 @@ from nexusform.planning.effects import (
     Effect,
     effect_clauses,
     effect_of,
+    is_told,
     number_of,
+    told_pools,
     verb_of,
 )
 from nexusform.planning.plan import Action, PlacementChange, Plan, Upgrade
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
-from nexusform.rendering.report.upgrade_words import is_told, told_pools, upgrade_clause, upgrade_text
+from nexusform.rendering.report.upgrade_words import upgrade_clause, upgrade_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed, natural
 

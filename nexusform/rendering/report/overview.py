@@ -17,7 +17,16 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.registry import KINDS, kind_order
-from nexusform.planning.effects import DISMISSED, LEAVING, Effect, effect_clauses, effect_of, number_of
+from nexusform.planning.effects import (
+    DISMISSED,
+    LEAVING,
+    Effect,
+    effect_clauses,
+    effect_of,
+    is_told,
+    number_of,
+    told_pools,
+)
 from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.planning.plan import (
     Action,
@@ -32,7 +41,7 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, room_rows, sites_with_room
 from nexusform.rendering.report.stakes import endangered, ending_rules
-from nexusform.rendering.report.upgrade_words import is_told, told_pools, upgrade_clause
+from nexusform.rendering.report.upgrade_words import upgrade_clause
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.weights import Level
 from nexusform.words import counted, first_of, form, listed

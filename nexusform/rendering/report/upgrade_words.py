@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.planning.plan import PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.planning.plan import Plan, PoolUpgrade, Upgrade
 from nexusform.words import counted, first_of, form
 
 ROLLING: Final = "kubernetes_version_changed"
@@ -23,20 +23,6 @@ _MOST_NAMED: Final = 4
 def upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
     """A heading and a sentence for every cluster that is upgraded, or of which whole pools are made anew."""
     return [(upgrade_heading(upgrade), upgrade_text(upgrade)) for upgrade in plan.upgrades]
-
-
-def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
-    """The pools whose re-creation `upgrades` tell: site, cluster, pool, trigger."""
-    return frozenset(
-        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-    )
-
-
-def is_told(row: PlacementChange, told: frozenset[tuple[str, str, str, str]]) -> bool:
-    """Whether the re-creation of a node is told with that of its pool."""
-    return (row.site_id, row.cluster, row.pool, row.trigger) in told
 
 
 def upgrade_clause(upgrade: Upgrade) -> str:
