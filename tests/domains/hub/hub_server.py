@@ -215,7 +215,7 @@ class HubServer:
         return after
 
     def _list(self, group: str, kind: str, namespace: str, query: Mapping[str, str]) -> Body:
-        if query.get("continue", "").startswith("old"):
+        if not query.get("continue", "0").isdecimal():
             raise Refuse(410, "The provided continue parameter is too old to display a consistent list.")
         wanted = [each for each in query.get("labelSelector", "").split(",") if each]
         items = [
@@ -504,6 +504,8 @@ def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
     if policy.get("placementType") not in (None, "PickAll", "PickN", "PickFixed"):
         words = f'Unsupported value: "{policy["placementType"]}"'
         raise invalid("spec.policy.placementType", words, "FieldValueNotSupported")
+    if policy.get("placementType") == "PickAll" and "numberOfClusters" in policy:
+        raise invalid("spec.policy", "numberOfClusters cannot be set when placement type is PickAll")
     if before is not None:
         _immutable(before.get("spec") or {}, spec, invalid)
 

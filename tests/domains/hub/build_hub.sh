@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Builds what tests/domains/hub/test_real_hub.py starts, as ordinary Go modules: etcd and the servers of Kubernetes.
+#   build_hub.sh DIR [CHECKOUT]    DIR gets the programs; CHECKOUT is one of kubefleet-dev/kubefleet, for its hub agent
+# Five minutes on two cores, once. Then: NEXUSFORM_HUB_PROGRAMS=DIR python -m pytest tests/domains/hub
+set -euo pipefail
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+etcd=v3.6.5 kubernetes=1.34.4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir "$work/etcd" && cd "$work/etcd"
+cat > main.go <<'GO'
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
+GO
+go mod init hub.test/etcd >/dev/null 2>&1
+go get "go.etcd.io/etcd/server/v3@$etcd" >/dev/null 2>&1
+go mod tidy >/dev/null 2>&1
+go build -o "$out/etcd" .
+
+mkdir "$work/kube" && cd "$work/kube"
+printf 'module hub.test/kube\n\ngo 1.24.0\n' > go.mod
+source=$(go mod download -json "k8s.io/kubernetes@v$kubernetes" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+{
+    printf 'module hub.test/kube\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v%s\n\nreplace (\n' "$kubernetes"
+    sed -n 's|^\t*\(k8s.io/[^ ]*\) => ./staging.*|\1|p' "$source/go.mod" | sort -u \
+        | while read -r name; do printf '\t%s => %s v0.%s\n' "$name" "$name" "${kubernetes#1.}"; done
+    printf ')\n'
+} > go.mod
+build() { # program, the constructor of its command
+    mkdir "$1"
+    cat > "$1/main.go" <<GO
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/$1/app"
+)
+
+func main() { os.Exit(cli.Run(app.$2())) }
+GO
+}
+build kube-apiserver NewAPIServerCommand
+build kube-controller-manager NewControllerManagerCommand
+go mod tidy >/dev/null 2>&1
+version="-X k8s.io/component-base/version.gitVersion=v$kubernetes"
+go build -trimpath -ldflags "-s -w $version" -o "$out/" ./kube-apiserver ./kube-controller-manager
+
+if [ -n "${2:-}" ]; then
+    cd "$2" && go build -trimpath -ldflags "-s -w" -o "$out/" ./cmd/hubagent
+fi

@@ -1,0 +1,103 @@
+"""The hub server of the tests answers what a real one was recorded to answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.domains.hub.hub_controller import member
+from tests.domains.hub.hub_server import Body, HubServer
+
+CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
+APPLY = "application/apply-patch+yaml"
+TOKENS = {401: "nobody-token", 403: "bob-token"}
+# The product makes objects by server-side apply, and never replaces nor watches.
+NOT_ASKED = {"POST", "PUT"}
+
+
+def _placement(name: str, **spec: Any) -> Body:
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": name},
+        "spec": {"resourceSelectors": [selector], **spec},
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[HubServer]:
+    """A hub as it stood when the story began."""
+    server = HubServer()
+    for name in ("shop", "cell", "core", "bare"):
+        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+    server.put(member("lon1", env="prod", region="uk"), "join")
+    two = {"placementType": "PickN", "numberOfClusters": 2}
+    one = {"placementType": "PickN", "numberOfClusters": 1}
+    for body in (
+        _placement("shop", policy=two, strategy={"type": "RollingUpdate"}),
+        _placement("cell", policy={"placementType": "PickAll"}, strategy={"type": "External"}),
+        _placement("bare", policy=one),
+    ):
+        _ask(server, "PATCH", _path(body), {"fieldManager": "nexusform"}, body)
+    bare = _placement("bare")
+    server.put({**bare, "spec": {"strategy": {"type": "RollingUpdate"}}}, "hubagent")
+    core = _placement("core", policy=one)
+    core["metadata"]["name"] = "bykubectl"
+    core["spec"]["resourceSelectors"][0]["selectionScope"] = "NamespaceWithResources"
+    server.put(core, "kubectl-client-side-apply")
+    yield server
+    server.close()
+
+
+def _path(body: Body) -> str:
+    return f"/apis/placement.kubernetes-fleet.io/v1/clusterresourceplacements/{body['metadata']['name']}"
+
+
+def _ask(
+    server: HubServer,
+    method: str,
+    path: str,
+    query: Body | None,
+    body: Any,
+    token: str = "admin-token",
+    kind: str = APPLY,
+) -> tuple[int, Any]:
+    words = urlencode({**(query or {}), "#type": "apply" if "apply" in kind else "merge"})
+    return server.answer(method, f"{path}?{words}", token, json.dumps(body).encode() if body else b"")
+
+
+def _brief(status: int, answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
+    """What is compared: the status, the reason and where the causes are."""
+    if status < 400 or not isinstance(answer, dict):
+        return status, "", []
+    causes = (answer.get("details") or {}).get("causes") or ()
+    told = [(str(c.get("reason")), str(c.get("field"))) for c in causes if c.get("field") != "<nil>"]
+    return status, answer.get("reason") or "", sorted(told)
+
+
+@pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
+def test_each_answer_is_that_of_a_real_hub(server: HubServer) -> None:
+    story = json.loads((Path(CASES) / "answers.json").read_text())
+    note, wrong, asked = "", [], 0
+    for event in story["events"]:
+        note = event.get("note", note)
+        request = event.get("request")
+        if request is None or request["method"] in NOT_ASKED or "watch" in (request.get("query") or {}):
+            continue
+        token = TOKENS.get(event["status"], "admin-token")
+        kind = request.get("content_type") or APPLY
+        parts = (request["method"], request["path"], request.get("query"), request.get("body"))
+        status, answer = _ask(server, *parts, token, kind)
+        expected, got = _brief(event["status"], event["answer"]), _brief(status, answer)
+        asked += 1
+        if expected != got:
+            wrong.append((note, expected, got))
+    assert wrong == []
+    assert asked > 20

@@ -1,0 +1,58 @@
+"""The provider beside a real hub: an API server of Kubernetes and KubeFleet's hub agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.real_hub import RealHub
+from tests.domains.hub.test_fleet_provider import write
+
+PROGRAMS = Path(os.environ.get("NEXUSFORM_HUB_PROGRAMS", ""))
+CRDS = Path(os.environ.get("NEXUSFORM_HUB_CASES", "")) / "crds"
+NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all((PROGRAMS / name).is_file() for name in NEEDED) or not CRDS.is_dir(),
+        reason="NEXUSFORM_HUB_PROGRAMS (build_hub.sh makes them) and NEXUSFORM_HUB_CASES name no real hub",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def real_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
+    hub = RealHub(PROGRAMS, CRDS, tmp_path_factory.mktemp("hub"))
+    hub.join({name: {"env": "prod"} for name in ("ams1", "lon1", "par1")} | {"fra1": {"env": "canary"}})
+    yield hub
+    hub.close()
+
+
+def test_a_plan_becomes_what_it_said(
+    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
+    for step in ({"number": 2}, {"number": 3}, {"number": 3, "content": "2"}, {"number": 1, "content": "2"}):
+        write(**step)
+        code, said = told("apply", "-auto-approve")
+        assert code == 0, said
+        assert "missed" not in said
+        code, said = told("plan", "-detailed-exitcode")
+        assert code == 0, said
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+    spec = {"resourceSelectors": [selector], "policy": {"numberOfClusters": 4}}
+    path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements/web"
+    real_hub.apply(path, {**names, "metadata": {"name": "web"}, "spec": spec}, "somebody")
+    code, said = told("plan")
+    assert code == 1
+    assert ".spec.policy.numberOfClusters belongs to somebody" in said
+    assert told("apply", "-auto-approve", "-take-ownership")[0] == 0
+    assert told("destroy", "-auto-approve")[0] == 0
+    for kind in ("clusterresourcebindings", "works"):
+        assert real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"] == []
