@@ -274,6 +274,9 @@ def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
         # What the plan says is done; only its end was not recorded any more.
         job.voice.notice("All steps of this plan were done when its apply was cut off. Recording its end.")
         return 0 if _carry_out_rest(run, job, rest).complete else 1
+    if rest is None and run.left_open and run.stored.state.applied_plans[-1:] == (saved.digest,):
+        job.voice.notice("All of this plan was done when its apply was cut off. Its end is recorded now.")
+        return 0
     verdict = judge(run, saved, replan=verification.replan)
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:

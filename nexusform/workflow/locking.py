@@ -37,6 +37,8 @@ _LINKS: Final = (
     "DRONE_BUILD_LINK",
 )
 
+TAKEN_OVER: Final = "the-lock-of-a-dead-run-was-taken-over"
+
 
 class Locking(Struct, frozen=True):
     """Whether to lock, and how many seconds to wait for somebody else's lock.
@@ -116,7 +118,7 @@ def acquire(
         except BackendProblem as problem:
             return None, [error("error-acquiring-the-state-lock", str(problem))]
         log("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        taken_over = [warning("the-lock-of-a-dead-run-was-taken-over", text) for text in warnings]
+        taken_over = [warning(TAKEN_OVER, text) for text in warnings]
         return HeldLock(backend, info.id), taken_over
 
 

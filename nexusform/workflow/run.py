@@ -32,7 +32,7 @@ from nexusform.state.objects import EMPTY, ObjectState
 from nexusform.workflow.changed_providers import Moved, moved_objects
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
-from nexusform.workflow.locking import HeldLock, Locking, acquire
+from nexusform.workflow.locking import TAKEN_OVER, HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import (
     OF_PROVIDERS,
@@ -80,7 +80,9 @@ class PlanOptions(Struct, frozen=True):
 
 
 class Run(Struct):
-    """A run in progress. `stored` is what the backend holds, journal settled."""
+    """A run in progress. `stored` is what the backend holds, journal settled. `left_open`: the run before did
+    not come to its end, since its journal or its lock still stood there.
+    """
 
     project: Project
     clock: Clock
@@ -88,6 +90,7 @@ class Run(Struct):
     stored: Stored = field(default_factory=lambda: Stored(EMPTY))
     providers: Mapping[str, Provider] = field(default_factory=dict)
     lock: HeldLock | None = None
+    left_open: bool = False
     notices: Notices = field(default_factory=Notices)
 
     @property
@@ -284,6 +287,8 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     run.diagnostics += problems
     if stored is None:
         return
+    taken_over = any(each.id == TAKEN_OVER for each in run.diagnostics)
+    run.left_open = stored.has_journal or taken_over
     log("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
         if isinstance(run.project.backend, EncryptedBackend):

@@ -1,0 +1,48 @@
+"""A saved plan whose apply died in its last calls is complete: to apply it again is no mistake."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.backends.local_file import LocalBackend
+from nexusform.cli.main import run
+from nexusform.ports import BackendProblem
+
+
+def dies(when: str) -> None:
+    """Apply in a process that ends at its last write of the state, or right after it."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    compact = LocalBackend.compact
+
+    def dying(self: LocalBackend, *words: Any) -> None:
+        if when == "refused":
+            raise BackendProblem("No room.")
+        if when == "after":
+            compact(self, *words)
+        os._exit(9)
+
+    LocalBackend.compact = dying  # type: ignore[method-assign]
+    run(["apply", "p"])
+    os._exit(0)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "refused"])
+def test_what_was_done_is_done(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+    assert run(["plan", "-out=p"]) == 0
+    dies(when)
+    capfd.readouterr()
+    assert run(["apply", "p"]) == 0
+    assert "Its end is recorded now" in capfd.readouterr().out
+    assert run(["apply", "p"]) == 1  # this one is somebody's mistake
+    assert run(["plan", "-detailed-exitcode"]) == 0
