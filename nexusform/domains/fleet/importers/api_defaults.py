@@ -1,13 +1,17 @@
 """What an API server fills in where an object says nothing: a hub selects and overrides what it holds.
 
-Source: Kubernetes 1.34 pkg/apis/{apps,batch,core}/v1/defaults.go; an API server's answers.
+Source: Kubernetes 1.34 pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and the answers of an
+API server.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+
+from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 Object = dict[str, Any]
 
@@ -47,6 +51,10 @@ def _stateful_set(body: Object) -> None:
     _fill(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
         _fill(_below(strategy, "rollingUpdate"), {"partition": 0})
+    for claim in _items(spec, "volumeClaimTemplates"):
+        _fill(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+        _fill(_below(claim, "status"), {"phase": "Pending"})
+        _claim(claim)
     _template(spec)
 
 
@@ -60,6 +68,102 @@ def _daemon_set(body: Object) -> None:
     _template(spec)
 
 
+def _replica_set(body: Object) -> None:
+    spec = _below(body, "spec")
+    _fill(spec, {"replicas": 1})
+    _template(spec)
+
+
+def _job(body: Object) -> None:
+    spec, name = _below(body, "spec"), str(_below(body, "metadata").get("name"))
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    filled = {
+        "parallelism": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "manualSelector": False,
+        "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+    }
+    _fill(spec, filled)
+    _template(spec)
+    if not spec["manualSelector"]:
+        labels = _below(_below(_below(spec, "template"), "metadata"), "labels")
+        _fill(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
+        # A Job without labels has those of its pods.
+        _fill(_below(body, "metadata"), {"labels": dict(labels)})
+
+
+def _cron_job(body: Object) -> None:
+    spec = _below(body, "spec")
+    filled = {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    }
+    _fill(spec, filled)
+    template = _below(spec, "jobTemplate")
+    _below(template, "metadata")
+    _template(_below(template, "spec"))
+
+
+def _claim(body: Object) -> None:
+    spec = _below(body, "spec")
+    _fill(spec, {"volumeMode": "Filesystem"})
+    _amounts(_below(spec, "resources"), "requests", "limits")
+
+
+def _secret(body: Object) -> None:
+    _fill(body, {"type": "Opaque"})
+    texts = body.pop("stringData", None)
+    for name, text in texts.items() if isinstance(texts, dict) else ():
+        _below(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
+
+
+def _network_policy(body: Object) -> None:
+    spec = _below(body, "spec")
+    _fill(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    for way in ("ingress", "egress"):
+        for rule in _items(spec, way):
+            for port in _items(rule, "ports"):
+                _fill(port, {"protocol": "TCP"})
+
+
+def _autoscaler(body: Object) -> None:
+    spec = _below(body, "spec")
+    target = {"type": "Utilization", "averageUtilization": 80}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    _fill(spec, {"minReplicas": 1, "metrics": [cpu]})
+
+
+def _limit_range(body: Object) -> None:
+    for limit in _items(_below(body, "spec"), "limits"):
+        _amounts(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+        if limit.get("type") == "Container":
+            for name, source in _OF_LIMITS:
+                if limit.get(source):
+                    _fill(_below(limit, name), limit[source])
+
+
+_OF_LIMITS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
+
+
+def _quota(body: Object) -> None:
+    _amounts(_below(body, "spec"), "hard")
+
+
+def _amounts(target: Object, *names: str) -> None:
+    """Write quantities as an API server does: `1` as "1", "1000m" as "1"."""
+    for name in names:
+        amounts = target.get(name)
+        for key, written in amounts.items() if isinstance(amounts, dict) else ():
+            quantity = parse_quantity(str(written))
+            if not isinstance(quantity, Malformed):
+                amounts[key] = str(quantity)
+
+
 def _service(body: Object) -> None:
     spec = _below(body, "spec")
     _fill(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
@@ -70,13 +174,19 @@ def _service(body: Object) -> None:
             "ipFamilyPolicy": "SingleStack",
         }
         _fill(spec, filled)
+    if spec["type"] in ("LoadBalancer", "NodePort"):
+        _fill(spec, {"externalTrafficPolicy": "Cluster"})
+    if spec["type"] == "LoadBalancer":
+        _fill(spec, {"allocateLoadBalancerNodePorts": True})
     for port in _items(spec, "ports"):
         _fill(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
 
 def _template(spec: Object) -> None:
     """Fill in the pods of a workload."""
-    pods = _below(_below(spec, "template"), "spec")
+    template = _below(spec, "template")
+    _below(template, "metadata")
+    pods = _below(template, "spec")
     always = {
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
@@ -92,6 +202,8 @@ def _template(spec: Object) -> None:
         for source in ("configMap", "secret", "projected", "downwardAPI"):
             if isinstance(volume.get(source), dict):
                 _fill(volume[source], {"defaultMode": 420})
+        if isinstance(volume.get("hostPath"), dict):
+            _fill(volume["hostPath"], {"type": ""})
 
 
 def _container(container: Object) -> None:
@@ -104,16 +216,17 @@ def _container(container: Object) -> None:
         "terminationMessagePolicy": "File",
     }
     _fill(container, filled)
-    _below(container, "resources")
+    _amounts(_below(container, "resources"), "limits", "requests")
+    for variable in _items(container, "env"):
+        source = variable.get("valueFrom")
+        if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
+            _fill(source["fieldRef"], {"apiVersion": "v1"})
     for port in _items(container, "ports"):
         _fill(port, {"protocol": "TCP"})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if isinstance(probe, dict):
-            _fill(
-                probe,
-                {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
-            )
+            _fill(probe, _PROBE)
             if isinstance(probe.get("httpGet"), dict):
                 _fill(probe["httpGet"], {"scheme": "HTTP", "path": "/"})
 
@@ -146,4 +259,13 @@ _KINDS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("apps/v1", "Deployment"): _deployment,
     ("apps/v1", "StatefulSet"): _stateful_set,
     ("apps/v1", "DaemonSet"): _daemon_set,
+    ("apps/v1", "ReplicaSet"): _replica_set,
+    ("batch/v1", "Job"): _job,
+    ("batch/v1", "CronJob"): _cron_job,
+    ("v1", "PersistentVolumeClaim"): _claim,
+    ("v1", "Secret"): _secret,
+    ("v1", "LimitRange"): _limit_range,
+    ("v1", "ResourceQuota"): _quota,
+    ("networking.k8s.io/v1", "NetworkPolicy"): _network_policy,
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): _autoscaler,
 }

@@ -30,7 +30,11 @@ _SERVERS: Final = (
     "finalizers",
     "ownerReferences",
 )
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_SERVERS_ANNOTATIONS: Final = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.daemonset.template.generation",
+    "deployment.kubernetes.io/revision",
+)
 _APPROVALS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
 _BOOTSTRAPPING: Final = "kubernetes.io/bootstrapping"
 _OF_KUBERNETES: Final = frozenset(
@@ -69,13 +73,13 @@ def as_written(body: Mapping[str, Any]) -> dict[str, Any]:
         for name in _SERVERS:
             metadata.pop(name, None)
         annotations = metadata.get("annotations")
-        if isinstance(annotations, dict):
-            annotations.pop(_APPLIED, None)
+        for name in _SERVERS_ANNOTATIONS if isinstance(annotations, dict) else ():
+            annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
     _strip = _STRIPPED.get((str(rest.get("apiVersion")), str(rest.get("kind"))))
     if _strip is not None and isinstance(rest.get("spec"), dict):
-        _strip(rest["spec"])
+        _strip(rest)
     if rest.get("kind") in _APPROVALS and _is_approved(body):
         rest["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
     ordered: dict[str, Any] = _in_order(rest)
@@ -87,8 +91,9 @@ def _is_approved(body: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "Approved" and one.get("status") == "True" for one in conditions)
 
 
-def _strip_service(spec: dict[str, Any]) -> None:
+def _strip_service(body: dict[str, Any]) -> None:
     """Take out the addresses and node ports that the hub gave a Service."""
+    spec = body["spec"]
     if spec.get("clusterIP") != "None":
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)
@@ -99,19 +104,21 @@ def _strip_service(spec: dict[str, Any]) -> None:
             port.pop("nodePort", None)
 
 
-def _strip_job(spec: dict[str, Any]) -> None:
+def _strip_job(body: dict[str, Any]) -> None:
     """Take out the selector and labels that the hub gave a Job."""
+    spec = body["spec"]
     if spec.get("manualSelector"):
         return
     spec.pop("selector", None)
     template = spec.get("template")
-    metadata = template.get("metadata") if isinstance(template, dict) else None
-    if isinstance(metadata, dict):
-        metadata.pop("creationTimestamp", None)
-        labels = metadata.get("labels")
-        for name in ("controller-uid", "batch.kubernetes.io/controller-uid"):
-            if isinstance(labels, dict):
-                labels.pop(name, None)
+    for owner in (body, template):
+        metadata = owner.get("metadata") if isinstance(owner, dict) else None
+        if isinstance(metadata, dict):
+            metadata.pop("creationTimestamp", None)
+            labels = metadata.get("labels")
+            for name in ("controller-uid", "batch.kubernetes.io/controller-uid"):
+                if isinstance(labels, dict):
+                    labels.pop(name, None)
 
 
 _STRIPPED: Final = {("v1", "Service"): _strip_service, ("batch/v1", "Job"): _strip_job}

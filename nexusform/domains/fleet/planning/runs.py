@@ -12,6 +12,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
+from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetOverride, FleetRun
 from nexusform.domains.fleet.planning.contents import ResourceSnapshot
 from nexusform.domains.fleet.planning.hub import Hub
@@ -84,7 +85,7 @@ def _run(
     yield from _by_chance(instance, run, placement)
     yield from _only_deletes(instance, terms)
     _fix_overrides(placement, terms)
-    failures = _override_failures(placement, terms)
+    failures = _failures(placement, terms)
     outcome = execute(
         terms.plan,
         run.name,
@@ -116,8 +117,8 @@ def _run(
 
 def _stuck_text(stuck: Sequence[str], failures: Mapping[str, str]) -> str:
     return (
-        f"The run goes no further than {listed(stuck, 4)}: {failures[stuck[0]]}. Mend the override, and make "
-        "another run."
+        f"The run goes no further than {listed(stuck, 4)}: {failures[stuck[0]]}. Where applying fails it "
+        "goes on by itself once that is mended; where an override does, mend it and make another run."
     )
 
 
@@ -206,15 +207,32 @@ def _only_deletes(instance: Instance, terms: _Terms) -> Iterator[Diagnostic]:
         yield instance.problem(Problem((), "staged-run-only-deletes", text, Severity.WARNING, brief=brief))
 
 
-def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:
-    """The clusters of a run on which overriding fails, and why."""
-    failures: dict[str, str] = {}
+def _failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:
+    """The clusters of a run on which what it brings fails, and why."""
+    failures = dict.fromkeys(_refusing(placement, terms), "what is applied there fails")
     for stage in terms.plan.stages:
         for cluster in stage.clusters:
             rendered = placement.rendered(terms.resource_snapshot, cluster)
             if rendered is not None and rendered.failure:
                 failures[cluster] = rendered.failure
     return failures
+
+
+def _refusing(placement: PlacementPlan, terms: _Terms) -> frozenset[str]:
+    """The clusters on which applying what a run brings fails: as the configuration says, or as a hub shows
+    of what the run brought.
+    """
+    if placement.written.report_diff:
+        return frozenset()
+    in_run = frozenset(chain.from_iterable(stage.clusters for stage in terms.plan.stages))
+    shown = placement.shown.get("bindings") or {}
+    failed = {
+        binding.cluster
+        for binding in placement.prior
+        if binding.resource_snapshot == terms.resource_snapshot
+        and (shown.get(binding.cluster) or {}).get("standing") == FAILED
+    }
+    return in_run & (failed | placement.clusters.failing) - {*terms.fixed.done}
 
 
 def _terms(

@@ -26,10 +26,10 @@ from nexusform.words import first_of
 
 _PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
-    "fleet_cluster_resource_placement": "ClusterResourcePlacement",
-    "fleet_resource_placement": "ResourcePlacement",
     "fleet_cluster_resource_override": "ClusterResourceOverride",
     "fleet_resource_override": "ResourceOverride",
+    "fleet_cluster_resource_placement": "ClusterResourcePlacement",
+    "fleet_resource_placement": "ResourcePlacement",
     "fleet_cluster_staged_update_strategy": "ClusterStagedUpdateStrategy",
     "fleet_placement_disruption_budget": "ClusterResourcePlacementDisruptionBudget",
     "fleet_staged_update_strategy": "StagedUpdateStrategy",
@@ -41,7 +41,8 @@ _MEMBER: Final = "fleet_member_cluster"
 _HUB_OBJECTS: Final = "fleet_hub_manifest"
 _EVICTION: Final = "fleet_placement_eviction"
 _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
-# The order in which a hub takes them: what others name comes before these.
+# The order in which a hub takes them: what others name comes before these. Overrides come before placements:
+# one that names none reaches only what is made after it.
 _ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
 _OF_OBJECT: Final = frozenset({"id", "name", "namespace", "manifest", "lenient", "approvals"})
 _SINGULAR: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})

@@ -85,7 +85,7 @@ NOT_ALL = "NotAllWorkHaveBeenApplied"
         ("Applied", "False", "ApplyInProgress", "", WAITING),
         ("Applied", "False", NOT_ALL, "Work object w has failed to apply", FAILED),
         ("Applied", "False", NOT_ALL, "Work object w has not yet completed the apply operation", WAITING),
-        ("Overridden", "False", "OverriddenFailed", "", FAILED),
+        ("Overridden", "False", "OverriddenFailed", "", UNOVERRIDDEN),
         ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),
     ],
 )

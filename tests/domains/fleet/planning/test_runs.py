@@ -178,3 +178,17 @@ def test_a_run_that_only_deletes_is_told() -> None:
     (warning,) = [each for each in warnings(result) if each.id == "staged-run-only-deletes"]
     assert "removes c3 and c4. A hub does so and then says Succeeded False of it" in warning.detail
     assert moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))
+
+
+def test_a_run_is_stuck_where_applying_fails() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    failing = text.replace('"c4" {', '"c4" {\n  apply_fails = true', 1)
+    result = plan(failing + named("r"), state_of(text))
+    (warning,) = [each for each in warnings(result) if each.id == "staged-run-is-stuck"]
+    assert "no further than c4: what is applied there fails" in warning.detail
+    assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
+    (timeline,) = result.plan.rollouts
+    assert [(step.clusters, step.status) for step in timeline.steps if step.clusters] == [
+        (("c4",), "stuck"),
+        (("c3",), "later"),
+    ]
