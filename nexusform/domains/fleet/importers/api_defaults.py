@@ -158,7 +158,9 @@ def _amounts(target: Object, *names: str) -> None:
     """Write quantities as an API server does: `1` as "1", "1000m" as "1"."""
     for name in names:
         amounts = target.get(name)
-        for key, written in amounts.items() if isinstance(amounts, dict) else ():
+        if not isinstance(amounts, dict):
+            continue
+        for key, written in amounts.items():
             quantity = parse_quantity(str(written))
             if not isinstance(quantity, Malformed):
                 amounts[key] = str(quantity)

@@ -73,8 +73,9 @@ def as_written(body: Mapping[str, Any]) -> dict[str, Any]:
         for name in _SERVERS:
             metadata.pop(name, None)
         annotations = metadata.get("annotations")
-        for name in _SERVERS_ANNOTATIONS if isinstance(annotations, dict) else ():
-            annotations.pop(name, None)
+        if isinstance(annotations, dict):
+            for name in _SERVERS_ANNOTATIONS:
+                annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
     _strip = _STRIPPED.get((str(rest.get("apiVersion")), str(rest.get("kind"))))

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.fleet_export import FAILED, READY, WAITING, read_placements
+from nexusform.domains.fleet.importers.fleet_export import (
+    FAILED,
+    READY,
+    UNOVERRIDDEN,
+    WAITING,
+    read_placements,
+)
 from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 
