@@ -242,11 +242,13 @@ class _Walker:
             window.scheduler.release(window.handles.pop(source.handle))
         demand = demand_of(self._ground.pools[source.pool], source.vm)
         cordons = set(window.cordons)
+        own = source.vm.placement.machine
         if self._is_out_of_reach(window, source, away_from(demand, cordons)):
             return self._stays(window, source)
         while True:
-            # Its own machine is tried last, and only where nothing else is left: that helps nobody.
-            asked = away_from(demand, {*cordons, source.vm.placement.machine})
+            # Its own machine is tried last, and only where nothing else is left: that helps nobody, unless
+            # it was emptied for its cells to be known.
+            asked = away_from(demand, cordons if self._comes_back(source) else {*cordons, own})
             best = window.scheduler.best_machines(asked).in_some
             target = self._choose(window, source, best)
             if target and not self._is_sure(window, asked, best, target):
@@ -327,6 +329,11 @@ class _Walker:
         )
         limit = max(self._ground.limits[source.pool], self._ground.standing.get((source.pool, rack), 0))
         return there + 1 <= limit
+
+    def _comes_back(self, source: Source) -> bool:
+        """Whether a VM was counted on to come back to its machine."""
+        own = source.vm.placement.machine
+        return self._steered and self._intention.targets.get(source.handle) == own
 
     def _is_out_of_reach(self, window: _Window, source: Source, asked: Demand) -> bool:
         """Whether the place that was counted on is taken still."""

@@ -159,7 +159,7 @@ def fewest_of_whole_machines(
 def _settles(site: SiteView, ground: RepackGround, asked: RepackRequest, chosen: Sequence[Source]) -> bool:
     """Whether these VMs find machines, the demand fitting in every split: every machine is tried for each.
 
-    Whoever was emptied has known cells; VMs that come to it are told apart by cell.
+    A machine that was emptied has known cells: VMs may come back to it, to either cell.
     """
     scheduler = site.scheduler.copy()
     for source in chosen:
@@ -189,8 +189,7 @@ def _put(
         machine = host.machine
         rack = source.pool, machine.rack
         crowded = standing[rack] >= max(ground.limits[source.pool], ground.standing.get(rack, 0))
-        own = machine.name == source.vm.placement.machine
-        if own or crowded or source.kind not in host.admits:
+        if crowded or source.kind not in host.admits:
             continue
         standing[rack] += 1
         for cells in _cells_for(scheduler, machine, Demand(vm, kind.sku, kind.terms)):
