@@ -327,7 +327,7 @@ class ChangeRequest(Struct, frozen=True):
     told none. `tell` takes news of the step and returns once they are recorded. `waits_for_people`:
     somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
     `unfinished` is the object's note of an earlier change that failed: it is brought about as well. `noted`
-    is all that its private note holds.
+    is all that its private note holds. `ignored` are arguments that are left to others.
     """
 
     key: ObjectKey
@@ -342,6 +342,7 @@ class ChangeRequest(Struct, frozen=True):
     stopping: Callable[[], bool] = lambda: False
     unfinished: Mapping[str, Any] | None = None
     noted: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[Path, ...] = ()
 
 
 class ProviderAnswer(Struct, frozen=True):

@@ -179,6 +179,7 @@ def carry_out(call: ProviderCall, tell: Callable[[StepNews], None]) -> ProviderA
         call.terms.stopping,
         call.unfinished,
         call.noted,
+        call.change.ignored,
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

@@ -53,7 +53,8 @@ class Change(Struct, frozen=True):
     `prior_creation`/`creation` are the creation numbers of the old and the new object (equal when
     kept, 0 when there is none). `dependencies` is what state will record.
     `deposed` is the key of a deposed object that is deleted. `source` is the
-    block in the configuration (None when it is gone); `block` its header.
+    block in the configuration (None when it is gone); `block` its header. `ignored` are the paths that
+    ignore_changes leaves to others.
     """
 
     address: Address
@@ -77,6 +78,7 @@ class Change(Struct, frozen=True):
     private: Mapping[str, Any] | None = None
     source: Span | None = None
     block: str = ""
+    ignored: tuple[Path, ...] = ()
 
     @property
     def id(self) -> str:

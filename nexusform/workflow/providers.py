@@ -367,8 +367,15 @@ def _request_of(change: Change) -> ChangeRequest:
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action is Action.UPDATE else None
     noted = (change.private or {}).get(UNFINISHED)
+    unfinished = noted if prior else None
     return ChangeRequest(
-        key, str(change.address), prior, change.after, aim=change.after, unfinished=noted if prior else None
+        key,
+        str(change.address),
+        prior,
+        change.after,
+        aim=change.after,
+        unfinished=unfinished,
+        ignored=change.ignored,
     )
 
 

@@ -100,6 +100,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         private=_private(instance),
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
+        ignored=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
 
 

@@ -313,3 +313,31 @@ def test_a_hub_is_taken_over_as_a_whole(hub: HubServer, told: Told) -> None:
     assert code == 0, said
     assert told("import", "-from=hub", "-generate-config-out=more.nf.hcl")[0] == 0
     assert not Path("more.nf.hcl").exists()
+
+
+def test_a_field_that_an_autoscaler_owns_is_left_to_it(hub: HubServer, told: Told) -> None:
+    ignoring = "lifecycle {\n    ignore_changes = [policy.number_of_clusters]\n  }"
+    write(more=ignoring)
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    scaled = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 3}}}
+    hub.put(scaled, "autoscaler")
+    hub.act()
+    assert "No changes." in told("plan")[1]
+    write(more=f"revision_history_limit = 5\n  {ignoring}")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    assert placement["spec"]["policy"]["numberOfClusters"] == 3
+    assert placement["spec"]["revisionHistoryLimit"] == 5
+    owners = {entry["manager"]: entry["#paths"] for entry in placement["metadata"]["managedFields"]}
+    assert ["spec", "policy", "numberOfClusters"] not in owners["nexusform"]
+
+
+def test_a_hub_that_is_not_there_is_said_soon(hub: HubServer, told: Told) -> None:
+    write()
+    hub.close()
+    code, said = told("plan")
+    assert code == 1
+    assert f"{hub.url} cannot be asked" in said

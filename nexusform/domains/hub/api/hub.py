@@ -26,6 +26,7 @@ _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _PAGE: Final = 500
 _AGAIN: Final = 3  # how often a list is begun again that grew too old
 _PATIENCE: Final = 90.0  # seconds of asking again
+_FIRST_PATIENCE: Final = 5.0  # of a server that has never answered
 _SECONDS: Final = 30.0  # of one request
 _LARGEST: Final = 1 << 28  # bytes of an answer
 APPLY: Final = "application/apply-patch+yaml"
@@ -75,7 +76,7 @@ class Hub:
         self._pace = pace or Pace()
         self._client, self.server = _client(way)
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
-        self.requests = 0
+        self._has_answered = False
 
     def close(self) -> None:
         """Give the connections back."""
@@ -172,7 +173,8 @@ class Hub:
         content_type: str = _JSON,
     ) -> dict[str, Any]:
         """Ask until there is an answer. Raises Refused and HubProblem."""
-        until, wait, renewed = self._pace.now() + _PATIENCE, 0.5, False
+        patience = _PATIENCE if self._has_answered else _FIRST_PATIENCE
+        until, wait, renewed = self._pace.now() + patience, 0.5, False
         while True:
             try:
                 return self._ask(method, path, query, body, content_type)
@@ -200,7 +202,6 @@ class Hub:
         body: Mapping[str, Any] | None,
         content_type: str,
     ) -> dict[str, Any]:
-        self.requests += 1
         headers = {"Accept": _JSON, "Content-Type": content_type}
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         try:
@@ -211,6 +212,7 @@ class Hub:
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
             raise HubProblem(f"{self.server} cannot be asked: {_first_line(problem)}.") from None
         log("debug", "hub answered", method=method, path=path, status=answer.status_code)
+        self._has_answered = True
         text = answer.text
         if not answer.is_success:
             raise Refused(answer.status_code, _decoded(text), _seconds(answer.headers.get("Retry-After")))

@@ -34,6 +34,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     objects_of,
 )
 from nexusform.domains.hub.providers.hub_judging import Judging
+from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
     Standing,
@@ -114,6 +115,8 @@ class FleetHub:
         if key.type in APPROVALS:
             return self._read_approval(standing, request)
         sent = objects_of(key.type, known)
+        if not sent:  # nothing of it stands on a hub
+            return ReadAnswer(known)
         shown = [body for each in sent if (body := standing.get(each)) is not None]
         if not shown:
             return self._absent(standing.hub, request)
@@ -320,7 +323,8 @@ class FleetHub:
         request.tell(StepNews(operation=f"apply {each.title}"))
         try:
             force = body is not None and self._terms.take_ownership
-            return hub.apply(path, each.body, self._terms.manager, force=force)
+            sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
+            return hub.apply(path, sent, self._terms.manager, force=force)
         except Refused as refused:
             raise ProviderProblem(refusal_words(refused, each.title)) from None
 

@@ -10,6 +10,7 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
+from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.ports import ChangeRequest, ProviderProblem
 from nexusform.values import UNKNOWN
 from nexusform.words import counted, first_of
@@ -92,6 +93,9 @@ class Judging:
             if request.prior
             else set()
         )
+        if not sent:
+            detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
+            yield number, Problem((), "provider-cannot-do-this", detail)
         for each in sent:
             try:
                 for problem in self._judge_object(hub, each, request, known=each.identity in before):
@@ -136,7 +140,8 @@ class Judging:
         if body is not None and turns_external(each.body, body):
             hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
         else:
-            yield from self._dry_run(hub, path, each)
+            sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
+            yield from self._dry_run(hub, path, Sent(sent, each.path))
 
     def _dry_run(self, hub: Hub, path: str, each: Sent) -> Iterator[Problem]:
         """Ask for an object as the apply would; what it takes from others is told. Raises Refused."""
