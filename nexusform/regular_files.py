@@ -14,6 +14,7 @@ import re
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -150,9 +151,14 @@ def create(path: str | Path, mode: int = PRIVATE) -> int:
 
 
 def write_whole(
-    path: Path, content: bytes, mode: int, *, backup: Path | None = None, durable: bool = True
+    path: Path,
+    content: bytes | Iterable[bytes],
+    mode: int,
+    *,
+    backup: Path | None = None,
+    durable: bool = True,
 ) -> None:
-    """Put a file at a path at once, in place of a file or link there.
+    """Put a file at a path at once, in place of a file or link there. It may come in pieces.
 
     The one before keeps its mode, and is kept under `backup` when a name is given. Raises OSError; then
     what stood at the path is as it was.
@@ -164,7 +170,8 @@ def write_whole(
     try:
         descriptor = create(aside, mode)
         try:
-            write_all(descriptor, content)
+            for piece in (content,) if isinstance(content, bytes) else content:
+                write_all(descriptor, piece)
             if durable:
                 os.fsync(descriptor)
         finally:

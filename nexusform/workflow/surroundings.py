@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -213,8 +213,9 @@ _OF_SYSTEM: Final = re.compile(
 )
 
 
-def write_output(path: str, content: bytes, *, private: bool = False) -> None:
-    """Write a file so that it is whole or as it was; `private` keeps others from reading it.
+def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False) -> None:
+    """Write a file, which may come in pieces, so that it is whole or as it was; `private` keeps others from
+    reading it.
 
     A link is replaced, not followed: in a work tree of somebody else it may lead anywhere. What is no file
     (a pipe, /dev/stdout) is written to as it comes. Raises OSError.
@@ -222,7 +223,7 @@ def write_output(path: str, content: bytes, *, private: bool = False) -> None:
     target = Path(path)
     if _takes_what_comes(target):
         with target.open("wb") as stream:
-            stream.write(content)
+            stream.writelines((content,) if isinstance(content, bytes) else content)
         return
     write_whole(target, content, PRIVATE if private else 0o666)
     if private:

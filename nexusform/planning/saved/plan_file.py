@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 from zlib import crc32
@@ -69,7 +69,11 @@ def digest(data: bytes) -> str:
 
 def _signed_digest(members: Mapping[str, bytes]) -> str:
     """What a signature is made of: a digest over the names and digests of all parts, in whatever order."""
-    listed = sorted(f"{digest(content)}  {name}\n" for name, content in members.items())
+    return _digest_over({name: digest(content) for name, content in members.items()})
+
+
+def _digest_over(digests: Mapping[str, str]) -> str:
+    listed = sorted(f"{each}  {name}\n" for name, each in digests.items())
     return digest("".join(listed).encode())
 
 
@@ -109,8 +113,14 @@ def with_signature(
 ) -> dict[str, bytes]:
     """The members of an archive with a signature over all of them, in the place of one that was there."""
     parts = {name: content for name, content in members.items() if name != _SIGNATURE}
-    signature = json_text.dumps(sign(_signed_digest(parts)), indent=True) + b"\n"
-    return {**parts, _SIGNATURE: signature}
+    name, signature = signature_over({each: digest(content) for each, content in parts.items()}, sign)
+    return {**parts, name: signature}
+
+
+def signature_over(digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]) -> tuple[str, bytes]:
+    """The member that signs members with these digests: its name and its content."""
+    signature = sign(_digest_over(digests))
+    return _SIGNATURE, json_text.dumps(signature, indent=True) + b"\n"
 
 
 def signature_of(members: Mapping[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
@@ -315,10 +325,14 @@ _DATE: Final = (1 << 5) | 1  # 1 January 1980, the first day there is
 
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The archive of these members. Raises FileProblem when it is beyond the format's 4 GiB."""
-    body: list[bytes] = []
+    return b"".join(packed(members.items()))
+
+
+def packed(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """The archive in pieces, each member asked for when it is its turn. Raises FileProblem as `pack` does."""
     directory: list[bytes] = []
     offset = 0
-    for name, content in members.items():
+    for name, content in members:
         label = name.encode()
         check = (crc32(content), len(content), len(content))
         if offset + len(content) > LARGEST:
@@ -326,7 +340,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
                 "A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target."
             )
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
-        body += [head, label, content]
+        yield from (head, label, content)
         directory.append(
             _CENTRAL.pack(
                 b"PK\1\2", _MADE_BY, _VERSION, _UTF8, _STORED, _TIME, _DATE, *check,
@@ -336,8 +350,8 @@ def pack(members: Mapping[str, bytes]) -> bytes:
         )  # fmt: skip
         offset += len(head) + len(label) + len(content)
     listed = b"".join(directory)
-    end = _END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(listed), offset, 0)
-    return b"".join([*body, listed, end])
+    yield listed
+    yield _END.pack(b"PK\5\6", 0, 0, len(directory), len(directory), len(listed), offset, 0)
 
 
 def unpack(data: bytes) -> dict[str, bytes] | None:
@@ -348,9 +362,19 @@ def unpack(data: bytes) -> dict[str, bytes] | None:
         name, content, at = member
         members[name] = content
     try:
-        return members if members and pack(members) == data else None
+        return members if members and _is_packed(members, data) else None
     except ValueError:
         return None
+
+
+def _is_packed(members: Mapping[str, bytes], data: bytes) -> bool:
+    """Whether these bytes are the archive of these members, without making a second one of it."""
+    at = 0
+    for piece in packed(members.items()):
+        if data[at : at + len(piece)] != piece:
+            return False
+        at += len(piece)
+    return at == len(data)
 
 
 def member_at(data: bytes, at: int) -> tuple[str, bytes, int] | None:

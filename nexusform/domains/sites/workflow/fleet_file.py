@@ -6,7 +6,7 @@ stored as they are, in one order, at one time), and sensitive values stand in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,20 +47,29 @@ def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, largest: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
     """Gather the plans that workers wrote into one file, signed when a signer is there."""
-    manifest = _Manifest(_FORMAT, _VERSION, nexusform.__version__, plan)
-    members = {_MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1)}
     try:
-        for site in plan.sites:
-            if site.answer.plan:
-                name = f"{site.name}{PLAN_SUFFIX}"
-                members[f"{_FOLDER}{name}"] = read_regular(spool / name, largest, follow=False)
-        if signer is not None:
-            members = plan_file.with_signature(members, signer)
-        write_output(path, plan_file.pack(members), private=True)
+        write_output(path, plan_file.packed(_members(plan, spool, largest, signer)), private=True)
     except (OSError, FileProblem) as problem:
         words = problem.strerror if isinstance(problem, OSError) else problem
         return [error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {words}')]
     return []
+
+
+def _members(
+    plan: FleetPlan, spool: Path, largest: int, signer: Signer | None
+) -> Iterator[tuple[str, bytes]]:
+    """The parts of the file, one after the other: never more than one site's plan is in memory."""
+    manifest = _Manifest(_FORMAT, _VERSION, nexusform.__version__, plan)
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    digests = {_MANIFEST: plan_file.digest(content)}
+    yield _MANIFEST, content
+    for site in plan.sites:
+        if site.answer.plan:
+            name = f"{site.name}{PLAN_SUFFIX}"
+            yield f"{_FOLDER}{name}", read_regular(spool / name, largest, follow=False)
+            digests[f"{_FOLDER}{name}"] = site.answer.plan
+    if signer is not None:
+        yield plan_file.signature_over(digests, signer)
 
 
 def sign_fleet_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
