@@ -32,6 +32,7 @@ from nexusform.rendering.page.page_parts import (
     rollouts_part,
     rules_part,
     section,
+    sites_part,
     tables_part,
     upgrades_part,
     verdict_part,
@@ -43,6 +44,7 @@ from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
 from nexusform.rendering.report.short_report import INVENTORY, verdict_sentences
+from nexusform.rendering.report.site_rows import site_rows
 from nexusform.source import SourceFile
 
 STYLES: Final = ("page.css", "map.css")
@@ -146,7 +148,7 @@ def _head(title: str, policy: str) -> Markup:
 def _bar() -> Markup:
     """What stays in sight: the sections, which a script names, the search, and the choice of a theme."""
     sections = element("nav", element("ul", id="sections"), aria_label="Sections")
-    words = "Find a VM, machine, rack or pod"
+    words = "Find a VM, cluster, rack or pod"
     off = {"autocomplete": "off", "spellcheck": "false"}
     field = element("input", type="search", id="find", placeholder=words, aria_label=words, **off)
     count = element("span", id="hit-count", class_="unseen", role="status")
@@ -184,7 +186,7 @@ def _parts(
     sentences = [] if report.errored else verdict_sentences(plan)
     # The age of an inventory stands out when it is old.
     shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]
-    parts: list[Part] = [verdict_part(report, overview, shown)]
+    parts: list[Part] = [verdict_part(report, overview, shown), sites_part(site_rows(plan))]
     if maps:
         parts.append(section("racks", "Map", scripted("map")))
     if report.errored:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
+from urllib.parse import quote
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.registry import titled
@@ -27,6 +28,7 @@ from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
+from nexusform.rendering.report.site_rows import SiteRow, changed_rows, other_sites
 from nexusform.rendering.report.upgrade_words import upgrade_heading, upgrade_text
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
@@ -177,6 +179,22 @@ def verdict_part(report: Report, overview: Overview, sentences: Iterable[tuple[s
         words = f"{', '.join(overview.findings)}{risks}"
         lines.append(element("li", element("a", words, href="#diagnostics")))
     return element("div", _verdict(overview), element("ul", lines, class_="figures"), id="verdict")
+
+
+def sites_part(rows: Sequence[SiteRow]) -> Part:
+    """A row per site that changes, the others in a line; nothing of a single site."""
+    changed = changed_rows(rows)
+    if not changed:
+        return None
+    heads = ("site", "what happens", "VMs")
+    cells = [_site_cells(row) for row in changed]
+    others = "; ".join(other_sites(rows))
+    rest = element("p", f"{others}.") if others else None
+    return section("sites", "Sites", table("Sites that change", heads, cells, figures=1), rest)
+
+
+def _site_cells(row: SiteRow) -> tuple[Part, ...]:
+    return element("a", row.name, href=f"#site={quote(row.name)}"), row.words, row.delta
 
 
 def overview_part(overview: Overview) -> Part:

@@ -33,6 +33,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
     place_of,
     plain,
     prose,
+    table,
 )
 from nexusform.rendering.pull_request.markdown_places import (
     all_rooms,
@@ -53,6 +54,7 @@ from nexusform.rendering.report.entries import Entries, Entry, plan_entries
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
+from nexusform.rendering.report.site_rows import changed_rows, other_sites, site_rows
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
@@ -87,6 +89,7 @@ def render_markdown(
         return fit([verdict, *_refusal(plan, entries, sources, origin)], max_bytes)
     parts = [
         verdict,
+        ReportPart("Sites", 93, tuple(_sites(plan))),
         *_places(plan, report, origin),
         *_consequences(plan, entries, overview, origin),
         ReportPart("Changes", 60, tuple(change_lines(plan, schema_lookup(registries))), _few_open),
@@ -115,7 +118,7 @@ def _refusal(
 
 def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
     """Where things go."""
-    picture = rack_picture(changed_racks(plan.sites))
+    picture = rack_picture(changed_racks(plan.sites), of_several=len(plan.sites) > 1)
     new_pools = pool_rows(report)
     unexpected = [] if new_pools else unexpected_pools(report)
     return [
@@ -130,6 +133,18 @@ def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
         ReportPart("Racks", 65, tuple(picture), lambda text: fenced(text, "text"), whole=True),
         _counts(plan, report),
     ]
+
+
+def _sites(plan: Plan) -> list[str]:
+    """A row per site that changes, the others in a line; none of a single site."""
+    rows = site_rows(plan)
+    changed = changed_rows(rows)
+    if not changed:
+        return []
+    cells = [(f"**{plain(row.name)}**", row.delta, plain(row.words)) for row in changed]
+    lines = table(("site", "VMs", "what happens"), cells)
+    others = [f"{plain(sentence)}." for sentence in other_sites(rows)]
+    return [*lines, "", " ".join(others)] if others else lines
 
 
 def _counts(plan: Plan, report: Report) -> ReportPart:
@@ -288,8 +303,10 @@ _MANY: Final = "+"
 _MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NOT_THERE, "no machine"), (_MANY, "ten or more"))
 
 
-def rack_picture(racks: Sequence[RackCounts]) -> list[str]:
-    """The lines of the picture, at most WIDTH wide; none when no rack changes."""
+def rack_picture(racks: Sequence[RackCounts], *, of_several: bool = False) -> list[str]:
+    """The lines of the picture, at most WIDTH wide; none when no rack changes. Racks of one of several sites
+    are named with it.
+    """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
@@ -298,8 +315,9 @@ def rack_picture(racks: Sequence[RackCounts]) -> list[str]:
     # Where not all fit, those that most VMs leave; read in the order in which people look for them.
     shown = [*sorted(standing[:_RACKS], key=_by_name), *new[:_NEW_RACKS]]
     lines: list[str] = []
+    several = len({rack.site for rack in racks}) > 1
     for rack in shown:
-        lines += _rack_lines(rack)
+        lines += _rack_lines(rack, f"{rack.site}/{rack.name}" if several or of_several else rack.name)
     drawn = "".join(_figures(shown))
     if len(racks) > len(shown):
         lines.append(f"and {counted(len(racks) - len(shown), 'more rack')}")
@@ -320,9 +338,9 @@ def _figures(racks: Iterable[RackCounts]) -> Iterable[str]:
                 yield _figure(machine.before, closed=False)
 
 
-def _rack_lines(rack: RackCounts) -> list[str]:
+def _rack_lines(rack: RackCounts, called: str) -> list[str]:
     """One rack: its name, the slots above, and a line for each side that stands."""
-    name = _shortened(rack.name)
+    name = _shortened(called)
     lines: list[str] = []
     if columns(name) >= _MARGIN:
         lines.append(name)

@@ -124,9 +124,12 @@ def _elsewhere(plan: Plan) -> list[str]:
     moves = _moved_vms(plan, Effect.MOVED)
     if not moves:
         return []
-    machines = {row.source.machine for row in moves if isinstance(row.source, Placement)}
+    sources = [row.source for row in moves if isinstance(row.source, Placement)]
+    machines = {source.machine for source in sources}
+    racks = {source.rack for source in sources}
+    left = machines if len(machines) <= _NAMED else racks
     leave = f"{counted(len(moves), 'VM')} {form(len(moves), 'leaves', 'leave')}"
-    names = listed([plain(machine) for machine in sorted(machines, key=natural)], _NAMED)
+    names = listed([plain(name) for name in sorted(left, key=natural)], _NAMED)
     again = f"{form(len(moves), 'is', 'are')} re-created {_where_to(moves)}"
     return [f"**{leave} {names}**{_why(moves)} and {again}."]
 

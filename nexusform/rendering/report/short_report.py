@@ -32,6 +32,7 @@ from nexusform.rendering.report.plain_words import cells_not_told, room_of, scal
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
 from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
+from nexusform.rendering.report.site_rows import SiteRow, site_rows
 from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.rendering.report.upgrade_words import upgrade_sentences
 from nexusform.words import counted, form
@@ -64,6 +65,7 @@ class ShortReport(Struct, frozen=True):
     machines_sure: int
     placed: int
     rollouts: tuple[RolloutTable, ...] = ()
+    sites: tuple[SiteRow, ...] = ()
 
 
 def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortReport:
@@ -89,6 +91,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         machines_sure=sum(table.machines_certain for table in plan.placement_tables),
         placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
         rollouts=rollout_tables(plan) if detail is not Detail.NONE else (),
+        sites=site_rows(plan) if any(row.changes for row in site_rows(plan)) else (),
     )
 
 
@@ -143,10 +146,15 @@ def _score(score: PredictionScore) -> str:
 
 
 def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:
-    """What is left on every site."""
-    shown = [(f"Room on {site.name}", room_of(site)) for site in sites[:MOST_SITES]]
-    if len(sites) > MOST_SITES:
-        shown.append(("Room", f"{len(sites) - MOST_SITES} more sites: -report=html:FILE shows them."))
+    """What is left on every site; of several, on those whose room changes."""
+    changed = [site for site in sites if site.before != site.after]
+    told = changed or sites
+    shown = [(f"Room on {site.name}", room_of(site)) for site in told[:MOST_SITES]]
+    if len(told) > MOST_SITES:
+        shown.append(("Room", f"{len(told) - MOST_SITES} more sites: -report=html:FILE shows them."))
+    kept = len(sites) - len(told)
+    if kept:
+        shown.append(("Room elsewhere", f"as before on {counted(kept, 'other site')}."))
     return shown
 
 

@@ -23,6 +23,7 @@ from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.short_report import ShortReport, short_report
+from nexusform.rendering.report.site_rows import SiteRow, changed_rows, other_sites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_count_lines
 from nexusform.rendering.text.short_placements import cut, hanging, placement_parts, rollout_text
@@ -72,7 +73,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
     """What changes: objects, outputs, drift, placements, rollouts."""
-    parts = []
+    parts = ["\n".join(_site_lines(report.sites, width, paint))] if report.sites else []
     if report.objects:
         lines = object_lines(report.objects, width, paint)
         parts += ["nexusform will perform the following actions:", "\n".join(lines)]
@@ -85,6 +86,20 @@ def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
             parts.append("\n".join(wrap(wording.ONLY_OUTPUTS, width)))
     places = placement_parts(report, width, paint)
     return [*parts, *_drift(report, width, paint), *places, rollout_text(report.rollouts, width, paint)]
+
+
+def _site_lines(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str]:
+    """`par1  83 VMs (-12)  12 removed`, a line per site that changes, and the others in one."""
+    changed = changed_rows(rows)
+    names = max(columns(row.name) for row in changed)
+    figures = max(len(row.delta) for row in changed)
+    lines = [paint("Sites:", "bold")]
+    for row in changed:
+        line = f"  {pad(row.name, names)}  VMs {row.delta.ljust(figures)}  {row.words}"
+        lines += wrap(line.rstrip(), width)
+    for sentence in other_sites(rows):
+        lines += wrap(f"  {sentence}", width)
+    return lines
 
 
 def _unchanged(report: ShortReport, width: int, paint: Painter) -> list[str]:

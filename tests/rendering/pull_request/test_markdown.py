@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics import error
 from nexusform.planning.occupancy import MachineCount, RackCounts
 from nexusform.planning.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
+from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
+from nexusform.rendering.text.short_plan import PlanTextOptions, render_short
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -281,6 +283,15 @@ resource "nexus_kubernetes_cluster" "NAME" {
     tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
     assert tables == ["| e | before | after |"]
     assert "\nand 5 sites with as much room as before\n" in text
+    head = text.split("```text")[0]
+    assert "| **e** | 3 (+2) | 2 placed |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
+    assert "\ne/e     1\nbefore  " in text
+    shown = render_short(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
+    assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 placed\n  5 sites unchanged: a, b, c, d, f\n")
+    rooms = [line for line in shown.split("\n") if line.startswith("Room")]
+    assert rooms[1:] == ["Room elsewhere: as before on 5 other sites."]
+    page = render_html(real.saved.plan, real.sources, REGISTRIES)
+    assert '<a href="#site=e">e</a>' in page
     assert "**19**" in text
 
 

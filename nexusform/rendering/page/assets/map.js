@@ -9,12 +9,25 @@ const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null
 /** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
 function forget() {
   listeners.length = 0;
-  Object.assign(map, { site: 0, layer: plan.layer || "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
+  Object.assign(map, { site: firstToSee(), layer: plan.layer || "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
   stopPlaying();
   Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
   detail.opener = null;
   detail.close();
   tip.hidden = true;
+}
+
+/** Whether a VM comes, goes or moves on a site. */
+function siteChanges(site) {
+  if (plan.marks) return false;
+  return site.changes === undefined ? (site.changes = modelOf(site).marks.slice(1).some((count) => count > 0)) : site.changes;
+}
+
+/** The site on which most changes: what one opens a plan for. */
+function firstToSee() {
+  if (plan.marks) return 0;
+  const counts = plan.sites.map((site) => modelOf(site).marks.slice(1).reduce((sum, count) => sum + count, 0));
+  return Math.max(counts.indexOf(Math.max(...counts)), 0);
 }
 
 function namesOf(key) {
@@ -155,7 +168,7 @@ function drawTools(model, views) {
   const choices = Object.fromEntries(views.map((view) => [view, VIEWS[view]]));
   const parts = [];
   if (plan.sites.length > 1) {
-    const select = make("select", { id: "map-site", onchange: () => zoomTo(Number(select.value)) }, plan.sites.map((site, at) => make("option", { value: at, selected: at === map.site }, site.name)));
+    const select = make("select", { id: "map-site", onchange: () => zoomTo(Number(select.value)) }, plan.sites.map((site, at) => make("option", { value: at, selected: at === map.site }, siteChanges(site) ? `${site.name} (changes)` : site.name)));
     parts.push(make("label", {}, "Site", select));
   }
   const site = siteShown();

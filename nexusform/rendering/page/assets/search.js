@@ -12,6 +12,11 @@ function hitsOf(text) {
   };
   for (const site of plan.sites) {
     const model = modelOf(site);
+    if (plan.sites.length > 1 && site.name.toLowerCase().includes(text)) add("site", site.name, siteChanges(site) ? "changes" : "stays as it is", linkTo(site, "site", site.name));
+    for (const paint of site.clusters) {
+      const vms = model.vms.filter((vm) => vm.paint.name === paint.name);
+      if (vms.length && paint.name.toLowerCase().includes(text)) add("cluster", paint.name, `${counted(vms.length, "VM")} on ${site.name}`, linkTo(site, "vm", vms[0].plain));
+    }
     for (const rack of model.racks.values()) if (rack.name.toLowerCase().includes(text)) add("rack", rack.name, `zone ${rack.zone}`, linkTo(site, "rack", rack.name));
     for (const vm of model.vms) {
       if (`${vm.name} ${vm.paint.name} ${vm.pool}`.toLowerCase().includes(text)) add("VM", vm.name, `${placeText(vm.after || vm.before)}, ${happens(vm)}`, linkTo(site, "vm", vm.plain));
