@@ -69,7 +69,7 @@ def every_vm(plan: Plan) -> list[str]:
 def _listed_vms(plan: Plan) -> list[PlacementChange]:
     vms = [row for row in plan.placements if row.kind == VM]
     told = told_pools(plan)
-    moves = [row for row in vms if row.action is PlacementAction.MOVE and not is_told(row, told)]
+    moves = [row for row in vms if row.action is PlacementAction.MOVE and not (told and is_told(row, told))]
     new = [row for row in vms if row.action is PlacementAction.PLACE]
     return [*moves, *(new if len(new) <= _FEW else ())]
 

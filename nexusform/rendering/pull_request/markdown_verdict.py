@@ -105,7 +105,7 @@ def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
     return [
         row
         for row in plan.placements
-        if row.kind == VM and effect_of(row) is effect and not is_told(row, told)
+        if row.kind == VM and effect_of(row) is effect and not (told and is_told(row, told))
     ]
 
 

@@ -153,7 +153,9 @@ def _upgrade_clauses(plan: Plan) -> list[str]:
     """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for them."""
     told = told_pools(plan)
     for row in plan.placements:
-        is_upgrade = is_told(row, told) or (row.trigger == "node_removed" and KINDS[row.kind].on_vms)
+        is_upgrade = (told and is_told(row, told)) or (
+            row.trigger == "node_removed" and KINDS[row.kind].on_vms
+        )
         if not is_upgrade and effect_of(row) in LEAVING:
             return []
     return [upgrade_clause(upgrade) for upgrade in plan.upgrades]
