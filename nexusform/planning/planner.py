@@ -18,7 +18,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks, orphans_of
 from nexusform.planning.modules.conditions import check_conditions
 from nexusform.planning.modules.moving_checks import moving_problems
-from nexusform.planning.modules.outputs import plan_outputs, read_all_data
+from nexusform.planning.modules.outputs import plan_outputs, read_all_data, work_out_all_outputs
 from nexusform.planning.modules.validation import validate
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for, standing_evaluation
@@ -168,6 +168,8 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)
+    if not blocks.selection.partial:
+        work_out_all_outputs(blocks.request.configuration, placed)
     return PlannedWorld(
         placed,
         ground.sites,

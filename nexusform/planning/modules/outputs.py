@@ -133,6 +133,15 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                     evaluation.resource(instance, block)
 
 
+def work_out_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
+    """Outputs of modules that nobody refers to are worked out all the same, for the same reason."""
+    for module in modules(configuration.root):
+        if module.outputs:
+            for instance in evaluation.module_instances(module.path):
+                for name in module.outputs:
+                    evaluation.output(instance, name)
+
+
 def inventories_read(evaluation: Evaluation) -> tuple[InventoryRead, ...]:
     """Every inventory that was read, by address."""
     inventories = []

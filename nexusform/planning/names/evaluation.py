@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from copy import copy
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -44,6 +45,30 @@ UNKNOWN_REPETITION = {"count": "unknown-count-argument", "for_each": "unknown-fo
 
 ResourceKey = tuple[ModulePath, str, str, str]
 
+# How many locals and outputs may ask for one another before the last of them is worked out by itself: calls
+# nest no deeper, however long the chain is.
+MOST_DEEP: Final = 25
+
+
+class _Named(NamedTuple):
+    # A local or an output of a module instance (`kind`), and how to get at its expression.
+    instance: ModuleInstance
+    kind: str
+    name: str
+    expression: Callable[[], Expression]
+
+    @property
+    def key(self) -> tuple[ModulePath, str, str]:
+        return (self.instance.path, self.kind, self.name)
+
+
+class _TooDeep(Exception):
+    """Calls nest too deep: this is to be worked out first."""
+
+    def __init__(self, named: _Named) -> None:
+        super().__init__(named.name)
+        self.named = named
+
 
 class Evaluation:
     """The names of one pass. `diagnostics` collects what evaluation found."""
@@ -62,6 +87,7 @@ class Evaluation:
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
         self._module_shapes: dict[tuple[ModulePath, str], Expansion] = {}
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT: self.root}
+        self._depth = 0
 
     def fork(self) -> Evaluation:
         """A pass that starts from what is known now and keeps what it works out, and its diagnostics, to
@@ -73,6 +99,7 @@ class Evaluation:
         """An evaluation of the same names, with diagnostics of its own that begin with these."""
         evaluation = copy(self)
         evaluation.diagnostics = list(diagnostics)
+        evaluation._depth = 0  # noqa: SLF001 - a copy of the same class
         return evaluation
 
     # --- modules ---
@@ -189,21 +216,56 @@ class Evaluation:
     def _remembered(
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
     ) -> Value:
-        """The value of a local or an output, worked out once; diagnostics on the way name its block."""
-        key = (instance.path, kind, name)
-        if key not in self._memo:
-            # What refers to itself finds this; the reference has been complained about.
-            self._memo[key] = unknown(DYNAMIC)
-            before = len(self.diagnostics)
-            value = self.evaluated(expression(), self.scope(instance))
-            header = "locals" if kind == "local" else f'output "{name}"'
-            self.diagnostics[before:] = [
-                diagnostic if diagnostic.block else replace(diagnostic, block=header)
-                for diagnostic in self.diagnostics[before:]
-            ]
-            if value is not None:
-                self._memo[key] = value
-        return self._memo[key]
+        """The value of a local or an output, worked out once."""
+        named = _Named(instance, kind, name, expression)
+        if named.key in self._memo:
+            return self._memo[named.key]
+        if self._depth >= MOST_DEEP:
+            raise _TooDeep(named)
+        if self._depth:
+            self._work_out(named)
+        else:
+            self._work_out_from_below(named)
+        return self._memo[named.key]
+
+    def _work_out_from_below(self, named: _Named) -> None:
+        """Work out a value that may stand at the end of a long chain: whenever calls nest too deep, what they
+        came to is worked out first, and then once more what asked for it.
+        """
+        waiting = [named]
+        while waiting:
+            told = len(self.diagnostics)
+            try:
+                if waiting[-1].key not in self._memo:
+                    self._work_out(waiting[-1])
+                waiting.pop()
+            except _TooDeep as deep:
+                del self.diagnostics[told:]  # they are told when it is worked out again
+                if any(deep.named.key == each.key for each in waiting):
+                    self._memo[deep.named.key] = unknown(DYNAMIC)  # a circle, which was complained about
+                else:
+                    waiting.append(deep.named)
+
+    def _work_out(self, named: _Named) -> None:
+        """Work out a value; diagnostics on the way name its block."""
+        # What refers to itself finds this; the reference has been complained about.
+        self._memo[named.key] = unknown(DYNAMIC)
+        self._depth += 1
+        before = len(self.diagnostics)
+        try:
+            value = self.evaluated(named.expression(), self.scope(named.instance))
+        except _TooDeep:
+            del self._memo[named.key]
+            raise
+        finally:
+            self._depth -= 1
+        header = "locals" if named.kind == "local" else f'output "{named.name}"'
+        self.diagnostics[before:] = [
+            diagnostic if diagnostic.block else replace(diagnostic, block=header)
+            for diagnostic in self.diagnostics[before:]
+        ]
+        if value is not None:
+            self._memo[named.key] = value
 
     # --- modules and resources as values ---
 
