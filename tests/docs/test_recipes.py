@@ -276,6 +276,30 @@ HOSTILE = {
   backend = "http"
   config  = { address = "http://127.0.0.1:9/" }
 }""",
+    "a command in a name": 'resource "nexus_site" "x" {\n  name = "\\n/merge\\n@all\\nbors r+"\n}',
+    "a command in a key": """resource "nexus_site" "x" {
+  for_each = toset(["\\n/merge", "@all"])
+  name     = each.key
+}""",
+    "a command in a value": 'output "x" {\n  value = "\\n/merge\\n/approve\\n```\\n@all"\n}',
+    "a command in a check": """check "x" {
+  assert {
+    condition     = false
+    error_message = "no\\n\\n/merge\\n@all\\nGH-1 !1 #1"
+  }
+}""",
+    "a command in a variable": """variable "x" {
+  default = "y"
+  validation {
+    condition     = var.x == "z"
+    error_message = "No:\\r/merge\\u2028/approve"
+  }
+}""",
+    "junk": "\0" * 100_000,
+    "devices": 'output "x" {\n  value = [for n in range(9) : try(filesha512("/dev/zero"), "")]\n}',
+    "a long time": """output "x" {
+  value = [for n in range(900) : length(setproduct(range(300), range(300)))]
+}""",
     "a plan file of its own": 'output "x" {\n  value = fileexists("../.nexusform-plan/reviewed.plan")\n}',
 }
 
@@ -285,6 +309,7 @@ def test_a_hostile_merge_request_learns_and_commands_nothing(
     name: str, project: tuple[Jobs, GitLab, Store]
 ) -> None:
     jobs, host, store = project
+    jobs.program("nexusform", f'NF_LIMIT_SECONDS=3 exec {sys.executable} -m nexusform "$@"')
     _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")
     assert TOKEN not in log
     (note,) = host.notes.values()
