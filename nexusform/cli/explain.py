@@ -180,7 +180,16 @@ def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments,
 
 def _trigger(reason: Reason) -> list[str]:
     trigger = reason.explained.trigger
-    return [f"Trigger: {trigger}."] if trigger and reason.stands is None else []
+    if not trigger or reason.stands is not None:
+        return []
+    return [f"Trigger: {trigger}{_of_machine(trigger, reason.left)}."]
+
+
+def _of_machine(trigger: str, machine: str, verb: str = "is") -> str:
+    """Which machine failed, or is emptied."""
+    if not machine:
+        return ""
+    return f" ({machine} {verb} {'gone' if trigger == 'machine_removed' else 'emptied'})"
 
 
 def _standing_lines(reason: Reason) -> list[str]:
@@ -191,7 +200,8 @@ def _standing_lines(reason: Reason) -> list[str]:
     place = place_text(reason.stands)
     known = f"{reason.provenance}, " if reason.provenance else ""
     if reason.came is not None:
-        known += f"trigger {reason.came[0]} at serial {reason.came[1]}; "
+        trigger, serial = reason.came
+        known += f"trigger {trigger}{_of_machine(trigger, reason.left, 'was')} at serial {serial}; "
     return [
         f"{reason.object} stands on {place} ({known}state serial {reason.serial}).",
         "Placed again today, with everything else where it is:",
@@ -206,6 +216,7 @@ def _json(reason: Reason) -> str:
     document = {
         "address": str(reason.address),
         "trigger": came[0],
+        "left_machine": reason.left or None,
         "serial": came[1],
         "stands": place_document(reason.stands),
         "provenance": reason.provenance or None,

@@ -21,7 +21,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import PoolReason, explain_pools
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
-from nexusform.planning.vms.vm_object import placed_by
+from nexusform.planning.vms.vm_object import left_by, placed_by
 from nexusform.ports import Registries
 from nexusform.rendering.answers.domain_answer import DomainAnswer, Explainer
 from nexusform.scheduling.decision import Certainty
@@ -47,7 +47,8 @@ class Reason(Struct, frozen=True):
     `stands` is where state has it (None: it is new in the plan) and `provenance` how that is known;
     `explained` what the rules say. `ways` are the other machines of its site and what would have to
     change there; `pool_size` how many VMs its pool has. `came` is the trigger and the serial of the apply
-    that placed it there, as far as state remembers. `ways_out` is what the plan offers where it fits nowhere.
+    that placed it there, as far as state remembers, `left` the machine that it left then, or leaves now,
+    because that failed or is emptied. `ways_out` is what the plan offers where it fits nowhere.
     """
 
     address: Address
@@ -61,6 +62,7 @@ class Reason(Struct, frozen=True):
     ways: tuple[Way, ...] = ()
     pool_size: int = 1
     came: tuple[str, int] | None = None
+    left: str = ""
     ways_out: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -235,6 +237,7 @@ class _Question(Struct, frozen=True):
                 tie_breaks=planned.plan.tie_breaks,
                 ways=ways,
                 pool_size=_pool_size(owner, name),
+                left=planned.objects[each.address].machines_left().get(name, ""),
                 ways_out=_ways_out(planned) if place is None else (),
             )
             reasons.append(reason)
@@ -250,9 +253,12 @@ class _Question(Struct, frozen=True):
         reasons = self._reasons(self._explaining(request, [address], name), name)
         serial = self.request.state.serial
         recorded = self.request.state.instances[address].current
-        came = placed_by(recorded.private if recorded is not None else None, name)
+        private = recorded.private if recorded is not None else None
+        came, left = placed_by(private, name), left_by(private, name)
         return [
-            replace(reason, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came)
+            replace(
+                reason, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came, left=left
+            )
             for reason in reasons
         ]
 

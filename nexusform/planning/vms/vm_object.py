@@ -26,7 +26,9 @@ ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
+MACHINE_EVACUATED = "machine_evacuated"
 PLACED = "placed"
+LEFT = "left"
 
 
 class Moves(Struct):
@@ -175,6 +177,15 @@ class VmObject(Struct):
     def names_placed(self) -> list[tuple[str, str]]:
         """The VMs that this plan placed, in the order in which it did, and why."""
         return [(self.placed[key].name, self.trigger_of(key)) for key in self.tokens]
+
+    def machines_left(self) -> dict[str, str]:
+        """The machines that VMs of this plan leave because these are gone or emptied, by the VM's name."""
+        of_hardware = (MACHINE_REMOVED, MACHINE_EVACUATED)
+        return {
+            self.placed[key].name: self.standing[key].placement.machine
+            for key in self.tokens
+            if key in self.standing and self.trigger_of(key) in of_hardware
+        }
 
     def stay_as_they_are(self) -> None:
         """Every VM stays where it is, whatever stands around it."""
@@ -351,6 +362,31 @@ def note_placed(
     if groups:
         note[PLACED] = groups
     return note or None
+
+
+def note_left(
+    note: Mapping[str, Any] | None, left: Mapping[str, str], came: Collection[str], present: Collection[str]
+) -> dict[str, Any] | None:
+    """The note with the machines that VMs `left` because these failed or were emptied, by name, for as long
+    as they do not come to another place (`came`).
+    """
+    kept = {name: machine for name, machine in _left(note).items() if name in present and name not in came}
+    machines = {**kept, **left}
+    others = {key: value for key, value in (note or {}).items() if key != LEFT}
+    return {**others, **({LEFT: machines} if machines else {})} or None
+
+
+def left_by(private: Mapping[str, Any] | None, name: str) -> str:
+    """The machine that a VM had to leave to come to where it is; "" where it did not."""
+    return _left(private).get(name, "")
+
+
+def _left(private: Mapping[str, Any] | None) -> dict[str, str]:
+    """What a note says of that, as far as it is as nexusform writes it: state may have been edited."""
+    noted = private.get(LEFT) if isinstance(private, Mapping) else None
+    if not isinstance(noted, Mapping):
+        return {}
+    return {name: machine for name, machine in noted.items() if isinstance(machine, str)}
 
 
 def placed_by(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:

@@ -36,7 +36,7 @@ from nexusform.planning.vms.sites import (
     inventory_of,
     occupy_outsiders,
 )
-from nexusform.planning.vms.vm_object import VmObject, note_placed
+from nexusform.planning.vms.vm_object import VmObject, note_left, note_placed
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.vms import Placement
@@ -335,7 +335,9 @@ def _unplaced(instance: Instance) -> dict[str, Any]:
 def _placed_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
     """What state will remember of how each VM came to its place."""
     prior = vms.instance.prior.private if vms.instance.prior is not None else None
-    return note_placed(prior, vms.names_placed(), vms.names_after(), serial)
+    came, present = vms.names_placed(), vms.names_after()
+    note = note_placed(prior, came, present, serial)
+    return note_left(note, vms.machines_left(), {name for name, _ in came}, present)
 
 
 # --- a destroy plan ----------------------------------------------------------------------------

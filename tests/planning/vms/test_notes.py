@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.vms.vm_object import note_placed, placed_by
+from nexusform.planning.vms.vm_object import left_by, note_left, note_placed, placed_by
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,13 @@ def test_an_edited_note_says_nothing_and_does_no_harm(private: Any) -> None:
 
 def test_what_is_right_in_it_is_read() -> None:
     assert placed_by({"placed": [[1], [2, "new", ["a", "b"]]]}, "b") == ("new", 2)
+
+
+def test_the_machine_that_a_vm_had_to_leave_is_remembered_until_it_comes_elsewhere() -> None:
+    first = note_left(None, {"a": "bm1", "b": "bm1"}, {"a", "b"}, ["a", "b"])
+    assert (left_by(first, "a"), left_by(first, "c")) == ("bm1", "")
+    second = note_left({**(first or {}), "placed": []}, {}, {"a"}, ["a", "b"])
+    assert second == {"left": {"b": "bm1"}, "placed": []}
+    assert note_left(second, {}, set(), ["a"]) == {"placed": []}
+    assert note_left({"left": {"a": 7}}, {}, set(), ["a"]) is None
+    assert left_by({"left": [1]}, "a") == ""
