@@ -181,7 +181,7 @@ def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
             f'-report: there is no format "{name}". Known are: {", ".join(formats)}.{near}'
         )
     if not colon or not path:
-        raise click.UsageError(f"-report={flag}: name a file, or - for stdout: -report={name}:PATH.")
+        raise click.UsageError(f"-report={name} names no file: write -report={name}:PATH, with - for stdout.")
     if path != "-" and (reason := unwritable(path)):
         raise click.UsageError(f"-report: {reason}")
     return ReportFlag(name, path)

@@ -32,6 +32,28 @@ def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
         assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
 
 
+def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Path) -> None:
+    where = tmp_path / "example"
+    shutil.copytree(ROOT / "examples" / "terraform-plan", where)
+    flags = ["-terraform-plan=plan.json", "-inventory=export"]
+    words = [sys.executable, "-m", "nexusform", f"-chdir={where}", "predict", *flags]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme[readme.index("### A plan of Terraform") :]
+    assert all(flag in section.split("```")[1] for flag in flags)
+    excerpt = [line for line in section.split("```")[3].splitlines() if line.strip()]
+    printed = iter(done.stdout.splitlines())
+    for line in excerpt:
+        assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
+
+
+def test_no_command_of_an_example_overwrites_what_it_ships() -> None:
+    for page in ROOT.glob("examples/*/README.md"):
+        for name in re.findall(r"^\$ .* > (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert not (page.parent / name).exists(), f"{page}: {name}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_and_flags_of_console_blocks_exist(page: Path) -> None:
     import click
