@@ -145,7 +145,7 @@ class Hub(Struct, dict=True):
                 self.overriding.append(instance)
             case FleetBudget():
                 self.budgets[fleet_object.placement] = (instance, fleet_object)
-            case FleetEviction() if instance.action in _ONCE:
+            case FleetEviction() if instance.action in _ONCE or fleet_object.name in self.shown.asked:
                 if fleet_object.name not in self.shown.evictions:
                     self.evictions.append((instance, fleet_object))
             case FleetStrategy():
@@ -215,7 +215,8 @@ class Hub(Struct, dict=True):
         if shown is not None and shown.ended:
             self._tell_failed(instance, run)
             return
-        goes_on = instance.action in _DOING or shown is not None
+        asked = run.key_of(run.name) in self.shown.asked
+        goes_on = instance.action in _DOING or shown is not None or asked
         (self.runs if goes_on else self.waiting).append((instance, run))
 
     def _tell_failed(self, instance: Instance, run: FleetRun) -> None:

@@ -131,7 +131,7 @@ def _waiting_text(approval: str) -> str:
 
 def _begun(instance: Instance, run: FleetRun, hub: Hub) -> BegunRun:
     """What a run fixed when it began: as a hub shows it, else as state noted it."""
-    if instance.replaced:
+    if instance.replaced or run.key_of(run.name) in hub.shown.asked:
         return BegunRun()
     shown = hub.shown.runs.get(run.key_of(run.name))
     noted = instance.prior.private if instance.prior is not None else None

@@ -198,6 +198,7 @@ class ShownHub(Struct, frozen=True):
     """What hubs show: the attributes of placements by their type and id, the members by name, the names of
     evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
     ended without success. `objects` are those that a hub which is there holds beside the configuration's.
+    `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -207,6 +208,7 @@ class ShownHub(Struct, frozen=True):
     approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
     failed_runs: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
+    asked: frozenset[str] = frozenset()
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -224,6 +226,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     approvals: dict[str, frozenset[str]] = {}
     failed_runs: dict[str, str] = {}
     objects: list[Manifest] = []
+    asked: set[str] = set()
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
         for key, shown_placement in (attributes.get("placements") or {}).items():
@@ -240,13 +243,18 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
             read_objects = (manifest_of(json.decode(text)) for text in attributes["hub_objects"].values())
             objects += (manifest for manifest in read_objects if manifest is not None)
         evictions.update(attributes.get("evictions") or ())
+        for name in _ASKED:
+            asked.update(attributes.get(name) or ())
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["begun"]), BegunRun)
             approvals[key] = frozenset(run["approvals"])
             if run["ended"] and not run["succeeded"]:
                 failed_runs[key] = run["reason"]
     shown = ShownHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
-    return replace(shown, objects=tuple(objects))
+    return replace(shown, objects=tuple(objects), asked=frozenset(asked - evictions - runs.keys()))
+
+
+_ASKED: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
 
 
 def _read(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
