@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.address import Address, ModulePath, address_order, module_text
+from nexusform.address import Address, ModulePath, address_order, module_text, parse_address
 from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
@@ -359,10 +359,33 @@ def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
 
 def _check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "address": {"kind": kind, "to_display": address},
+        "address": {"kind": kind, **_declared(kind, address), "to_display": address},
         "status": min((instance.status for instance in instances), key=_severity),
         "instances": [_check_instance(instance) for instance in instances],
     }
+
+
+def _declared(kind: str, address: str) -> dict[str, Any]:
+    """The parts of an address that has conditions, without instance keys: what it is and in which module."""
+    if kind == "resource":
+        parsed = parse_address(address)
+        named = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
+        return {**named, **_module_key(module_text(parsed.module))}
+    front, _, name = address.rpartition(".")
+    return {"name": name, **_module_key(front.rpartition(".")[0])}
+
+
+def _instance(kind: str, address: str) -> dict[str, Any]:
+    """The keys in an address that has conditions."""
+    if kind != "resource":
+        return _module_key(address.rpartition(".")[0].rpartition(".")[0])
+    parsed = parse_address(address)
+    key = {} if parsed.key is None else {"instance_key": parsed.key}
+    return {**key, **_module_key(module_text(parsed.module))}
+
+
+def _module_key(module: str) -> dict[str, str]:
+    return {"module": module} if module else {}
 
 
 def _severity(status: str) -> int:
@@ -371,7 +394,8 @@ def _severity(status: str) -> int:
 
 
 def _check_instance(result: CheckResult) -> dict[str, Any]:
-    document: dict[str, Any] = {"address": {"to_display": result.address}, "status": result.status}
+    address = {**_instance(result.kind, result.address), "to_display": result.address}
+    document: dict[str, Any] = {"address": address, "status": result.status}
     if result.problems:
         document["problems"] = [{"message": text} for text in result.problems]
     return document

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.plan import Action, Plan
+from nexusform.planning.plan import Action, CheckResult, Plan
 from nexusform.rendering.json.json_document import (
     json_bytes,
     materialised,
@@ -228,3 +228,19 @@ def test_actions_are_all_named() -> None:
     from nexusform.rendering.json.json_parts import ACTIONS
 
     assert set(ACTIONS) == set(Action)
+
+
+def test_what_has_conditions_is_named_in_parts() -> None:
+    key = 'module.m["a.b"]'
+    checks = (
+        CheckResult("output_value", f"{key}.output.o", "pass"),
+        CheckResult("resource", f"{key}.nexus_site.s[1]", "pass"),
+        CheckResult("check", "check.c", "pass"),
+    )
+    document = document_of(Plan(checks=checks))
+    output, resource, check = document["checks"]
+    assert (output["address"]["name"], output["address"]["module"]) == ("o", "module.m")
+    assert output["instances"][0]["address"]["module"] == key
+    assert (resource["address"]["mode"], resource["address"]["type"]) == ("managed", "nexus_site")
+    assert resource["instances"][0]["address"]["instance_key"] == 1
+    assert check["address"] == {"kind": "check", "name": "c", "to_display": "check.c"}
