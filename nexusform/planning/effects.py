@@ -165,6 +165,8 @@ def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     """Objects of all kinds with one effect in a clause; of pods that run nowhere one for each state."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_subject(each)} {waiting_verb(each.state, each.count)}" for each in rows]
+    if effect is Effect.LOST:
+        return [f"{_subject(each)} {_loses(each)}" for each in rows]
     total = sum(each.count for each in rows)
     by_kind: Counter[str] = Counter()
     for each in rows:
@@ -176,6 +178,13 @@ def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
 
 def _subject(each: EffectCount) -> str:
     return counted(each.count, noun_of(each.kind))
+
+
+def _loses(each: EffectCount) -> str:
+    """`lose their machine`; pods lose a node and bindings a member."""
+    kind = KINDS[each.kind]
+    ground = "node" if kind.on_vms else "member" if kind.by_resource else "machine"
+    return form(each.count, f"loses its {ground}", f"lose their {ground}")
 
 
 def waiting_verb(state: str, count: int) -> str:

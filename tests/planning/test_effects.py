@@ -10,6 +10,7 @@ from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.effects import (
     LEAVING,
     Effect,
+    EffectCount,
     effect_clauses,
     effect_counts,
     effect_of,
@@ -102,3 +103,15 @@ def test_what_comes_or_goes_moves_nothing() -> None:
 def test_a_plan_in_error_has_other_troubles() -> None:
     plan = replace(Plan(placements=ROWS), errored=True)
     assert guarded(plan, limits_of("moved:0")) == plan
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "said"),
+    [
+        ("vm", 2, "2 VMs lose their machine"),
+        ("pod", 1, "1 pod loses its node"),
+        ("binding", 2, "2 fleet bindings lose their member"),
+    ],
+)
+def test_what_is_lost_is_what_the_kind_stands_on(kind: str, count: int, said: str) -> None:
+    assert effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
