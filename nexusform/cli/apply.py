@@ -32,7 +32,8 @@ from nexusform.workflow.locking import Locking
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.resuming import Rest, differences, discard, find_rest, rest_of
 from nexusform.workflow.run import PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import judge, open_saved, read_plan, signature_problems
+from nexusform.workflow.saved_plans import judge, open_saved, read_plan
+from nexusform.workflow.signed_plans import signature_problems
 from nexusform.workflow.stored import Stored, state_digest
 
 FIRST_INTERRUPT: Final = (

@@ -138,7 +138,7 @@ def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     """What -sign=KEYFILE asks for, looked at before anything is planned."""
     if not key_file:
         return None, []
-    from nexusform.workflow.saved_plans import signer_of
+    from nexusform.workflow.signed_plans import signer_of
 
     return signer_of(key_file, place_of().confinement)
 

@@ -17,8 +17,6 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.encryption.envelope import is_sealed
-from nexusform.encryption.keys import EncryptionProblem
-from nexusform.encryption.signatures import check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.guard_rails import broken_limits
 from nexusform.planning.modules.outputs import read_all_data
@@ -42,7 +40,6 @@ from nexusform.workflow.project import Opened, open_backend, project_with
 from nexusform.workflow.run import PlanOptions, Run, base_request
 from nexusform.workflow.surroundings import commit_of, read_file, write_output
 
-_LARGEST_KEY = 1 << 16  # bytes
 _RAISE: Final = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MOST_NAMED = 5
 _NOT_GIVEN = "no-value-for-required-variable"
@@ -76,58 +73,6 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
             error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.'),
         ]
     return problems
-
-
-def signer_of(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
-    """What signs with the key of a file; an error when there is no such key in it."""
-    try:
-        key = read_file(key_file, _LARGEST_KEY, confinement.of_operator(key_file))
-        sign("", key, key_file)
-    except (FileProblem, EncryptionProblem) as problem:
-        return None, [error("the-plan-cannot-be-signed", str(problem))]
-    return lambda digest: sign(digest, key, key_file), []
-
-
-def sign_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
-    """Sign the plan of a file, as it stands there; encrypted again where it was."""
-    signer, problems = signer_of(key_file, place.confinement)
-    if signer is None:
-        return problems
-    try:
-        written = read_limited(path, place)
-    except FileProblem as problem:
-        return [error("the-plan-cannot-be-read", str(problem))]
-    data, problems = unsealed(written, path, place)
-    saved, wrong = plan_file.read(data, path) if not has_errors(problems) else (None, [])
-    members = plan_file.unpack(data) if saved is not None else None
-    if members is None:
-        return [*problems, *wrong]
-    document = plan_file.pack(plan_file.with_signature(members, signer))
-    if is_sealed(written):
-        document, problems = sealed_plan(document, load_configuration(place)[0], place)
-    return problems if has_errors(problems) else [*problems, *write_signed(path, document)]
-
-
-def write_signed(path: str, document: bytes) -> list[Diagnostic]:
-    """Write a plan file in the place of the one that was not signed."""
-    try:
-        write_output(path, document, private=True)
-    except OSError as problem:
-        detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [error("the-plan-cannot-be-saved", detail)]
-    return []
-
-
-def signature_problems(
-    signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
-) -> list[Diagnostic]:
-    """Why a plan is not one that was signed with the key whose public half stands in a file."""
-    try:
-        key = read_file(key_file, _LARGEST_KEY, confinement.of_operator(key_file))
-        check_signature(signature, signed_digest, key, key_file)
-    except (FileProblem, EncryptionProblem) as problem:
-        return [error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
-    return []
 
 
 def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnostic]]:

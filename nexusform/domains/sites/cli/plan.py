@@ -30,7 +30,8 @@ from nexusform.domains.sites.workflow.fleet_planning import (
 )
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.json.json_document import json_bytes
-from nexusform.workflow.saved_plans import Signer, signer_of
+from nexusform.workflow.saved_plans import Signer
+from nexusform.workflow.signed_plans import signer_of
 from nexusform.workflow.surroundings import unwritable
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode

@@ -21,13 +21,8 @@ from nexusform.planning.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import read_regular
 from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import (
-    Signer,
-    read_limited,
-    signature_problems,
-    signer_of,
-    write_signed,
-)
+from nexusform.workflow.saved_plans import Signer, read_limited
+from nexusform.workflow.signed_plans import signature_problems, signer_of, write_signed
 from nexusform.workflow.surroundings import write_output
 
 _FORMAT: Final = "nexusform-sites-plan"
