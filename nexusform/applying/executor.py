@@ -33,7 +33,6 @@ from nexusform.applying.workers import CallNews, EndedCall, Workers
 from nexusform.log import log
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import (
-    BackendProblem,
     Clock,
     NotDoneYet,
     Provider,
@@ -45,6 +44,7 @@ from nexusform.ports import (
 )
 from nexusform.state.journal import Done
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem
 
 PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
 WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead

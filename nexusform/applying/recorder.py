@@ -13,11 +13,12 @@ from nexusform.address import Address
 from nexusform.applying.outcomes import known_parts
 from nexusform.applying.standing import ProviderCall, deposed_key, provider_of, remembered, with_current
 from nexusform.planning.plan import Action, Change, Plan, StepKind
-from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
+from nexusform.ports import ObjectKey
 from nexusform.state import codec
 from nexusform.state.draft import Remaining, StateDraft
 from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Moved, Record, UnderWay, encode
 from nexusform.state.objects import InstanceState, State
+from nexusform.state_ports import AppendsMany, StateBackend, WantsCheckpoints
 
 
 class Recorder:

@@ -10,9 +10,9 @@ from msgspec import Struct
 from nexusform.backends.deadlines import Deadline
 from nexusform.backends.guarded import guarded
 from nexusform.backends.refusals import LARGEST
-from nexusform.ports import StateBackend
 from nexusform.regular_files import FREE, Confinement
 from nexusform.schema import Attribute, BlockSchema
+from nexusform.state_ports import StateBackend
 from nexusform.value_types import STRING, Type
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 
 VARIABLE: Final = "NF_NET_DEADLINE"
 SECONDS: Final = 180.0  # of one operation, retries included, beside a second for each MiB

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 from nexusform.backends.deadlines import Deadline
 from nexusform.backends.journal_lines import check_records
 from nexusform.log import log
-from nexusform.ports import (
+from nexusform.state_ports import (
     AppendsMany,
     BackendProblem,
     KeepsHistory,

@@ -18,8 +18,8 @@ from typing import Final
 from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.refusals import DEFAULT, LARGEST, check_name
 from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
-from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
+from nexusform.state_ports import BackendProblem, LockInfo, StoredVersion
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 # What a temporary file beside a state adds to its name: of the lock, and of what is written whole.

@@ -9,8 +9,8 @@ from typing import Any, Final
 from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
-from nexusform.ports import StateBackend
 from nexusform.schema import Attribute, BlockSchema
+from nexusform.state_ports import StateBackend
 from nexusform.value_types import STRING
 
 DEFAULT_PATH: Final = "state/nexusform.nfstate"

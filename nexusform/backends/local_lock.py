@@ -21,8 +21,8 @@ from typing import Final
 
 from nexusform.backends import locks
 from nexusform.backends.state_files import explained, make_directories
-from nexusform.ports import BackendProblem, LockHeld, LockInfo
 from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, read_regular, write_all
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 
 _READABLE: Final = 0o644  # others are to see who holds the lock
 _ATTEMPTS: Final = 100

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from nexusform.ports import BackendProblem, LockInfo
+from nexusform.state_ports import BackendProblem, LockInfo
 
 _LONGEST_ID: Final = 128
 # Member in JSON -> field. The first seven are what Terraform writes too.

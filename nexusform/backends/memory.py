@@ -8,7 +8,7 @@ from threading import RLock
 from msgspec import Struct, field
 
 from nexusform.backends.refusals import DEFAULT, check_name
-from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 
 class _Workspace(Struct):

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from nexusform.backends.deadlines import allow_for
-from nexusform.ports import BackendProblem
 from nexusform.regular_files import TooLarge
+from nexusform.state_ports import BackendProblem
 
 LARGEST: Final = 1 << 30  # bytes of a state or a journal, where the operator allows no more
 LARGEST_LOCK: Final = 1 << 16  # bytes of what says who holds a lock

@@ -9,7 +9,7 @@ from nexusform.backends.backend_kind import BackendKind
 from nexusform.backends.guarded import GuardedBackend
 from nexusform.backends.local_file import LocalBackend
 from nexusform.domain_table import Loaded, targets_of_domains
-from nexusform.ports import StateBackend
+from nexusform.state_ports import StateBackend
 
 BACKENDS: Final[Mapping[str, BackendKind]] = Loaded(
     {

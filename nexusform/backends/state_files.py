@@ -14,8 +14,8 @@ from typing import Final
 
 from nexusform import regular_files
 from nexusform.backends import journal_lines, refusals
-from nexusform.ports import BackendProblem
 from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, sync_directory, write_all
+from nexusform.state_ports import BackendProblem
 
 _CHUNK: Final = 65536
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nexusform.encryption.envelope import JOURNAL, STATE, Sealer
 from nexusform.encryption.keys import EncryptionProblem
-from nexusform.ports import (
+from nexusform.state_ports import (
     AppendsMany,
     BackendProblem,
     KeepsHistory,

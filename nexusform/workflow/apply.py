@@ -24,11 +24,11 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved import plan_file
-from nexusform.ports import BackendProblem
 from nexusform.state import codec, journal
 from nexusform.state.draft import Remaining, planned_records
 from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem
 from nexusform.words import counted, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request

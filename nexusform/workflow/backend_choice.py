@@ -19,10 +19,11 @@ from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import to_plain
-from nexusform.ports import BackendProblem, FileProblem, StateBackend
+from nexusform.ports import FileProblem
 from nexusform.regular_files import PRIVATE, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import SourceFile, Span
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.value_types import BOOL, Type
 from nexusform.workflow.place import NO_LIMITS, Place
 from nexusform.workflow.surroundings import RealFiles

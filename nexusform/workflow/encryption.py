@@ -9,8 +9,8 @@ from nexusform.encryption.backend import EncryptedBackend
 from nexusform.encryption.envelope import PLAN, Sealer, is_sealed, sealed_as
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.language.parser import parse_file
-from nexusform.ports import StateBackend
 from nexusform.source import SourceFile
+from nexusform.state_ports import StateBackend
 from nexusform.workflow.place import Place
 
 VARIABLE = "NF_ENCRYPTION"

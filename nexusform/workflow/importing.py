@@ -26,7 +26,7 @@ from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.prior import ImportTarget, adopted, import_targets, without_configuration
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.vms.sites import Thing, lay_ground
-from nexusform.ports import BackendProblem, Provider, ProviderProblem, Registries
+from nexusform.ports import Provider, ProviderProblem, Registries
 from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
@@ -34,6 +34,7 @@ from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState
+from nexusform.state_ports import BackendProblem
 from nexusform.workflow.place import load_configuration
 from nexusform.workflow.project import Project
 

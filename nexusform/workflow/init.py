@@ -16,12 +16,12 @@ from nexusform.configuration.configuration import Configuration, Module, Setting
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.configuration.overlooked import listed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.ports import BackendProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import PRIVATE, create, write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.words import counted
 from nexusform.workflow.backend_choice import (
     PLAIN,

@@ -15,8 +15,9 @@ from msgspec import Struct
 import nexusform
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.log import log
-from nexusform.ports import BackendProblem, Clock, LockHeld, LockInfo, StateBackend
+from nexusform.ports import Clock
 from nexusform.source import SourceFile
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StateBackend
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 

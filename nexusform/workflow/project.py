@@ -11,9 +11,10 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.request import DataValues
-from nexusform.ports import BackendProblem, Files, Registries, StateBackend
+from nexusform.ports import Files, Registries
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
 from nexusform.workflow.encryption import encrypted

@@ -13,9 +13,10 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
 from nexusform.exact_numbers import number_text
-from nexusform.ports import BackendProblem, StateBackend, StateQuery
+from nexusform.ports import StateQuery
 from nexusform.schema import Attribute
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.value_types import BOOL
 from nexusform.workflow.backend_choice import refusal_of_settings
 from nexusform.workflow.encryption import opened_for_reading

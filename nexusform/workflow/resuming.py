@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.planning.plan import Plan, StepKind
-from nexusform.ports import BackendProblem, StateBackend
 from nexusform.state import codec
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.words import counted
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend

@@ -24,11 +24,12 @@ from nexusform.planning.plan import Change, Mode, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.verification.standing_state import state_problems
-from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
+from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, ObjectState
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.changed_providers import Moved, moved_objects
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint

@@ -26,12 +26,13 @@ from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.saved.record_codec import write_record
 from nexusform.planning.verification.verification import problem_of
-from nexusform.ports import BackendProblem, FileProblem, Files, StateBackend
+from nexusform.ports import FileProblem, Files
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, json_text
 from nexusform.state.objects import EMPTY, State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.values import Value
 from nexusform.words import first_of, listed
 from nexusform.workflow.encryption import opened, sealed_plan

@@ -20,12 +20,13 @@ from nexusform.planning.verification.standing_state import (
     state_problems,
     vms_on_no_machine,
 )
-from nexusform.ports import BackendProblem, Clock, ProviderProblem, StateBackend
+from nexusform.ports import Clock, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
 from nexusform.state.objects import EMPTY, State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend, open_project

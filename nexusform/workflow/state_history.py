@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.ports import BackendProblem, KeepsHistory, StateBackend
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem, KeepsHistory, StateBackend
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.state_commands import StateChange

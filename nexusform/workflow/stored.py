@@ -12,13 +12,14 @@ from nexusform.address import Address
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBackend
+from nexusform.ports import Provider, ProviderProblem
 from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
 from nexusform.state.conformity import misfits
 from nexusform.state.draft import Remaining, replayed
 from nexusform.state.journal import OpenIntent, Planned, Progress
 from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.encryption import refusal_to_guess
 
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import address_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.ports import BackendProblem, StateBackend
 from nexusform.regular_files import write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.place import DEFAULT_WORKSPACE, Place, selection_file
 from nexusform.workflow.project import find_backend

@@ -12,20 +12,13 @@ from nexusform.applying.events import Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.planning.plan import Action, Plan, StepKind
-from nexusform.ports import (
-    BackendProblem,
-    ChangeRequest,
-    ProviderAnswer,
-    ProviderProblem,
-    ResourceType,
-    StepNews,
-    StepWaits,
-)
+from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ResourceType, StepNews, StepWaits
 from nexusform.providers.simulated import make
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.state.draft import replay
 from nexusform.state.journal import read
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state_ports import BackendProblem
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
 from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
 

@@ -11,7 +11,7 @@ from nexusform.backends.backend_kind import Directories
 from nexusform.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.backends.registry import BACKENDS
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, dripping, raw, redirect, silent
 
 BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page"}

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform import regular_files
 from nexusform.backends.local_file import LocalBackend
-from nexusform.ports import BackendProblem, LockHeld, LockInfo
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 
 HERE = socket.gethostname()
 as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")

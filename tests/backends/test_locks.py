@@ -4,7 +4,7 @@ import pytest
 
 from nexusform.backends import locks as lock_text
 from nexusform.backends.locks import Lease, LeaseLost
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 
 
 class Clock:

@@ -14,7 +14,7 @@ from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
 from nexusform.diagnostics import error
 from nexusform.planning.saved import plan_file
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 
 STATE = Path("state/nexusform.nfstate")
 SITE = """provider "simulated" {{

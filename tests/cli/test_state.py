@@ -10,11 +10,11 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
-from nexusform.ports import LockInfo
 from nexusform.state.codec import decode, encode
 from nexusform.state.journal import Done, Intent
 from nexusform.state.journal import encode as line_of
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state_ports import LockInfo
 
 PATH = Path("state/nexusform.nfstate")
 

@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
-from nexusform.ports import LockInfo
+from nexusform.state_ports import LockInfo
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from nexusform.backends import refusals
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.memory import MemoryBackend
 from nexusform.backends.registry import BACKENDS
-from nexusform.ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
 from nexusform.schema import BlockSchema
+from nexusform.state_ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
 from tests.contracts import servers
 
 LONG = "NEXUSFORM_LONG_STORIES"
@@ -426,7 +426,7 @@ WORKER = """
 import os, socket, sys, time
 from nexusform.backends.registry import BACKENDS
 from nexusform.backends.backend_kind import Directories
-from nexusform.ports import BackendProblem, LockHeld, LockInfo
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]
 backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))

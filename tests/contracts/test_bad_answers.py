@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.ports import BackendProblem, LockInfo, StateBackend
+from nexusform.state_ports import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.ports import KeepsHistory, StateBackend
+from nexusform.state_ports import KeepsHistory, StateBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
 

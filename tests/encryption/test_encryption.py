@@ -240,7 +240,7 @@ def test_a_rescued_state_is_encrypted_and_can_be_pushed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
-    from nexusform.ports import BackendProblem
+    from nexusform.state_ports import BackendProblem
 
     configure(block(FROM_VARIABLE, "environment"))
 

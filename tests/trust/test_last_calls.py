@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 
 
 def dies(when: str) -> None:

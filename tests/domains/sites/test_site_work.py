@@ -14,7 +14,7 @@ from nexusform.domains.sites.types.work import Answer, Kind, Status, Task, encod
 from nexusform.domains.sites.workflow import site_work
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet
 from nexusform.domains.sites.workflow.site_work import Worker
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 from tests.contracts.http_state_server import state_server
 from tests.domains.sites.conftest import DEFINITION
 

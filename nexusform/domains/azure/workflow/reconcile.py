@@ -29,11 +29,12 @@ from nexusform.domains.azure.workflow.adopting import source_for
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
-from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
+from nexusform.ports import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state_ports import BackendProblem
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import open_project

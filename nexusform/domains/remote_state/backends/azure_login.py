@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from nexusform.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.backends.refusals import needing
-from nexusform.ports import BackendProblem
 from nexusform.regular_files import TooLarge, read_regular
+from nexusform.state_ports import BackendProblem
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _SCOPE: Final = "https://storage.azure.com/.default"

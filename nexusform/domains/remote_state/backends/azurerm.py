@@ -19,8 +19,8 @@ from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
 from nexusform.domains.remote_state.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
-from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 from nexusform.regular_files import TooLarge
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 # What azure-storage-blob gives: its keyword arguments are declared too loosely to be checked.
 ContainerClient = Any

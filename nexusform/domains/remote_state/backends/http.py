@@ -28,8 +28,8 @@ from nexusform.backends.deadlines import still_wanted
 from nexusform.backends.http_client import SCHEMES, WebAnswer, WebProblem, WebRequest, ask
 from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
-from nexusform.ports import BackendProblem, LockHeld, LockInfo
 from nexusform.regular_files import TooLarge
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 
 _PLACE: Final = "{workspace}"
 _INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, kept like one of them

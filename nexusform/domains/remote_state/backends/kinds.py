@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_kind import BackendKind, Directories, needed, setting
-from nexusform.ports import StateBackend
 from nexusform.schema import BlockSchema
+from nexusform.state_ports import StateBackend
 from nexusform.value_types import BOOL, STRING
 
 _AZURERM: Final = BlockSchema(

@@ -19,8 +19,8 @@ from nexusform.backends.deadlines import deadline_seconds, silence_seconds
 from nexusform.backends.journal_lines import Gathering
 from nexusform.backends.locks import Lease, lease_seconds, now
 from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
-from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 from nexusform.regular_files import TooLarge
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -22,8 +22,8 @@ from nexusform.backends import journal_lines, locks, refusals
 from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
-from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 from nexusform.regular_files import TooLarge
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"

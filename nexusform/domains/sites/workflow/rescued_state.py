@@ -7,8 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.ports import BackendProblem, FileProblem
+from nexusform.ports import FileProblem
 from nexusform.state import codec
+from nexusform.state_ports import BackendProblem
 from nexusform.workflow.place import Place
 from nexusform.workflow.run import Run
 from nexusform.workflow.saved_plans import read_limited, unsealed

@@ -17,10 +17,10 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, w
 from nexusform.domains.sites.types.definition import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.work import Fleet
 from nexusform.domains.sites.workflow.listed_sites import where_listed
-from nexusform.ports import BackendProblem, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.source import SourceFile
 from nexusform.state import json_text
+from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.values import SENSITIVE
 from nexusform.workflow.apply import RESCUE
 from nexusform.workflow.backend_choice import BackendChoice, open_choice, refusal_of_settings

@@ -22,10 +22,10 @@ from nexusform.domains.whatif.questions.capacity_report import (
     room_of,
     taken_on,
 )
-from nexusform.ports import BackendProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
+from nexusform.state_ports import BackendProblem
 from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import NO_LIMITS, Place, load_configuration
 from nexusform.workflow.state_history import Version, earlier_versions

@@ -4,7 +4,7 @@ import pytest
 
 from nexusform.domains.remote_state.backends.azure_login import blob_credential
 from nexusform.domains.remote_state.backends.azurerm import open_azurerm
-from nexusform.ports import BackendProblem
+from nexusform.state_ports import BackendProblem
 from tests.contracts.bad_answers import CUT, bad_server, redirect
 
 pytest.importorskip("azure.identity")

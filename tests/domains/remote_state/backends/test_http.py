@@ -13,7 +13,7 @@ from nexusform.backends import locks
 from nexusform.cli.main import run
 from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService, open_http
-from nexusform.ports import BackendProblem, LockInfo
+from nexusform.state_ports import BackendProblem, LockInfo
 from tests.contracts.http_state_server import Store, state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
