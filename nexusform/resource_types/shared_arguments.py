@@ -213,5 +213,5 @@ def even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
         f"{count // 2 - 1}, no more than {count - 1} do, and there is one more that can fail. Take "
         f"{count - 1} or {count + 1}."
     )
-    brief = f"{count} control-plane nodes survive the loss of no more than {count - 1} do"
+    brief = f"{count} control-plane nodes survive no more failures than {count - 1} would"
     yield Problem(path, "even-control-plane", detail, Severity.WARNING, brief=brief)

@@ -20,7 +20,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.pull_request.sarif import sarif_document
-from nexusform.rendering.report.entries import plan_findings
+from nexusform.rendering.report.entries import plan_entries, plan_findings
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
@@ -104,3 +104,11 @@ def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
     asking = warning("no-surge-room", "Ask `nexusform advise` what to do.")
     page = render_html(replace(plan, diagnostics=(asking,)), {}, Registries())
     assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page
+
+
+def test_who_a_finding_is_about_is_its_resource_where_the_short_form_names_nobody(plan: Plan) -> None:
+    even = warning(
+        "even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW)
+    )
+    (entry,) = plan_entries(replace(plan, diagnostics=(even,))).caused
+    assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

@@ -106,8 +106,8 @@ def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
 def _said(warning: Diagnostic) -> tuple[str, str]:
     """Who or what a warning is about, and what it says."""
     if warning.brief:
-        subject, _, text = warning.brief.partition(": ")
-        return subject, text
+        subject, colon, text = warning.brief.partition(": ")
+        return (subject, text) if colon else (warning.address, warning.brief)
     first = warning.detail.split("\n\n")[0].replace("\n", " ").strip()
     return warning.address, first.removeprefix(f"{warning.address} ") or warning.summary
 
