@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
+from nexusform.diagnostics import Diagnostic
 from nexusform.domains.editor.module_text import ModuleText
 from nexusform.language.syntax import Block, Body
 from nexusform.placement_kinds.registry import place_text
@@ -25,11 +26,12 @@ _MOST_NAMES = 4
 class Landing(Struct, frozen=True):
     """Where the objects of blocks land: by block (`nexus_kubernetes_cluster.a`) and pool, "" for all of it.
 
-    `hints` are short, `texts` say more.
+    `hints` are short, `texts` say more. `findings` are what the plan has to say of lines of the files.
     """
 
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    findings: tuple[Diagnostic, ...] = ()
 
 
 def plan_landing(directory: str) -> Landing:
@@ -65,6 +67,7 @@ def landing(plan: Plan) -> Landing:
     return Landing(
         {key: _first(each, "; ") for key, each in hints.items()},
         {key: _first(each, "\n\n") for key, each in texts.items()},
+        tuple(finding for finding in plan.diagnostics if finding.subject is not None),
     )
 
 

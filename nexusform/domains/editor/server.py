@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from lsprotocol import types as lsp
@@ -49,10 +50,13 @@ _SEVERITIES = {
 
 
 class Editor(Struct):
-    """What the server knows of the editor: its open texts, the marked files of directories, and plans."""
+    """What the server knows of the editor: its open texts, which of them are edited since they were saved,
+    the marked files of directories, and plans.
+    """
 
     server: LanguageServer
     unsaved: dict[str, str] = field(default_factory=dict)
+    edited: set[str] = field(default_factory=set)
     marked: dict[str, set[str]] = field(default_factory=dict)
     landings: dict[str, Landing] = field(default_factory=dict)
 
@@ -75,7 +79,7 @@ class Editor(Struct):
         place = place_in(directory, dict(os.environ), self.unsaved)
         validation = validate_directory(place)
         by_file: dict[str, list[Marker]] = {}
-        for diagnostic in validation.diagnostics:
+        for diagnostic in (*validation.diagnostics, *self._foretold(directory, validation.diagnostics)):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
             by_file.setdefault(file, []).append(_diagnostic(diagnostic, source))
@@ -86,10 +90,21 @@ class Editor(Struct):
         self.marked[directory] = set(by_file)
 
     def plan(self, path: str) -> None:
-        """Make a plan of the saved files of a module, for hints."""
+        """Make a plan of the saved files of a module, for hints and for what only a plan finds."""
         if not path:
             return
-        self.landings[str(Path(path).parent)] = plan_landing(str(Path(path).parent))
+        directory = str(Path(path).parent)
+        self.landings[directory] = plan_landing(directory)
+        if self.landings[directory].findings:
+            self.check(path)
+
+    def _foretold(self, directory: str, told: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """What the last plan found beside what was told, while the module is what was planned."""
+        known = {(each.id, each.subject) for each in told}
+        findings = self.landings.get(directory, Landing()).findings
+        new = [each for each in findings if (each.id, each.subject) not in known]
+        is_saved = not any(str(Path(path).parent) == directory for path in self.edited)
+        return new if is_saved else []
 
     def landing(self, path: str) -> Landing:
         """Where the last plan of a file's module puts things."""
@@ -117,12 +132,15 @@ def _follow_documents(server: LanguageServer, editor: Editor) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def changed(parameters: lsp.DidChangeTextDocumentParams) -> None:
+        editor.edited.add(_path(parameters.text_document.uri))
         editor.look_at(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(parameters: lsp.DidSaveTextDocumentParams) -> None:
         path = _path(parameters.text_document.uri)
+        editor.edited.add(path)  # what the plan before found is not said of this text
         editor.check(path)
+        editor.edited.discard(path)
         editor.plan(path)
         if server.client_capabilities.workspace and server.client_capabilities.workspace.inlay_hint:
             server.workspace_inlay_hint_refresh(None)
@@ -130,6 +148,7 @@ def _follow_documents(server: LanguageServer, editor: Editor) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(parameters: lsp.DidCloseTextDocumentParams) -> None:
         path = _path(parameters.text_document.uri)
+        editor.edited.discard(path)
         if editor.unsaved.pop(path, None) is not None:
             editor.check(path)
 

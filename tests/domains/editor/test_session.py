@@ -229,6 +229,31 @@ def test_where_things_land_is_shown_beside_the_text(drive: Drive) -> None:
     drive(story)
 
 
+def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
+    """Room for surge VMs, and VMs that do not fit."""
+    full, too_many = CLUSTER.replace("= 4", "= 29"), CLUSTER.replace("= 4", "= 99")
+
+    async def codes(session: Session) -> dict[Any, Any]:
+        return {p.code: p.severity for p in await session.problems("cluster.nf.hcl")}
+
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        assert "no-surge-room" not in await codes(session)
+        session.type("cluster.nf.hcl", full)
+        assert "no-surge-room" not in await codes(session)
+        session.save("cluster.nf.hcl")
+        assert (await codes(session))["no-surge-room"] is lsp.DiagnosticSeverity.Warning
+        session.type("cluster.nf.hcl", too_many)
+        assert "no-surge-room" not in await codes(session)
+        session.save("cluster.nf.hcl")
+        assert (await codes(session))["does-not-fit"] is lsp.DiagnosticSeverity.Error
+        session.type("cluster.nf.hcl", CLUSTER)
+        session.save("cluster.nf.hcl")
+        assert not {"does-not-fit", "no-surge-room"} & (await codes(session)).keys()
+
+    drive(story)
+
+
 def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive, tmp_path: Path) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
