@@ -13,7 +13,8 @@ from nexusform.configuration.limits import VARIABLE
 from nexusform.diagnostics import Refused, error
 from nexusform.words import counted
 
-_AGAIN: Final = 1.0  # seconds until it is said again, should anybody have taken it for a problem of theirs
+_AGAIN: Final = 0.25  # seconds until it is said again, should anybody have taken it for a problem of theirs
+_PATIENCE: Final = 8  # times that it waits for code of our own: what a finaliser is told is lost
 
 
 @contextmanager
@@ -30,7 +31,13 @@ def within(seconds: int) -> Iterator[None]:
         yield
         return
 
-    def over(_number: int, _frame: FrameType | None) -> None:
+    waits = _PATIENCE
+
+    def over(_number: int, frame: FrameType | None) -> None:
+        nonlocal waits
+        if waits and not _is_ours(frame):
+            waits -= 1
+            return
         detail = (
             f"Planning took more than {counted(seconds, 'second')}, the most of a confined run, and ended."
             f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE}SECONDS=N."
@@ -44,3 +51,8 @@ def within(seconds: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether it is the product that runs, and no library or finaliser."""
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nexusform.")

@@ -345,6 +345,7 @@ def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
     assert (code, "Read budget" in err) == (1, True)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_planning_ends_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

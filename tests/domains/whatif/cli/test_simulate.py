@@ -220,7 +220,7 @@ def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None
         (["capacity", "-mix=fourxNC_P46_224_v1"], "Unknown VM SKU"),
         (["capacity", "-site=lob"], 'Did you mean "lab"?'),
         (["capacity", "-report=pdf:x"], 'there is no format "pdf"'),
-        (["capacity", "-report=json"], "name a file"),
+        (["capacity", "-report=json"], "names no file"),
         (["capacity", "-report=json:-", "-report=text:-"], "only one report"),
         (["capacity", "-plan=none"], "cannot be read"),
         (["kubernetes-upgrade", "b"], "Unknown cluster"),
