@@ -39,6 +39,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.preparation.selection import PARTIAL
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.draws import draws_of, fits_by_luck
 from nexusform.planning.verdicts.fit import (
@@ -278,6 +279,9 @@ def _other_rows(
 def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """The plan with what it was made from, and everything that is to be told."""
     unique = each_once(diagnostics)
+    failed = has_errors(unique)
+    if failed:  # nothing was left out of what cannot be applied
+        unique = [problem for problem in unique if problem.id != PARTIAL]
     state = request.state
     return replace(
         plan,
@@ -294,7 +298,7 @@ def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic])
         targets=request.targets,
         excludes=request.excludes,
         replaces=request.replaces,
-        errored=has_errors(unique),
+        errored=failed,
     )
 
 

@@ -15,6 +15,7 @@ from nexusform.graph import reached
 from nexusform.planning.preparation.order import Order
 from nexusform.words import first_of
 
+PARTIAL: Final = "resource-targeting-is-in-effect"
 _MOST_NAMED: Final = 3
 
 
@@ -164,7 +165,7 @@ def _any_names(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool
 def _partial(targeted: bool) -> Diagnostic:
     option = "-target" if targeted else "-exclude"
     return warning(
-        "resource-targeting-is-in-effect",
+        PARTIAL,
         f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
         "for. What is left out keeps what it has, its room included. Run `nexusform plan` without it "
         "afterwards.",

@@ -389,7 +389,7 @@ def line_verb(line: PlacementLine) -> str:
         case Effect.WAITING | Effect.STILL_WAITING:
             return form(line.count, "stays", "stay")
         case _:
-            return "stays:"
+            return form(line.count, "stays:", "stay:")
 
 
 def _called(row: PlacementChange) -> str:

@@ -307,3 +307,14 @@ def test_what_moved_may_be_targeted_with_both_addresses() -> None:
     result = good(plan(RACKS + MOVED_RACK, state_of(OLD_SITE), targets=both))
     assert actions(result) == {}
     good(plan(RACKS + MOVED_RACK, state_of(OLD_SITE), excludes=("nexus_rack.r",)))
+
+
+def test_a_selection_is_told_of_plans_that_can_be_applied_only() -> None:
+    partial = "resource-targeting-is-in-effect"
+    made = good(plan(RACKS, targets=("nexus_rack.r",)))
+    assert partial in {problem.id for problem in made.plan.diagnostics}
+    failed = plan(RACKS.replace("nexus_site.s.id", "nexus_site.nobody.id"), targets=("nexus_rack.r",))
+    too_big = plan(RACKS + cluster("a", count=99), targets=("nexus_kubernetes_cluster.a",))
+    for result in (failed, too_big):
+        assert errors(result)
+        assert partial not in {problem.id for problem in result.plan.diagnostics}

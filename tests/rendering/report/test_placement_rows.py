@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries
+from nexusform.rendering.report.placement_rows import (
+    Detail,
+    either_text,
+    line_verb,
+    placement_groups,
+    summaries,
+)
 from nexusform.scheduling.racks.vms import Placement
 
 
@@ -168,3 +174,23 @@ def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) 
     kinds = [group.kind for group in placement_groups(backwards, Detail.CHANGED)]
     assert kinds == sorted(kinds, key=["vm", "binding", "pod"].index)
     assert {"binding", "pod"} <= set(kinds)
+
+
+@pytest.mark.parametrize(("names", "verb"), [(("east",), "stays:"), (("east", "west", "north"), "stay:")])
+def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: SimpleNamespace) -> None:
+    stands = {name: Binding(name, BindingState.BOUND, 0) for name in names}
+    found = tuple(
+        replace(
+            row,
+            kind="binding",
+            object=name,
+            number=0,
+            action=PlacementAction.UPDATE,
+            source=stands[name],
+            target=stands[name],
+            trigger="resources_changed",
+        )
+        for row, name in zip(rows(plans, [("", "")] * len(names)), names, strict=True)
+    )
+    line = only_line(Plan(placements=found))
+    assert (line.count, line_verb(line)) == (len(names), verb)
