@@ -20,6 +20,7 @@ from nexusform.configuration.prepared_body import (
     count_problems,
     missing_argument,
 )
+from nexusform.configuration.resource_blocks import META_NAMES
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.syntax import Attribute, Block
@@ -38,13 +39,15 @@ def prepare_body(
     `header` is where a missing argument is reported; without it, where the body begins.
     """
     problems: list[Diagnostic] = []
-    prepared = _prepare(body, schema, header or _beginning(body), problems)
+    prepared = _prepare(body, schema, header or _beginning(body), problems, body_face(schema))
     return prepared, problems
 
 
 def prepare_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
     """As `prepare_body`, for a resource or data block: problems name the block they stand in."""
-    prepared, problems = prepare_body(block.body, schema, block.header_span)
+    problems: list[Diagnostic] = []
+    face = replace(body_face(schema), beside=META_NAMES)
+    prepared = _prepare(block.body, schema, block.header_span, problems, face)
     return prepared, [p if p.block else replace(p, block=block.header) for p in problems]
 
 
@@ -53,9 +56,11 @@ def _beginning(body: AnyBody) -> Span:
     return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
-def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Diagnostic]) -> PreparedBody:
+def _prepare(
+    body: AnyBody, schema: BlockSchema, place: Span, problems: list[Diagnostic], face: BodySchema
+) -> PreparedBody:
     """A body checked against its schema once, ready to be evaluated for each instance."""
-    parts, wrong = content(body, body_face(schema))
+    parts, wrong = content(body, face)
     problems.extend(wrong)
     # What stands in every instance; what nexusform computes stands there only when it is given.
     template: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
@@ -158,11 +163,12 @@ def _add_block(
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
-        body = _prepare(block.body, inner, block.header_span, problems)
+        body = _prepare(block.body, inner, block.header_span, problems, body_face(inner))
         items[block.type].append(WrittenBlock(label, body, block.header_span))
         return
     labels = {n: b.label or "name" if b.nesting is Nesting.MAP else "" for n, b in schema.blocks.items()}
     dynamic = read_dynamic(block, labels, problems)
     if dynamic is not None:
-        body = _prepare(dynamic.content, schema.blocks[dynamic.type].schema, block.header_span, problems)
+        inner = schema.blocks[dynamic.type].schema
+        body = _prepare(dynamic.content, inner, block.header_span, problems, body_face(inner))
         items[dynamic.type].append(Repeated(dynamic, body))

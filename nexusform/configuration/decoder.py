@@ -28,7 +28,7 @@ from nexusform.configuration.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.module_blocks import CallHeader, decode_call, decode_provider
+from nexusform.configuration.module_blocks import MODULE_FACE, CallHeader, decode_call, decode_provider
 from nexusform.configuration.moving_blocks import decode_import, decode_moved, decode_removed
 from nexusform.configuration.override_files import apply_overrides
 from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
@@ -435,9 +435,8 @@ class _Decoder:
         """Say which inputs of a call its module does not have, and which it lacks."""
         for name, (_, span) in header.inputs.items():
             if name not in child.variables:
-                detail = (
-                    f'An argument named "{name}" is not expected here.{did_you_mean(name, child.variables)}'
-                )
+                hint = did_you_mean(name, [*child.variables, *MODULE_FACE.attributes])
+                detail = f'An argument named "{name}" is not expected here.{hint}'
                 self.problems.append(error("unsupported-argument", detail, span))
         for name, variable in child.variables.items():
             if variable.default is None and name not in header.inputs:

@@ -33,6 +33,7 @@ META_FACE = BodySchema(
     attributes=dict.fromkeys(META_ARGUMENTS, False),
     blocks={"lifecycle": (), "provisioner": ("type",), "connection": ()},
 )
+META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # what stands beside the arguments of a type
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(

@@ -22,12 +22,14 @@ from nexusform.words import counted, form
 
 class BodySchema(Struct, frozen=True):
     """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed. Nobody means
-    the `computed` ones, which get a message of their own.
+    the `computed` ones, which get a message of their own. The names `beside` (arguments, blocks) may stand
+    in the same body and are read by somebody else: they are named where they may be meant.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
+    beside: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
     def settable(self) -> list[str]:
@@ -103,7 +105,7 @@ def _unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Di
             '{ ... }" without the equals sign.'
         )
     else:
-        hint = meant_hint(name, schema.settable, schema.blocks, "a block of type")
+        hint = meant_hint(name, [*schema.settable, *schema.beside[0]], schema.blocks, "a block of type")
     return error(
         "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
     )
@@ -117,7 +119,7 @@ def _unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
             f'"{name} = ...".'
         )
     else:
-        hint = meant_hint(name, schema.blocks, schema.settable, "the argument")
+        hint = meant_hint(name, [*schema.blocks, *schema.beside[1]], schema.settable, "the argument")
     return error(
         "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
     )
@@ -213,7 +215,7 @@ def _add(
 
 
 def _extraneous(each: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    hint = meant_hint(each.name, [*schema.settable, *schema.blocks])
+    hint = meant_hint(each.name, [*schema.settable, *schema.blocks, *schema.beside[0], *schema.beside[1]])
     return error(
         "extraneous-json-object-property",
         f'No argument or block type is named "{each.name}".{hint}',

@@ -23,6 +23,7 @@ _CLOSERS_OF = {
 _CLOSERS = frozenset(_CLOSERS_OF.values())
 # After this many mistakes the rest of a file is not looked at: it is probably not HCL at all.
 _MOST_PROBLEMS = 100
+_FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
 _UNCLOSED = (
     "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
@@ -129,7 +130,7 @@ class BodyParser:
                     _REQUIRED,
                     "An argument or block definition is required here. To set an argument, use the equals "
                     'sign "=" to introduce the argument value.',
-                    first,
+                    first + 1 if following in _FOREIGN_QUOTES else first,
                 )
         except MalformedError:
             stream.skip_newlines = False

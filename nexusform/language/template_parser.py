@@ -135,12 +135,20 @@ class TemplateParser:
             else:
                 # A heredoc is left open where it begins: the end of the file says nothing.
                 heredoc = closing == scanner.CLOSE_HEREDOC
+                end = self._heredoc_end(first) if heredoc else ""
                 raise stream.problem(
                     "unterminated-template-string",
-                    "No closing marker was found for the string.",
+                    f"No closing marker was found for the string.{end}",
                     first if heredoc else index,
                     first,
                 )
+
+    def _heredoc_end(self, first: int) -> str:
+        """How the heredoc that begins at a token would end."""
+        marker = self.stream.tokens.word(first).lstrip("<-").strip()
+        return (
+            f' A heredoc ends at a line that holds "{marker}" and nothing else, with a line break behind it.'
+        )
 
     def _text(self, index: int, kind: str, *, trim: bool) -> _Text:
         tokens = self.stream.tokens

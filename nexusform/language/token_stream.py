@@ -8,6 +8,7 @@ whole expression) it stands in, where reading goes on; the exception never leave
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from unicodedata import normalize
 
@@ -20,6 +21,8 @@ from nexusform.language.scanner import (
     IDENT,
     INVALID,
     NEWLINE,
+    NUMBER,
+    OPEN_QUOTE,
     QUOTED_NEWLINE,
     STRING,
     Tokens,
@@ -47,6 +50,13 @@ _CHARACTERS = {
     ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and commas to '
     "separate items in collection values.",
 }
+_CURLY = (
+    '"Curly quotes" are not valid here. They come in when text is copied from documents or discussions. '
+    'Write straight quotes instead: "...".'
+)
+_CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
+_WORDS = {"and": "&&", "or": "||", "is": "=="}
+_HEREDOC = re.compile(r"<<(-?)[ \t]*([\"']?)([^\W\d][\w-]*)\2([^\r\n]*)")
 
 
 class MalformedError(Exception):
@@ -121,6 +131,8 @@ class TokenStream(Struct):
         if index is None:
             self.peek()
             index = self.index
+        if self._follows_not(index):
+            index -= 1
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
         # Of a string in the wrong place, its opening quotation mark is the subject.
@@ -131,7 +143,36 @@ class TokenStream(Struct):
             kind, detail = misfit
             headline = ""
         self.note(kind, detail, subject, context, headline)
+        if self._begins_heredoc(index):
+            self._leave_heredoc(begin)
         return MalformedError(kind)
+
+    def _follows_not(self, index: int) -> bool:
+        """Whether the token stands behind a `not` that is meant for an operator."""
+        kinds = self.tokens.kinds
+        return (
+            index > 1
+            and kinds[index] in {IDENT, NUMBER, STRING, OPEN_QUOTE}
+            and kinds[index - 1] == IDENT
+            and self.tokens.word(index - 1) == "not"
+            and kinds[index - 2] not in {".", NEWLINE, "{"}
+        )
+
+    def _begins_heredoc(self, index: int) -> bool:
+        """Whether `<<` stands here, which is a heredoc only where a name and the end of the line follow."""
+        tokens = self.tokens
+        return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
+
+    def _leave_heredoc(self, begin: int) -> None:
+        """Go behind the text of a heredoc whose beginning is malformed: it is no configuration."""
+        opened = _HEREDOC.match(self.tokens.text, begin)
+        if opened is None:
+            return
+        closing = re.compile(rf"^[ \t]*{re.escape(opened.group(3))}[ \t]*\r?$", re.MULTILINE)
+        closed = closing.search(self.tokens.text, opened.end())
+        if closed is not None:
+            last = len(self.tokens.kinds) - 1
+            self.index = min(bisect_left(self.tokens.starts, closed.end()), last)
 
     def _misfit(self, kind: str, index: int) -> tuple[str, str] | None:
         """What to say of a token that the language does not have at all."""
@@ -149,8 +190,35 @@ class TokenStream(Struct):
         if kind == INVALID:
             if self.tokens.word(index).startswith("/*"):
                 return "unterminated-comment", 'There is no closing "*/" for this comment.'
+            if self.tokens.word(index) in _CURLY_QUOTES:
+                return "invalid-character", _CURLY
             return "invalid-character", "This character is not used within the language."
+        if kind == IDENT:
+            return self._foreign_operator(index)
+        if self._begins_heredoc(index):
+            return "invalid-expression", self._bad_heredoc(index)
         return None
+
+    def _foreign_operator(self, index: int) -> tuple[str, str] | None:
+        """What to say of another language's word for an operator."""
+        word = self.tokens.word(index)
+        following = self.tokens.kinds[index + 1]
+        if word == "not" and self._follows_not(index + 1):
+            return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
+        if word in _WORDS and following not in {"=", ":"}:
+            return "unsupported-operator", f'There is no operator "{word}". Did you mean "{_WORDS[word]}"?'
+        return None
+
+    def _bad_heredoc(self, index: int) -> str:
+        """What is wrong with the line that should begin a heredoc."""
+        opened = _HEREDOC.match(self.tokens.text, self.tokens.starts[index])
+        if opened is None:
+            return 'Behind "<<" a heredoc needs the name of its closing marker, as in "<<EOT".'
+        dash, _, marker, _ = opened.groups()
+        return (
+            f"A heredoc begins with its marker alone, without blanks or quotes and with nothing behind it on "
+            f'the line: write "<<{dash}{marker}".'
+        )
 
     def descend(self) -> None:
         """Go one level deeper; a level too many is a syntax error. The caller restores `depth`."""
