@@ -121,7 +121,7 @@ function drawMoves(model) {
   const site = siteShown();
   const listed = Boolean(document.getElementById("vms"));
   const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
-    ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
+    ` ${vm.after ? `${short(vm.before)} \u2192 ${short(vm.after)}` : `leaves ${short(vm.before)}`}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
   const left = (rows.length - items.length).toLocaleString("en");
   if (rows.length > items.length) items.push(make("li", {}, listed ? make("a", { href: "#vms" }, `${left} more in the list of VMs`) : `${left} more`));
   frame.moves.replaceChildren(...items);
