@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Diagnostic, did_you_mean
 from nexusform.language.evaluation import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
+    Thunk,
     call,
     converted_argument,
     signature,
@@ -105,8 +106,23 @@ def _invoke(
     return result
 
 
+def _evaluated(value: Value) -> tuple[Value, list[Diagnostic]]:
+    """An argument that is a value already."""
+    return value, []
+
+
 def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
-    thunks = [partial(run.attempt, e) for e in node.arguments]
+    thunks: list[Thunk] = [partial(run.attempt, e) for e in node.arguments]
+    if node.expand:
+        # What is expanded is evaluated first: its mistakes are nobody's to forgive.
+        before = len(run.diagnostics)
+        last = run.value(node.arguments[-1])
+        expanded = None if run.failed_since(before) else _expanded(node, function, last, run)
+        if expanded is None or expanded.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN.with_marks(last.marks)
+        thunks[-1:] = [partial(_evaluated, each.with_marks(expanded.marks)) for each in expanded.raw]
+        if not _count_fits(node, function, len(thunks), run):
+            return DYNAMIC_UNKNOWN
     try:
         return function.body(*thunks)
     except FunctionProblem as problem:

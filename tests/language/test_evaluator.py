@@ -184,6 +184,9 @@ def test_all_mistakes_are_told_at_once() -> None:
         ("true ? 1 : nowhere", 1),
         ('try(nowhere, "x")', "x"),
         ("can(nowhere)", False),
+        ('try(["a", "b"]...)', "a"),
+        ("try(nowhere, [7]...)", 7),
+        ("can([1]...)", True),
     ],
 )
 def test_what_does_not_matter_is_no_mistake(text: str, wanted: object) -> None:
@@ -244,6 +247,21 @@ def test_elements_keep_their_own_marks() -> None:
     assert to_plain(value)[1] == (("a",),)
     value, _ = run("keys({a = var.secret})")
     assert to_plain(value) == (["a"], ())
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("try([nowhere]...)", "Reference to undeclared name"),
+        ('try(1, "x"...)', "Invalid expanding argument value"),
+        ("can(null...)", "Invalid expanding argument value"),
+        ("can([1, 2]...)", "Too many function arguments"),
+        ("can([]...)", "Not enough function arguments"),
+        ("try([]...)", "Error in function call"),
+    ],
+)
+def test_what_is_expanded_is_evaluated_before_anything_is_tried(text: str, summary: str) -> None:
+    assert problem(text).summary == summary
 
 
 def test_a_nest_of_loops_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
