@@ -339,9 +339,13 @@ def _told(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcom
 def _cannot_ask() -> Diagnostic:
     return error(
         "approval-is-needed",
-        "The plan must be approved, and no question may be asked here. Add -auto-approve, or save a plan "
-        "with `nexusform plan -out=FILE` and apply that file.",
+        f"The plan must be approved, and no question may be asked here. {_WITHOUT_QUESTION}",
     )
+
+
+_WITHOUT_QUESTION: Final = (
+    "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
+)
 
 
 _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
@@ -373,6 +377,8 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
         screen.out()
         return True
     screen.out(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
+    if answer is None:
+        screen.out(f"There was nobody to answer. {_WITHOUT_QUESTION}")
     return False
 
 

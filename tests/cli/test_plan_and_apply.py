@@ -78,6 +78,7 @@ def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> N
     assert "Do you want to perform these actions?" in out
     assert "Only 'yes' will be accepted to approve." in out
     assert ("Apply cancelled." in out) == bool(code)
+    assert ("nobody to answer. Add -auto-approve" in out) == (answer == "")
     assert Path("state/nexusform.nfstate").exists() == (not code)
 
 
