@@ -300,3 +300,27 @@ def unknown_paths(value: Any, at: Path = ()) -> Iterator[Path]:
 def has_unknown(value: Any) -> bool:
     """Whether any part of a plain value is unknown."""
     return next(iter(unknown_paths(value)), None) is not None
+
+
+def known_parts(value: Any) -> Any:
+    """The value with null where it is unknown; containers without unknown parts are shared."""
+    if value is UNKNOWN:
+        return None
+    if isinstance(value, Mapping):
+        return {name: known_parts(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [known_parts(part) for part in value]
+    return value
+
+
+def path_text(path: Path) -> str:
+    """A path as configuration writes it: `nodes["a-np1-3"].machine`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -141,4 +141,31 @@ class WantsCheckpoints(Protocol):
 
         `records` are what the journal must still hold beside it: the intents without an outcome.
         """
+        ...
+
+
+SEALED_HEAD: Final = b'{"encryption":'
+
+
+def is_sealed(document: bytes) -> bool:
+    """Whether this is an encrypted document."""
+    return document.startswith(SEALED_HEAD)
+
+
+@runtime_checkable
+class SealsDocuments(Protocol):
+    """A backend that encrypts what another one, `inner`, keeps."""
+
+    inner: StateBackend
+
+    def is_outdated(self) -> bool:
+        """Whether a document stands that was written with another method than is written with now."""
+        ...
+
+    def check(self) -> None:
+        """Raise a BackendProblem when nothing could be written: no key is at hand."""
+        ...
+
+    def sealed(self, document: bytes) -> bytes:
+        """A state document as this backend would store it. Raises BackendProblem."""
         ...

@@ -22,13 +22,12 @@ from nexusform.applying.standing import (
     with_unfinished,
     without_deposed,
 )
-from nexusform.plain_data import Path, part_at, unknown_paths
+from nexusform.plain_data import Path, known_parts, part_at, path_text, unknown_paths
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import InstanceState, State
-from nexusform.values import UNKNOWN
 
 _RACK: Final = "nexus_rack"
 _MACHINE: Final = "nexus_bare_metal_machine"
@@ -178,17 +177,6 @@ def _instance_with(
     return with_successor(before, made, call.key.type) if call.keeps_old else with_current(before, made)
 
 
-def known_parts(value: Any) -> Any:
-    """The value with null where it is unknown; containers without unknown parts are shared."""
-    if value is UNKNOWN:
-        return None
-    if isinstance(value, Mapping):
-        return {name: known_parts(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [known_parts(part) for part in value]
-    return value
-
-
 def _complaint(
     call: ProviderCall, agreement: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]
 ) -> str:
@@ -204,19 +192,6 @@ def _complaint(
         f"The answer of provider {call.provider.name} does not agree with the plan. {' '.join(sentences)} "
         "The answer was saved, so the next plan starts from it; the object is not marked for replacement."
     )
-
-
-def path_text(path: Path) -> str:
-    """A path as configuration writes it: `nodes["a-np1-3"].machine`."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif step.isidentifier():
-            text += f".{step}" if text else step
-        else:
-            text += f'["{step}"]'
-    return text
 
 
 def _shown(call: ProviderCall, attributes: Any, path: Path) -> str:

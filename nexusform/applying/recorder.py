@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.applying.outcomes import known_parts
 from nexusform.applying.standing import ProviderCall, deposed_key, provider_of, remembered, with_current
+from nexusform.plain_data import known_parts
 from nexusform.planning.plan import Action, Change, Plan, StepKind
 from nexusform.ports import ObjectKey
 from nexusform.state import codec

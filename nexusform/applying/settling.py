@@ -14,7 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
+from nexusform.applying.standing import with_current, with_successor, without_deposed
+from nexusform.configuration.configuration import DEFAULT_PROVIDER
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent, UnderWay

@@ -11,12 +11,12 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration import DEFAULT_PROVIDER
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.ports import UNFINISHED, ChangeRequest, ObjectKey, Provider, ProviderAnswer, StepNews
 from nexusform.state.objects import InstanceState, ObjectState
 
 NOTHING = InstanceState(None)
-DEFAULT_PROVIDER = "simulated"  # serves what names no provider
 
 
 def deposed_key(key: ObjectKey) -> str:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.backends.local_file import LocalBackend
-from nexusform.backends.memory import MemoryBackend
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.state_ports import StateBackend
 from nexusform.value_types import STRING
@@ -44,5 +43,11 @@ def _open_local(settings: Mapping[str, Any], directories: Directories) -> StateB
     )
 
 
+def _open_memory(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+    from nexusform.backends.memory import MemoryBackend
+
+    return MemoryBackend()
+
+
 LOCAL: Final = BackendKind(_LOCAL, _open_local, is_remote=False)
-MEMORY: Final = BackendKind(_MEMORY, lambda _settings, _directories: MemoryBackend(), is_remote=False)
+MEMORY: Final = BackendKind(_MEMORY, _open_memory, is_remote=False)

@@ -377,7 +377,9 @@ def _configuration(directory: str) -> tuple[Place, Configuration | None]:
 
 def _is_near(place: Place, configuration: Configuration | None) -> bool:
     """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
-    if configuration is None or "NF_ENCRYPTION" in place.environment:
+    from nexusform.workflow.place import ENCRYPTION_VARIABLE
+
+    if configuration is None or ENCRYPTION_VARIABLE in place.environment:
         return False
     settings = configuration.settings
     return settings.backend_type == "local" and settings.encryption is None

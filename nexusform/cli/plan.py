@@ -12,17 +12,16 @@ from nexusform.cli.arguments import group, number, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.report_flag import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.guard_rails import Limit, guarded, limits_of
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
-from nexusform.workflow.resuming import remarks_on_rest
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.surroundings import unwritable
 
-if TYPE_CHECKING:  # most plans are not saved
+if TYPE_CHECKING:  # most plans are not saved, and have no reports
+    from nexusform.cli.report_flag import ReportFlag
     from nexusform.workflow.saved_plans import Signer
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
@@ -63,7 +62,7 @@ class Showing(Struct, frozen=True):
     def tell(self, plan: Plan, run: Run, *, saved_to: str = "", next_step: bool = True) -> None:
         """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
         project = run.project
-        if not to_stdout(self.reports):
+        if not any(report.path == "-" for report in self.reports):
             view = PlanView(project.registries, self.shown, saved_to, next_step)
             self.voice.plan(plan, project.sources, view)
         elif plan.denied:
@@ -72,6 +71,10 @@ class Showing(Struct, frozen=True):
 
     def write_reports(self, plan: Plan, run: Run) -> None:
         """Write the reports alone."""
+        if not self.reports:
+            return
+        from nexusform.cli.report_flag import Subject, write_reports
+
         project = run.project
         subject = Subject(
             plan=plan,
@@ -109,7 +112,7 @@ def plan(arguments: PlanArguments) -> int:
         want_rejected=arguments.shown.placements == "all",
     )
     locking = arguments.lock.locking()
-    reports = plan_reports(arguments.shown)
+    reports = _reports(arguments.shown)
     voice = voice_of(arguments.view, as_json=arguments.as_json)
     showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
     if arguments.out and (reason := unwritable(arguments.out)):
@@ -125,8 +128,7 @@ def plan(arguments: PlanArguments) -> int:
         return 1
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
-        rest = remarks_on_rest(run.stored, opened.project.place)
-        voice.diagnostics([*run.diagnostics, *rest], opened.sources)
+        voice.diagnostics([*run.diagnostics, *_remarks_on_rest(run)], opened.sources)
         made = _plan_and_tell(run, options, limits, showing, arguments, signer) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.denied or has_errors(run.diagnostics):
@@ -186,3 +188,21 @@ def notices_of(voice: Voice) -> Notices:
     return Notices(
         waiting=voice.notice, reading=voice.reading, locking=voice.locked, planned=voice.planned_one
     )
+
+
+def _remarks_on_rest(run: Run) -> list[Diagnostic]:
+    """What is to be said of an apply that did not come to its end."""
+    if run.stored.remaining is None:
+        return []
+    from nexusform.workflow.resuming import remarks_on_rest
+
+    return remarks_on_rest(run.stored, run.project.place)
+
+
+def _reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
+    """The reports that are asked for. Raises usage errors."""
+    if not shown.report and not shown.source_url:
+        return ()
+    from nexusform.cli.report_flag import plan_reports
+
+    return plan_reports(shown)

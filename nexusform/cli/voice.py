@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from nexusform.applying.agreement import Miss
-from nexusform.applying.events import StepEvent
-from nexusform.applying.outcomes import path_text
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import LiveBar, PlanningLine, Screen
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
-from nexusform.rendering.notation.colours import Painter, hang, indented
-from nexusform.rendering.text import progress_text
+from nexusform.rendering.notation.colours import Painter, hang
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
-from nexusform.words import form
 
 if TYPE_CHECKING:  # a plan applies nothing
+    from nexusform.applying.events import StepEvent
+    from nexusform.cli.step_lines import StepLines
     from nexusform.workflow.apply import ApplyOutcome
 
-_MOST_MISSES: Final = 20
 _MOST_READ: Final = 8  # objects that are read whose lines are printed
 
 
@@ -127,11 +124,15 @@ class TextVoice:
             return
         self._read += 1
         if self._read <= _MOST_READ:
+            from nexusform.rendering.text import progress_text
+
             line = progress_text.refreshing_line(address, object_id, self._paint, self.screen.width)
             self.screen.out(line)
 
     def _tell_how_many_were_read(self) -> None:
         if self._read > _MOST_READ:
+            from nexusform.rendering.text import progress_text
+
             self.screen.out(progress_text.more_refreshed_line(self._read - _MOST_READ))
         self._read = 0
 
@@ -196,45 +197,27 @@ class TextVoice:
 
     def started(self, event: StepEvent) -> None:
         """As a line."""
-        if not self._concise:
-            self._line(progress_text.started_line(event, self._paint, self.screen.width))
+        self._of_steps.started(event)
 
     def progressed(self, event: StepEvent) -> None:
         """As a line."""
-        if not self._concise:
-            self._line(progress_text.progress_line(event, self._paint, self.screen.width))
+        self._of_steps.progressed(event)
 
     def ended(self, event: StepEvent) -> None:
         """As a line."""
-        if not self._concise or event.error:
-            self._line(progress_text.ended_line(event, self._paint, self.screen.width))
+        self._of_steps.ended(event)
         if self._bar is not None:
             self._bar.advance()
 
     def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """The line that tools parse, and what goes with it; a table when something failed."""
-        applied = outcome.applied
-        if not applied.complete:
-            table = progress_text.outcome_table(applied.ends, self._paint, self.screen.width)
-            self.screen.out(f"\n{table}")
-            return
-        if not outcome.complete:
-            return  # all was done and not all was saved: the errors say so
-        if mode is Mode.DESTROY:
-            line = progress_text.destroy_complete_line(applied.destroyed, self._paint)
-        else:
-            line = progress_text.apply_complete_line(
-                applied.added,
-                applied.changed,
-                applied.destroyed,
-                self._paint,
-                imported=outcome.imported,
-                forgotten=applied.forgotten,
-            )
-        self.screen.out(f"\n{line}")
-        if not outcome.sends and outcome.provider_names:
-            self.screen.say(progress_text.nothing_sent_line(outcome.provider_names[0]))
-        self._predictions(outcome)
+        self._of_steps.applied(outcome, mode)
+
+    @cached_property
+    def _of_steps(self) -> StepLines:
+        from nexusform.cli.step_lines import StepLines
+
+        return StepLines(self.screen, self._paint, self._line, concise=self._concise)
 
     def outputs(self, outputs: Mapping[str, OutputState]) -> None:
         """As `name = value`."""
@@ -244,34 +227,8 @@ class TextVoice:
 
         self.screen.out(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 
-    def _predictions(self, outcome: ApplyOutcome) -> None:
-        """How many predictions of the plan came true, and which did not."""
-        misses, hits = outcome.applied.misses, outcome.applied.hits
-        if not misses:
-            if hits:
-                self.screen.out(f"{hits} of {hits} predictions came true.")
-            return
-        word = form(len(misses), "prediction")
-        came_true = f", {hits} came true" if hits else ""
-        self.screen.out(f"{len(misses)} {word} missed{came_true}:")
-        for miss in misses[:_MOST_MISSES]:
-            self._miss(miss)
-        if len(misses) > _MOST_MISSES:
-            self.screen.out(f"  ... and {len(misses) - _MOST_MISSES} more")
-        for output in outcome.following:
-            self._miss(output)
-
-    def _miss(self, miss: Miss) -> None:
-        self.screen.out("\n".join(indented(f"  {_miss_text(miss)}", 4, self.screen.width)))
-
     def _line(self, text: str) -> None:
         if self._bar is not None:
             self._bar.line(text)
         else:
             self.screen.out(text)
-
-
-def _miss_text(miss: Miss) -> str:
-    if isinstance(miss.predicted, Mapping) and miss.observed is None:
-        return f"{miss.address}: {path_text(miss.path)} was predicted, and is not there"
-    return f"{miss.address}: {path_text(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -115,6 +115,9 @@ class ModuleCall(Struct, frozen=True):
     depends_on: tuple[Traversal, ...]
     span: Span
     header_span: Span
+
+
+DEFAULT_PROVIDER: Final = "simulated"  # serves what names no provider
 
 
 class ProviderBlock(Struct, frozen=True):

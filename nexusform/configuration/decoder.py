@@ -30,7 +30,6 @@ from nexusform.configuration.configuration import (
 )
 from nexusform.configuration.module_blocks import MODULE_FACE, CallHeader, decode_call, decode_provider
 from nexusform.configuration.moving_blocks import decode_import, decode_moved, decode_removed
-from nexusform.configuration.override_files import apply_overrides
 from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
 from nexusform.configuration.settings_block import decode_settings
 from nexusform.configuration.value_blocks import (
@@ -192,13 +191,16 @@ class _Decoder:
         before = len(self.problems)
         settings = decode_settings(settings_blocks, settings_overrides, self.problems, root=not self.path)
         self.problems[before:] = [replace(p, block="nexusform") for p in self.problems[before:]]
-        known = [] if self.broken else overriding
-        blocks, overridden = apply_overrides(primary, known, self.tree.registered, self.problems)
-        for block, home in blocks:
+        overridden: list[Block] = []
+        if overriding and not self.broken:
+            from nexusform.configuration.override_files import apply_overrides
+
+            primary, overridden = apply_overrides(primary, overriding, self.tree.registered, self.problems)
+        for block, home in primary:
             before = len(self.problems)
             _READERS[block.type](self, block, home)
             self._name_block(block, before)
-        for block in [] if self.broken else overridden:
+        for block in overridden:
             for local in decode_locals(block, self.problems):
                 self._override_local(local)
         return self._result(), settings

@@ -58,9 +58,8 @@ def apply_overrides(
     blocks = list(primary)
     names: list[Block] = []
     places: dict[_Key, int] = {}
-    if overriding:
-        for index, (block, _) in enumerate(blocks):
-            places.setdefault(_key(block), index)
+    for index, (block, _) in enumerate(blocks):
+        places.setdefault(_key(block), index)
     for block in overriding:
         if block.type == "locals":
             names.append(block)

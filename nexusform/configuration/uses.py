@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from nexusform.configuration.configuration import (
+    DEFAULT_PROVIDER,
     Check,
     Condition,
     Configuration,
@@ -194,8 +195,6 @@ def _check(node: Declaration, check: Check) -> Iterator[Use]:
         yield from resource_uses(node, check.data)
     yield from _conditions(node, check.asserts, Sight(scoped=check.data), f'check "{check.name}"')
 
-
-DEFAULT_PROVIDER = "simulated"
 
 _Edges = dict[Declaration, dict[Declaration, Span]]
 

@@ -19,18 +19,13 @@ from typing import Any, Final
 from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
 from nexusform.encryption.keys import EncryptionProblem, Key, key_from, needing_cryptography
+from nexusform.state_ports import SEALED_HEAD, is_sealed
 
-_HEAD: Final = b'{"encryption":'
 STATE: Final = "state"
 JOURNAL: Final = "journal"
 PLAN: Final = "plan"
 _VERSION: Final = 1
 _NONCE_BYTES: Final = 12
-
-
-def is_sealed(document: bytes) -> bool:
-    """Whether this is an encrypted document."""
-    return document.startswith(_HEAD)
 
 
 def sealed_as(document: bytes) -> str:
@@ -89,7 +84,7 @@ class Sealer:
         }
         sealed = AESGCM(key.secret).encrypt(nonce, document, _bytes_of(header))
         data = base64.b64encode(sealed)
-        return b"".join((_HEAD, _bytes_of(header), b',"data":"', data, b'"}'))
+        return b"".join((SEALED_HEAD, _bytes_of(header), b',"data":"', data, b'"}'))
 
     def open(self, document: bytes, purpose: str, name: str) -> bytes:
         """The document as it was. Raises EncryptionProblem: not encrypted, changed, or no key opens it."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.ports import ResourceType
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Place
 
 VM: Final = "vm"  # the one kind of the engine's own
 MOST_NAMES: Final = 5  # machines of many places that are named one by one

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nexusform.domain_table import Loaded, placement_maps_of_domains, targets_of_domains
 from nexusform.placement_kinds.placement_kind import VM, PlacementKind
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Place
 
 KINDS: Final[Mapping[str, PlacementKind]] = Loaded(
     {VM: "nexusform.placement_kinds.vm_kind:KIND", **targets_of_domains("placement_kinds")}

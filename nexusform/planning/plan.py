@@ -14,8 +14,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
-from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Certainty, Place, Refusal
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, OutputState
 from nexusform.value_types import Type

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.applying.standing import DEFAULT_PROVIDER
+from nexusform.configuration.configuration import DEFAULT_PROVIDER
 from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.providers.provider_kind import ProviderKind
 
-DEFAULT: Final = DEFAULT_PROVIDER
-
 PROVIDERS: Final[Mapping[str, ProviderKind]] = Loaded(
-    {DEFAULT: "nexusform.providers.simulated:PROVIDER", **targets_of_domains("providers")}
+    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **targets_of_domains("providers")}
 )

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path as FilePath
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.applying.outcomes import known_parts
 from nexusform.diagnostics import Problem
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, known_parts
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.providers.provider_kind import ProviderKind
-from nexusform.providers.reality import Reality
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
+
+if TYPE_CHECKING:  # most sites are played from state alone
+    from nexusform.providers.reality import Reality
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
@@ -173,6 +174,8 @@ def make(
     faults = Faults([read_fault(block) for block in settings.get("fault") or ()])
     reality: Reality | None = None
     if settings.get("reality"):
+        from nexusform.providers.reality import Reality
+
         path = FilePath(directory) / str(settings["reality"])
         try:
             reality = Reality(FilePath(confinement.admitted(path)))

@@ -1,8 +1,12 @@
-"""Why here, why not there: what every scheduler answers with."""
+"""Where, why here, why not there: what every scheduler answers with."""
 
 from __future__ import annotations
 
 from msgspec import Struct
+
+
+class Place(Struct, frozen=True):
+    """Where one VM, or one thing of a domain's own kind, stands (placement_kinds/ lists the kinds)."""
 
 
 class Refusal(Struct, frozen=True):

@@ -29,6 +29,7 @@ from nexusform.state.journal import (
     Progress,
     Record,
     UnderWay,
+    encode,
 )
 from nexusform.state.objects import InstanceState, OutputState, State
 
@@ -86,6 +87,10 @@ class Remaining(Struct, frozen=True):
         """What a journal must hold so that the same is left to do."""
         under_way = tuple(sorted(self.under_way.items()))
         return [*self.parts, Progress(tuple(sorted(self.done)), self.ended, under_way)]
+
+    def lines(self) -> list[bytes]:
+        """The same as lines of a journal."""
+        return [encode(record) for record in self.records()]
 
 
 def planned_records(

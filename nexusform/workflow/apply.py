@@ -18,7 +18,6 @@ from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.encryption.backend import EncryptedBackend
 from nexusform.planning.plan import CheckResult, Plan, StepKind
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
@@ -28,7 +27,7 @@ from nexusform.state import codec, journal
 from nexusform.state.draft import Remaining, planned_records
 from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
-from nexusform.state_ports import BackendProblem
+from nexusform.state_ports import BackendProblem, SealsDocuments
 from nexusform.words import counted, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request
@@ -277,7 +276,7 @@ def _encrypted_anew(run: Run) -> list[Diagnostic]:
     """Write the state again when what stands was encrypted with a method that is on its way out."""
     backend = run.project.backend
     try:
-        if isinstance(backend, EncryptedBackend) and backend.is_outdated():
+        if isinstance(backend, SealsDocuments) and backend.is_outdated():
             backend.compact(codec.encode(run.stored.state), run.stored.kept_lines())
     except BackendProblem as problem:
         return [error("the-state-cannot-be-written", str(problem))]
@@ -291,7 +290,7 @@ def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
     place = run.project.place
     path = Path(place.rescue) if place.rescue else Path(place.directory) / RESCUE
     try:
-        if isinstance(run.project.backend, EncryptedBackend):
+        if isinstance(run.project.backend, SealsDocuments):
             document = run.project.backend.sealed(document)
     except BackendProblem as problem:
         return error("the-state-could-not-be-saved", f"{words} It could not be encrypted either: {problem}")

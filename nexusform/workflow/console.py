@@ -33,10 +33,9 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.value_types import DYNAMIC
 from nexusform.values import DYNAMIC_UNKNOWN, Value
+from nexusform.workflow.elsewhere import RemoteStates, Servers
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import open_backend
-from nexusform.workflow.remote_states import RemoteStates
-from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 

@@ -6,14 +6,13 @@ from nexusform.configuration.configuration import Configuration, Encryption, Set
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.encryption.backend import EncryptedBackend
-from nexusform.encryption.envelope import PLAN, Sealer, is_sealed, sealed_as
+from nexusform.encryption.envelope import PLAN, Sealer, sealed_as
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.language.parser import parse_file
 from nexusform.source import SourceFile
 from nexusform.state_ports import StateBackend
+from nexusform.workflow.place import ENCRYPTION_VARIABLE as VARIABLE
 from nexusform.workflow.place import Place
-
-VARIABLE = "NF_ENCRYPTION"
 
 
 def encryption_of(settings: Settings | None, place: Place) -> tuple[Encryption | None, list[Diagnostic]]:
@@ -124,9 +123,9 @@ def _sealer(
     return (None if target is None else Sealer(encryption, target)), diagnostics
 
 
-def refusal_to_guess(document: bytes, name: str) -> Diagnostic | None:
+def refusal_to_guess(name: str) -> Diagnostic:
     """An error for an encrypted state where nothing says how to open it."""
-    return error("the-state-is-encrypted", _not_configured(name, "state")) if is_sealed(document) else None
+    return error("the-state-is-encrypted", _not_configured(name, "state"))
 
 
 def _not_configured(name: str, what: str) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.configuration.configuration import Configuration, ResourceBlock
+from nexusform.configuration.configuration import DEFAULT_PROVIDER, Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.exact_numbers import number_text
@@ -27,7 +27,6 @@ from nexusform.planning.preparation.prior import ImportTarget, adopted, import_t
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.ports import Provider, ProviderProblem, Registries
-from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
@@ -151,7 +150,7 @@ def _find(
         detail = f'There is no resource type "{target.address.type}".{near}'
         problems.append(error("invalid-resource-type", detail, target.span, block="import"))
         return None
-    name = target.provider or DEFAULT
+    name = target.provider or DEFAULT_PROVIDER
     provider = providers.get(name)
     if provider is None:
         detail = f'There is no provider configuration "{name}".{did_you_mean(name, providers)}'

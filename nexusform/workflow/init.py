@@ -12,11 +12,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.configuration import Configuration, Module, Settings
+from nexusform.configuration.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.configuration.overlooked import listed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import PRIVATE, create, write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
@@ -181,7 +180,7 @@ def _contents(configuration: Configuration) -> list[str]:
     if len(modules) > 1:
         sources = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(sources)}.")
-    named = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT})
+    named = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER})
     lines.append(f"Providers: {', '.join(named)} (built in; nothing is downloaded).")
     return lines
 

@@ -22,6 +22,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 
 DEFAULT_WORKSPACE: Final = "default"
+ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # what would stand inside an `encryption` block
 _OFF: Final = ("0", "false")
 NO_LIMITS: Final[Mapping[str, int]] = {}
 _LONGEST_SELECTION: Final = 4096  # bytes

@@ -17,10 +17,8 @@ from nexusform.source import SourceFile
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
-from nexusform.workflow.encryption import encrypted
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.remote_states import RemoteStates
-from nexusform.workflow.servers import Servers
+from nexusform.workflow.elsewhere import RemoteStates, Servers
+from nexusform.workflow.place import ENCRYPTION_VARIABLE, Place, load_configuration
 from nexusform.workflow.surroundings import RealFiles
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
@@ -117,10 +115,13 @@ def open_backend(
     backend, problems = choose_backend(settings, place)
     if backend is None:
         return None, problems
-    backend, wrong = encrypted(backend, settings, place)
-    problems += wrong
-    if backend is None:
-        return None, problems
+    if (settings is not None and settings.encryption) or place.environment.get(ENCRYPTION_VARIABLE):
+        from nexusform.workflow.encryption import encrypted
+
+        backend, wrong = encrypted(backend, settings, place)
+        problems += wrong
+        if backend is None:
+            return None, problems
     try:
         return backend.for_workspace(place.workspace), problems
     except BackendProblem as problem:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
-from nexusform.applying.agreement import agree
-from nexusform.applying.outcomes import Whereabouts, path_text
-from nexusform.applying.standing import unfinished_of
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.configuration import ProviderBlock
+from nexusform.configuration.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, path_text
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Action, Change, InventoryRead, Plan
@@ -34,20 +31,17 @@ from nexusform.ports import (
     ReadRequest,
     ReadsCaptures,
     RemembersObjects,
-    ResourceType,
     StepWaits,
 )
 from nexusform.providers.provider_kind import ProviderKind
-from nexusform.providers.registry import DEFAULT, PROVIDERS
+from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Span
-from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
 from nexusform.workflow.place import Place
 
 # How inventories are named that providers read.
 OF_PROVIDERS: Final = "provider."
-Refreshed = dict[Address, ObjectState | None]
 
 
 # --- setting up --------------------------------------------------------------------------------
@@ -83,7 +77,7 @@ def make_providers(
             provider = kind.make(settings, place.directory, leaving, place.confinement)
             if isinstance(provider, RemembersObjects):
                 provider.remember(
-                    (known.attributes for _, known in _objects_of(request.state, key)),
+                    (known.attributes for _, known in objects_of(request.state, key)),
                     managed_objects(request.state),
                 )
             if isinstance(provider, MindsTerms):
@@ -92,8 +86,9 @@ def make_providers(
         except ProviderProblem as problem:
             detail = _HIDDEN if sensitive else str(problem)
             problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
-    if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
-        made[DEFAULT] = PROVIDERS[DEFAULT].make({}, place.directory, leaving, place.confinement)
+    if DEFAULT_PROVIDER not in made and DEFAULT_PROVIDER not in request.configuration.root.providers:
+        simulated = PROVIDERS[DEFAULT_PROVIDER]
+        made[DEFAULT_PROVIDER] = simulated.make({}, place.directory, leaving, place.confinement)
     return made, problems
 
 
@@ -242,25 +237,8 @@ def _header(block: ProviderBlock) -> str:
 # --- asking ------------------------------------------------------------------------------------
 
 
-def refresh(
-    state: State,
-    providers: Mapping[str, Provider],
-    types: Mapping[str, ResourceType],
-    telling: Callable[[str, str], None],
-) -> Refreshed:
-    """Objects that differ from what state remembers (None: gone).
-
-    Only providers that observe are asked; `telling` gets address and id of each object asked for.
-    Raises ProviderProblem.
-    """
-    differing: Refreshed = {}
-    for name, provider in providers.items():
-        if provider.observes:
-            differing.update(_ask(state, provider, _objects_of(state, name), types, telling))
-    return differing
-
-
-def _objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+def objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+    """The objects of a state that a provider made, in the order of their addresses."""
     objects = [
         (address, instance.current)
         for address, instance in state.instances.items()
@@ -274,47 +252,6 @@ def managed_objects(state: State) -> Iterator[tuple[str, str]]:
     for address, instance in state.instances.items():
         if instance.current is not None:
             yield address.type, str(instance.current.attributes.get("id"))
-
-
-def _ask(
-    state: State,
-    provider: Provider,
-    objects: Sequence[tuple[Address, ObjectState]],
-    types: Mapping[str, ResourceType],
-    telling: Callable[[str, str], None],
-) -> Refreshed:
-    """Read objects from one provider; those that differ from what state remembers, None for those that are
-    gone. Raises ProviderProblem.
-    """
-    requests: list[ReadRequest] = []
-    for address, known in objects:
-        object_id = str(known.attributes.get("id", ""))
-        telling(str(address), object_id)
-        key = ObjectKey(address.type, object_id, known.creation)
-        request = ReadRequest(key, known.attributes, str(address), unfinished=unfinished_of(known))
-        requests.append(request)
-    differing: Refreshed = {}
-    whereabouts = Whereabouts(lambda: state)
-    for (address, known), answer in zip(objects, provider.read(requests), strict=True):
-        if answer.attributes is None:
-            differing[address] = None
-            continue
-        schema = types[address.type].schema if address.type in types else None
-        mistakes = misfits(schema, answer.attributes) if schema is not None else []
-        if mistakes:
-            raise ProviderProblem(
-                f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
-                f"{path_text(mistakes[0].path)}: {mistakes[0].detail}"
-            )
-        private = _noted(known.private, answer.note)
-        if answer.attributes == known.attributes and private == known.private:
-            continue
-        attributes = whereabouts.followed(answer.attributes)
-        if attributes != known.attributes:
-            attributes = agree(str(address), schema, known.attributes, attributes, ()).attributes
-        if attributes != known.attributes or private != known.private:
-            differing[address] = replace(known, attributes=attributes, private=private)
-    return differing
 
 
 def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
@@ -333,14 +270,6 @@ def captures_read(providers: Mapping[str, Provider]) -> tuple[InventoryRead, ...
         if isinstance(provider, ReadsCaptures)
         for site, taken_at in provider.captures()
     )
-
-
-def _noted(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The private note of an object with what a provider notes of it."""
-    if not note:
-        return private
-    kept = {name: value for name, value in {**(private or {}), **note}.items() if value is not None}
-    return kept or None
 
 
 def judged_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:

@@ -16,36 +16,30 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.backends.registry import is_local
 from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
-from nexusform.encryption.backend import EncryptedBackend
 from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Change, Mode, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest
-from nexusform.planning.verification.standing_state import state_problems
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, ObjectState
-from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.workflow.changed_providers import Moved, moved_objects
-from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
+from nexusform.state_ports import BackendProblem, SealsDocuments, StateBackend
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import TAKEN_OVER, HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import (
     OF_PROVIDERS,
-    Refreshed,
     captures_read,
     judged_by_providers,
     make_providers,
-    refresh,
     remarks,
     stand_already,
 )
-from nexusform.workflow.stored import Stored, read_stored, settle_stored
+from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
 from nexusform.workflow.time_budget import within
 
@@ -115,37 +109,41 @@ class Run(Struct):
             return _failed(options, *refused.diagnostics)
 
     def _planned(self, options: PlanOptions) -> PlanResult:
-        types = self.project.registries.resource_types
-        contradictions = state_problems(self.stored.state, types, PROVIDERS)
-        if has_errors(contradictions):
-            return _failed(options, *contradictions)
+        said = self._contradictions()
+        if has_errors(said):
+            return _failed(options, *said)
         # Imports first: what they take over out of other objects, these are then read without.
-        imports = self._imports(self.request(options, {}), options)
-        if has_errors(imports.diagnostics):
-            return _failed(options, *imports.diagnostics)
-        refreshed: Refreshed = {}
-        moved = Moved()
-        if options.refresh:
+        imported, problems = self._imports(self.request(options), options)
+        if has_errors(problems):
+            return _failed(options, *problems)
+        said += problems
+        request = self.request(options)
+        if options.refresh and request.state.instances:
+            from nexusform.workflow.what_stands import as_it_stands
+
             try:
-                with logged("info", "objects read from the providers", providers=len(self.providers)):
-                    refreshed = refresh(self.stored.state, self.providers, types, self.notices.reading)
-                moved = moved_objects(self.request(options, {}), self.providers)
+                request, found = as_it_stands(request, self.providers, self.notices.reading)
             except ProviderProblem as problem:
                 return _failed(options, error("reading-what-stands-failed", str(problem)))
-            refreshed |= moved.missing
-        request = self.request(options, refreshed)
+            said += found
         with logged("info", "plan made", mode=options.mode):
-            taken = {**moved.adopting, **imports.objects, **options.adopting}
+            taken = {**request.imports, **imported, **options.adopting}
             result = make_plan(replace(request, imports=taken))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
             refusals += judged_by_providers(result.plan, self.providers)
-        remarked = remarks(self.providers) if options.refresh else []
+        said += [*refusals, *(remarks(self.providers) if options.refresh else ())]
         inventories = (*result.plan.inventories, *captures_read(self.providers))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
-        return self._concluded(
-            result, (*contradictions, *imports.diagnostics, *moved.diagnostics, *refusals, *remarked)
-        )
+        return self._concluded(result, said)
+
+    def _contradictions(self) -> list[Diagnostic]:
+        """What is wrong with the state by itself."""
+        if not self.stored.state.instances:
+            return []
+        from nexusform.planning.verification.standing_state import state_problems
+
+        return list(state_problems(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:
         """The result with what else is to be said of it, with lint, and with the room of its sites."""
@@ -170,29 +168,35 @@ class Run(Struct):
             now=made.timestamp,
         )
         imports = {change.address: _imported(change) for change in made.changes if change.importing}
-        contradictions = state_problems(self.stored.state, self.project.registries.resource_types, PROVIDERS)
-        request = replace(self.request(options, dict(made.refreshed)), imports=imports)
-        plan = self._concluded(make_plan(request), contradictions).plan
+        request = replace(self.request(options), refreshed=dict(made.refreshed), imports=imports)
+        plan = self._concluded(make_plan(request), self._contradictions()).plan
         # What providers read is handed on (`refreshed`), and when that was captured with it.
         captures = [read for read in made.inventories if read.address.startswith(OF_PROVIDERS)]
         return replace(plan, inventories=(*plan.inventories, *captures))
 
-    def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
+    def _imports(
+        self, request: PlanRequest, options: PlanOptions
+    ) -> tuple[Mapping[Address, Imported], list[Diagnostic]]:
         """What import blocks take over; configuration that was generated becomes part of the project."""
         path = options.generate_config_out
+        importing = options.mode is Mode.NORMAL and bool(request.configuration.root.imports)
+        if not path and not importing:
+            return {}, []
+        from nexusform.workflow.importing import find_imports, refusal_to_generate, with_generated
+
         refusal = refusal_to_generate(path) if path else None
         if refusal is not None:
-            return Imports(diagnostics=[refusal])
-        if options.mode is not Mode.NORMAL or not request.configuration.root.imports:
-            return Imports()
+            return {}, [refusal]
+        if not importing:
+            return {}, []
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated and not has_errors(imports.diagnostics):
             project, problems = with_generated(self.project, path, imports.generated)
             imports.diagnostics += problems
             self.project = project or self.project
-        return imports
+        return imports.objects, imports.diagnostics
 
-    def request(self, options: PlanOptions, refreshed: Refreshed) -> PlanRequest:
+    def request(self, options: PlanOptions) -> PlanRequest:
         """What the planner is asked."""
         return replace(
             base_request(self.project, self.stored),
@@ -200,7 +204,6 @@ class Run(Struct):
             targets=options.targets,
             excludes=options.excludes,
             replaces=options.replaces,
-            refreshed=refreshed,
             planned=self.notices.planned,
             tie_breaks=options.tie_breaks,
             want_rejected=options.want_rejected,
@@ -292,7 +295,7 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     run.left_open = stored.has_journal or taken_over
     log("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
-        if isinstance(run.project.backend, EncryptedBackend):
+        if isinstance(run.project.backend, SealsDocuments):
             run.project.backend.check()
     except BackendProblem as problem:
         run.diagnostics.append(error("the-state-cannot-be-written", str(problem)))
@@ -304,6 +307,11 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     if has_errors(problems):
         return
     run.providers = providers
+    run.stored = stored
+    if not stored.has_journal:
+        return
+    from nexusform.workflow.interrupted import settle_stored
+
     write = settles and run.lock is not None
     settled, problems = settle_stored(stored, providers, run.project.backend, write=write)
     run.diagnostics += problems
@@ -312,7 +320,7 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
 
 def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
     """A warning when nothing stands, and what an apply writes would be gone with this machine."""
-    kept_by = backend.inner if isinstance(backend, EncryptedBackend) else backend
+    kept_by = backend.inner if isinstance(backend, SealsDocuments) else backend
     if not is_local(kept_by):
         return []
     return [

@@ -16,7 +16,6 @@ import nexusform
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.encryption.envelope import is_sealed
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.guard_rails import broken_limits
 from nexusform.planning.modules.outputs import read_all_data
@@ -32,7 +31,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, json_text
 from nexusform.state.objects import EMPTY, State
-from nexusform.state_ports import BackendProblem, StateBackend
+from nexusform.state_ports import BackendProblem, StateBackend, is_sealed
 from nexusform.values import Value
 from nexusform.words import first_of, listed
 from nexusform.workflow.encryption import opened, sealed_plan

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.encryption.envelope import is_sealed
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign
 from nexusform.planning.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import Confinement
+from nexusform.state_ports import is_sealed
 from nexusform.workflow.encryption import sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.saved_plans import Signer, read_limited, unsealed

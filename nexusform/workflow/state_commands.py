@@ -30,10 +30,11 @@ from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend, open_project
-from nexusform.workflow.providers import make_providers, refresh
+from nexusform.workflow.providers import make_providers
 from nexusform.workflow.run import base_request
 from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.what_stands import refresh
 
 _MOST_NAMED = 20
 

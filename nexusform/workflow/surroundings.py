@@ -27,7 +27,6 @@ from nexusform.regular_files import (
     read_regular,
     write_whole,
 )
-from nexusform.workflow.file_patterns import matching_files
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
 
@@ -93,6 +92,8 @@ class RealFiles:
 
     def glob(self, base: str, pattern: str) -> list[str]:
         """Regular files below `base` that match, sorted, relative to it, with slashes."""
+        from nexusform.workflow.file_patterns import matching_files
+
         return matching_files(base or ".", pattern, self)
 
     def may_start(self, path: Path) -> bool:

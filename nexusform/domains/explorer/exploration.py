@@ -155,7 +155,7 @@ class Exploration:
         """The plan of a changed configuration, without looking at providers."""
         options = PlanOptions(refresh=False, tie_breaks=0)
         request = replace(
-            self._run.request(options, {}),
+            self._run.request(options),
             configuration=configuration,
             adjustments=tuple(adjustments),
             ways_out=False,

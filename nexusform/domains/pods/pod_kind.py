@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.placement_kinds.placement_kind import MOST_NAMES, PlacementKind
 from nexusform.placement_kinds.vm_kind import joined
 from nexusform.ports import ResourceType
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Place
 
 POD: Final = "pod"
 SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.address import Address, address_order
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
@@ -16,7 +16,6 @@ from nexusform.planning.preparation.prior import Prior, without_configuration
 from nexusform.planning.request import PlanRequest
 from nexusform.state.objects import ObjectState, State
 
-DEFAULT_PROVIDER = "simulated"
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _MAKING = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 

@@ -18,7 +18,6 @@ from nexusform.planning.conclusion.conservation import accounts, imbalance, wait
 from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
-from nexusform.planning.conclusion.upgrades import upgrades_of
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
@@ -36,6 +35,7 @@ from nexusform.planning.plan import (
     PlacementChange,
     Plan,
     PredictionScore,
+    Upgrade,
 )
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
@@ -130,7 +130,7 @@ def conclude(
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
-        upgrades=tuple(upgrades_of(vms, [each.disruptions for each in world.contributions])),
+        upgrades=_upgrades(vms, world),
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=tuple(_gathered(each.rollouts for each in world.contributions)),
         passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),
@@ -207,6 +207,16 @@ def refreshed_only(
     )
     every = _every([*diagnostics, *outputs.diagnostics, *checked.problems], imbalance(left.mistakes))
     return PlanResult(_signed(plan, request, every))
+
+
+def _upgrades(vms: Iterable[VmObject], world: PlannedWorld) -> tuple[Upgrade, ...]:
+    """The pools that are made anew."""
+    again = [each for each in vms if each.moves.again]
+    if not again:
+        return ()
+    from nexusform.planning.conclusion.upgrades import upgrades_of
+
+    return tuple(upgrades_of(again, [each.disruptions for each in world.contributions]))
 
 
 def _scores(prior: Prior) -> Iterator[PredictionScore]:

@@ -27,7 +27,7 @@ from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, 
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {

@@ -35,8 +35,8 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
-from nexusform.rendering.report.trigger_words import trigger_words
-from nexusform.scheduling.place import Place
+from nexusform.rendering.report.wording import trigger_words
+from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, first_of, form, listed, natural
 

@@ -16,7 +16,6 @@ from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
-from nexusform.rendering.report.manifest_changes import change_words, field_changes
 from nexusform.rendering.report.report import SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
 from nexusform.words import counted, form
@@ -274,13 +273,18 @@ def _changed(change: Change, schema: BlockSchema | None, words_of_places: tuple[
 
 def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
     """What changed inside the object's texts of manifests, by attribute."""
+    kinds = (NodeKind.TEXT, NodeKind.JSON)
+    names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
+    if not names:
+        return {}
+    from nexusform.rendering.report.manifest_changes import change_words, field_changes
+
     old_attributes, new_attributes = change.before or {}, change.after or {}
     inside = {}
-    for child in tree.children:
-        if child.kind in (NodeKind.TEXT, NodeKind.JSON) and child.symbol == CHANGED:
-            fields = field_changes(old_attributes.get(child.name), new_attributes.get(child.name))
-            attribute = "" if any(field.title for field in fields) else f"{child.name} "
-            inside[child.name] = tuple(f"{attribute}{words}" for words in change_words(fields))
+    for name in names:
+        fields = field_changes(old_attributes.get(name), new_attributes.get(name))
+        attribute = "" if any(field.title for field in fields) else f"{name} "
+        inside[name] = tuple(f"{attribute}{words}" for words in change_words(fields))
     return inside
 
 

@@ -21,9 +21,9 @@ from nexusform.planning.effects import (
     verb_of,
 )
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
-from nexusform.rendering.report.trigger_words import trigger_words
 from nexusform.rendering.report.upgrade_words import RECREATING, ROLLING
-from nexusform.scheduling.place import Place
+from nexusform.rendering.report.wording import trigger_words
+from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, spans
 

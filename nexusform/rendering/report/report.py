@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -47,9 +47,11 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
-from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.schema import BlockSchema
 from nexusform.words import counted, form
+
+if TYPE_CHECKING:  # few plans roll out anything
+    from nexusform.rendering.report.rollout_rows import RolloutTable
 
 # A rack's machines follow from its arguments: told one by one only where they change.
 _MACHINES: Final = "machines"
@@ -156,7 +158,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         diagnostics=plan.diagnostics,
         findings=plan_findings(plan),
         separations=plan.separation_rules,
-        rollouts=rollout_tables(plan) if placements_follow else (),
+        rollouts=rollouts_of(plan) if placements_follow else (),
     )
 
 
@@ -364,3 +366,12 @@ def _machines_text(before: _Side, after: _Side) -> dict[str, str]:
 def _map_of(side: _Side, name: str) -> dict[str, Any]:
     plain = (side or {}).get(name)
     return plain if plain.__class__ is dict else {}
+
+
+def rollouts_of(plan: Plan) -> tuple[RolloutTable, ...]:
+    """How what changes in a fleet rolls out, in the plan's order."""
+    if not plan.rollouts:
+        return ()
+    from nexusform.rendering.report.rollout_rows import rollout_tables
+
+    return rollout_tables(plan)

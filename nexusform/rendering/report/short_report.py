@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,13 +29,15 @@ from nexusform.rendering.report.placement_rows import (
     summaries,
 )
 from nexusform.rendering.report.plain_words import cells_not_told, room_of, scale_in_of, sure_of, upgrades_of
-from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
-from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
+from nexusform.rendering.report.report import output_difference, rollouts_of, schema_lookup, shown_drift
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
 from nexusform.rendering.report.site_rows import SiteRow, site_rows
 from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.rendering.report.upgrade_words import upgrade_sentences
 from nexusform.words import counted, form
+
+if TYPE_CHECKING:  # few plans roll out anything
+    from nexusform.rendering.report.rollout_rows import RolloutTable
 
 MOST_SITES: Final = 6
 INVENTORY: Final = "Inventory"  # a heading of the verdict
@@ -90,7 +92,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         tie_breaks=plan.tie_breaks,
         machines_sure=sum(table.machines_certain for table in plan.placement_tables),
         placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
-        rollouts=rollout_tables(plan) if detail is not Detail.NONE else (),
+        rollouts=rollouts_of(plan) if detail is not Detail.NONE else (),
         sites=site_rows(plan) if any(row.changes for row in site_rows(plan)) else (),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.effects import Effect
@@ -15,9 +15,11 @@ from nexusform.planning.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting
-from nexusform.rendering.report.rollout_rows import RolloutTable
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
+
+if TYPE_CHECKING:  # few plans roll out anything
+    from nexusform.rendering.report.rollout_rows import RolloutTable
 
 _HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
 _TO_THE_RIGHT: Final = (3, 5)

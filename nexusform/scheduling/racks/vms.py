@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.place import Place
+from nexusform.scheduling.decision import Place
 from nexusform.words import form
 
 CONTROL_PLANE = "control-plane"

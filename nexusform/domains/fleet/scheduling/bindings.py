@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from nexusform.scheduling.decision import Place
 from nexusform.scheduling.matching import LabelSelector, Taint, Toleration
-from nexusform.scheduling.place import Place
 from nexusform.scheduling.quantity import Quantity
 
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
-from nexusform.applying.outcomes import known_parts
 from nexusform.configuration.configuration import (
+    DEFAULT_PROVIDER,
     Configuration,
     Module,
     ModuleCall,
@@ -32,11 +32,10 @@ from nexusform.language.syntax import (
     Traversal,
     TraverseAttribute,
 )
-from nexusform.plain_data import ConversionProblem, Path, to_plain
+from nexusform.plain_data import ConversionProblem, Path, known_parts, to_plain
 from nexusform.planning.names.scope import InstanceScope
 from nexusform.planning.request import DataValues
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
-from nexusform.providers.registry import DEFAULT
 from nexusform.providers.simulated import with_answer
 from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
 
@@ -239,7 +238,7 @@ def _providers(
         block = providers.get(used)
         if block is not None:
             providers[name] = replace(block, key=name)
-        elif used != DEFAULT:
+        elif used != DEFAULT_PROVIDER:
             detail = f'There is no provider configuration "{used}".{did_you_mean(used, providers)}'
             problems.append(error("provider-configuration-not-present", detail, run.span, block=run.header))
     return providers

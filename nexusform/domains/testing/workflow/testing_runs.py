@@ -39,12 +39,11 @@ from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
+from nexusform.workflow.elsewhere import RemoteStates, Servers
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project
-from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.run import PlanOptions, Run, base_request, begin
-from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import RealFiles
 

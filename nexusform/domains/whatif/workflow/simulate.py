@@ -28,9 +28,9 @@ from nexusform.source import SourceFile
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values import Value
 from nexusform.words import counted, first_of, form
+from nexusform.workflow.elsewhere import RemoteStates, Servers
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.saved_plans import (
     configuration_of,
     other_variables,
@@ -40,7 +40,6 @@ from nexusform.workflow.saved_plans import (
     read_plan,
     sources_of,
 )
-from nexusform.workflow.servers import Servers
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.worlds.world_view import WorldView, things_after, things_of_state, view_world

@@ -1,10 +1,13 @@
-"""States of other configurations, read as they are at this moment and without their locks."""
+"""What a plan stands on that lies elsewhere: states of other configurations, read as they are at this moment
+and without their locks, and what servers answer. Each is asked once in a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
@@ -13,13 +16,13 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
 from nexusform.exact_numbers import number_text
-from nexusform.ports import StateQuery
+from nexusform.planning.names.setting import key_of_question
+from nexusform.ports import Question, StateQuery
 from nexusform.schema import Attribute
 from nexusform.state.objects import State
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.value_types import BOOL
 from nexusform.workflow.backend_choice import refusal_of_settings
-from nexusform.workflow.encryption import opened_for_reading
 from nexusform.workflow.place import Place
 from nexusform.workflow.stored import read_stored
 
@@ -74,6 +77,8 @@ class RemoteStates(Struct, frozen=True):
             opened = BACKENDS[query.backend].open(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "the-backend-cannot-be-opened", str(problem))]
+        from nexusform.workflow.encryption import opened_for_reading
+
         backend, wrong = opened_for_reading(opened, query.reader, self.settings, place)
         problems += [Problem((), each.id, each.detail, each.severity) for each in wrong]
         if backend is None or has_errors(wrong):
@@ -151,3 +156,27 @@ def _value(name: str, value: Any, attribute: Attribute, problems: list[Problem])
 def _lacking(kind: str, names: Sequence[str]) -> Problem:
     listed = " and ".join(f'"{name}"' for name in names)
     return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {listed} in config.')
+
+
+# --- servers ---------------------------------------------------------------------------------
+
+# (arguments, whether the run is confined) -> the answer. Raises OutsideProblem.
+Reader: TypeAlias = Callable[[Mapping[str, Any], bool], str]
+
+
+class Servers(Struct, frozen=True):
+    """What servers answered: whatever a run plans again is planned from the same. `answers` may begin with
+    those that a saved plan was made of.
+    """
+
+    place: Place
+    answers: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, question: Question) -> str:
+        """The answer to a question. Raises OutsideProblem."""
+        key = key_of_question(question)
+        if key not in self.answers:
+            module, _, name = question.reader.partition(":")
+            reader = cast("Reader", getattr(import_module(module), name))
+            self.answers[key] = reader(question.arguments, bool(self.place.confinement.root))
+        return self.answers[key]
