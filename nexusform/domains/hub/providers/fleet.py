@@ -64,7 +64,8 @@ def make(
     ProviderProblem.
     """
     from nexusform.domains.hub.api.hub import Asked, HubProblem, way_to_hub
-    from nexusform.domains.hub.providers.fleet_hub import FleetHub, Terms
+    from nexusform.domains.hub.providers.fleet_hub import FleetHub
+    from nexusform.domains.hub.providers.hub_terms import Terms
 
     timeout = parse_duration(str(settings["timeout"]))
     if not isinstance(timeout, int | float) or timeout <= 0:

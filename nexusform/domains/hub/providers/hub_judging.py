@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
+from nexusform.domains.hub.providers.hub_objects import managed_by, path_on
 from nexusform.domains.hub.providers.hub_owners import left_to_others
+from nexusform.domains.hub.providers.hub_refusals import no_member, stands_already
+from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
 from nexusform.ports import ChangeRequest, ProviderProblem
 from nexusform.values import UNKNOWN
 from nexusform.words import counted, first_of
-
-if TYPE_CHECKING:
-    from nexusform.domains.hub.providers.fleet_hub import Terms
 
 REFUSED: Final = "the-hub-refuses-this"
 OTHER_MANAGER: Final = "fields-belong-to-others"
@@ -106,26 +107,13 @@ class Judging:
     def _judge_object(
         self, hub: Hub, each: Sent, request: ChangeRequest, *, known: bool
     ) -> Iterator[Problem]:
-        from nexusform.domains.hub.providers.fleet_hub import (
-            EXTERNAL,
-            managed_by,
-            path_on,
-            stands_already,
-            turns_external,
-        )
-
         path = path_on(hub, each)
         if not path:
             yield self._not_served(each)
             return
         body = hub.get(path)
         if request.key.type == MEMBERS and body is None:
-            name = each.body["metadata"]["name"]
-            detail = (
-                f"The hub has no member {name}. A plan makes none: it joins by KubeFleet's join script "
-                "(hack/membership/joinMC.sh), or by `az fleet member create`."
-            )
-            yield Problem((), NO_MEMBER, detail)
+            yield Problem((), NO_MEMBER, no_member(each))
             return
         if body is not None and not known and request.key.type != MEMBERS:
             yield Problem((), STANDS, stands_already(each, request.key, request.address))

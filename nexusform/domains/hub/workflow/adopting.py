@@ -17,7 +17,9 @@ from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem, way_to_hub
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.fleet import NAME
-from nexusform.domains.hub.providers.fleet_hub import FleetHub, Terms, managed_by
+from nexusform.domains.hub.providers.fleet_hub import FleetHub
+from nexusform.domains.hub.providers.hub_objects import managed_by
+from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported

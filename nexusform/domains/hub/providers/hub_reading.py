@@ -1,0 +1,201 @@
+"""What stands on a hub of resources that are known, and what is there to be taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.domains.fleet.planning.hub import ON_HUB
+from nexusform.domains.fleet.types.fleet_hub_export import standing_placement
+from nexusform.domains.hub.api.hub import Hub
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVALS,
+    KIND_OF,
+    MANIFESTS,
+    MEMBERS,
+    PLACEMENTS,
+    RECORDS,
+    RUNS,
+    Sent,
+    adopted_arguments,
+    as_shown,
+    differing,
+    objects_of,
+)
+from nexusform.domains.hub.providers.hub_objects import named, path_on, uid_of
+from nexusform.domains.hub.providers.hub_refusals import refuse_managed
+from nexusform.domains.hub.providers.hub_standing import (
+    Shown,
+    is_approved,
+    manifests_of,
+    observed_bindings,
+    run_standing,
+)
+from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_watch import shown_placement, what_is_left
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.ports import ObjectKey, ProviderProblem, ReadAnswer, ReadRequest
+
+Values = Mapping[str, Any]
+_EVICTIONS: Final = KINDS["ClusterResourcePlacementEviction"].collection
+
+
+def read_all(hub: Hub, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+    """What stands of many objects. Raises Refused and HubProblem."""
+    standing = _Standing(hub, requests)
+    return [_read_one(standing, request) for request in requests]
+
+
+def _read_one(standing: _Standing, request: ReadRequest) -> ReadAnswer:
+    key, known = request.key, request.known
+    if key.type in APPROVALS:
+        return _read_approval(standing, request)
+    sent = objects_of(key.type, known)
+    if not sent:  # nothing of it stands on a hub
+        return ReadAnswer(known)
+    shown = [body for each in sent if (body := standing.get(each)) is not None]
+    if not shown:
+        return _absent(standing.hub, request)
+    attributes: Values = known
+    paths = [path for each in sent for path in _differences(each, standing.get(each))]
+    if paths or len(shown) < len(sent):
+        attributes = as_shown(key.type, known, sent, shown)
+    settled = True
+    note = {ON_HUB: {"uid": uid_of(shown[0])}} if key.type != MANIFESTS else {}
+    if key.type in PLACEMENTS:
+        kind, namespace, name = named(key.type, known)
+        placement = shown_placement(standing.hub, kind, namespace, name)
+        if placement is not None:
+            attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
+    elif key.type in RUNS and request.planned is not None:
+        settled = run_standing(shown[0], ()).ended
+    return ReadAnswer(attributes, observed=True, settled=settled and request.planned is None, note=note)
+
+
+def _read_approval(standing: _Standing, request: ReadRequest) -> ReadAnswer:
+    path = objects_of(request.key.type, request.known)[0].path
+    body = standing.hub.get(path)
+    granted = body is not None and is_approved(body)
+    if request.planned is not None and not granted:
+        return ReadAnswer(None, observed=True)
+    return ReadAnswer(request.known, observed=True)
+
+
+def _absent(hub: Hub, request: ReadRequest) -> ReadAnswer:
+    """What is not on the hub: a record stays one, and what still goes is not gone."""
+    if request.key.type in RECORDS and request.planned is None and not request.going:
+        return ReadAnswer(request.known, observed=True)
+    if request.going and request.key.type in PLACEMENTS:
+        kind, namespace, name = named(request.key.type, request.known)
+        if what_is_left(hub, kind, namespace, name):
+            return ReadAnswer(request.known, observed=True, settled=False)
+    return ReadAnswer(None, observed=True)
+
+
+def find(hub: Hub, terms: Terms, resource_type: str, object_id: str) -> tuple[ObjectKey, Values] | None:
+    """What an import takes over. Raises ProviderProblem, Refused and HubProblem."""
+    kind = KIND_OF.get(resource_type)
+    if kind is None:
+        raise ProviderProblem(f"A {resource_type} cannot be taken over from a hub one by one.")
+    namespace, _, name = object_id.rpartition("/")
+    body = hub.get(KINDS[kind].path(name, namespace))
+    if body is None:
+        return None
+    refuse_managed(terms, body, "import")
+    is_member = resource_type == MEMBERS
+    arguments = _adopted_member(body) if is_member else adopted_arguments(resource_type, body)
+    attributes: dict[str, Any] = {"id": object_id, "name": name, **arguments}
+    if namespace:
+        attributes["namespace"] = namespace
+    if resource_type in PLACEMENTS:
+        shown = shown_placement(hub, kind, namespace, name)
+        attributes |= _adopted_placement(shown, object_id, hub.list(_EVICTIONS)) if shown is not None else {}
+    return ObjectKey(resource_type, object_id, 0), attributes
+
+
+class _Standing:
+    """What stands on a hub, asked for once: many of one kind by a list, few one by one."""
+
+    _MANY = 5
+
+    def __init__(self, hub: Hub, requests: Sequence[ReadRequest]) -> None:
+        self.hub = hub
+        self._bodies: dict[str, dict[str, Any] | None] = {}
+        self._evictions: list[dict[str, Any]] | None = None
+        self._list_many(requests)
+
+    def _list_many(self, requests: Sequence[ReadRequest]) -> None:
+        asked: dict[str, list[ReadRequest]] = {}
+        for request in requests:
+            if request.key.type not in APPROVALS and request.key.type in KIND_OF:
+                asked.setdefault(request.key.type, []).append(request)
+        for type_name, of_type in asked.items():
+            if len(of_type) < self._MANY:
+                continue
+            kind = KINDS[KIND_OF[type_name]]
+            self._bodies.update({each.path: None for r in of_type for each in objects_of(type_name, r.known)})
+            for body in self.hub.list(kind.collection):
+                metadata = body.get("metadata") or {}
+                path = kind.path(str(metadata.get("name")), str(metadata.get("namespace") or ""))
+                self._bodies[path] = body
+
+    def evictions(self) -> list[dict[str, Any]]:
+        """All evictions of placements."""
+        if self._evictions is None:
+            self._evictions = self.hub.list(_EVICTIONS)
+        return self._evictions
+
+    def get(self, each: Sent) -> dict[str, Any] | None:
+        """An object, None where there is none."""
+        path = path_on(self.hub, each)
+        if not path:
+            return None
+        if path not in self._bodies:
+            self._bodies[path] = self.hub.get(path)
+        return self._bodies[path]
+
+
+def _differences(each: Sent, shown: Values | None) -> Iterator[tuple[Any, ...]]:
+    if shown is not None:
+        yield from (path for path in differing(each.body, shown) if path[:1] != ("apiVersion",))
+
+
+def _observed(shown: Shown, attributes: Values, evictions: Sequence[Values]) -> dict[str, Any]:
+    """What a hub shows of a placement beside its arguments; what it selects and its pods are foretold."""
+    of_hub = standing_placement([*manifests_of(shown), *_manifests(evictions)], str(attributes.get("id")))
+    foretold = ("selected_resources", "workloads")
+    seen = {name: value for name, value in of_hub.items() if name not in foretold}
+    return {**seen, "bindings": _merged(shown, attributes)}
+
+
+def _manifests(bodies: Sequence[Values]) -> list[Manifest]:
+    return [each for each in map(manifest_of, map(dict, bodies)) if each is not None]
+
+
+def _merged(shown: Shown, attributes: Values) -> dict[str, Any]:
+    """The bindings that a hub shows, each as it was remembered where nothing of it changed."""
+    known = attributes.get("bindings") or {}
+    merged: dict[str, Any] = {}
+    for cluster, binding in observed_bindings(shown).items():
+        before = known.get(cluster) or {}
+        same = all(before.get(name) == value for name, value in binding.items() if name != "provenance")
+        merged[cluster] = before if same else binding
+    return merged
+
+
+def _adopted_placement(shown: Shown, key: str, evictions: Sequence[Values]) -> dict[str, Any]:
+    """What state is to hold of a placement that is taken over."""
+    of_hub = standing_placement([*manifests_of(shown), *_manifests(evictions)], key)
+    return {**of_hub, "bindings": observed_bindings(shown)}
+
+
+def _adopted_member(body: Values) -> dict[str, Any]:
+    metadata, spec = body.get("metadata") or {}, body.get("spec") or {}
+    own = "kubernetes-fleet.io/member-name"
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != own}
+    taints = [
+        {"key": t.get("key"), "value": t.get("value") or "", "effect": t.get("effect")}
+        for t in spec.get("taints") or ()
+    ]
+    return {"labels": labels or None, "taint": taints, "health": "Healthy"}

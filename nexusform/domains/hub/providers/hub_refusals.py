@@ -1,0 +1,76 @@
+"""What a hub refuses, and what is not written over, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from nexusform.domains.hub.api.hub import HubProblem
+from nexusform.domains.hub.api.hub_words import Refusal, Refused
+from nexusform.domains.hub.providers.hub_bodies import MANIFESTS, Sent
+from nexusform.domains.hub.providers.hub_objects import managed_by
+from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.ports import ObjectKey, ProviderProblem
+
+
+def refuse_managed(terms: Terms, body: Mapping[str, Any], command: str) -> None:
+    """Raises ProviderProblem for what Flux or Argo CD applies, unless the operator takes it over."""
+    who = managed_by(body)
+    if who and not terms.take_ownership:
+        name = (body.get("metadata") or {}).get("name")
+        raise ProviderProblem(
+            f"{body.get('kind')} {name} is applied by {who}, which would change it back. Change it "
+            f"there, or take it over: nexusform {command} -take-ownership."
+        )
+
+
+def stands_already(each: Sent, key: ObjectKey, address: str) -> str:
+    """Why what stands on the hub is not written over, and what to write instead."""
+    if key.type == MANIFESTS:
+        return (
+            f"{each.title} stands on the hub already, and this plan would write over it. Take it out of the "
+            "block, or delete it there."
+        )
+    return (
+        f"{each.title} stands on the hub already and is not in state. Take it over as it stands: import "
+        f"{{ to = "
+        f'{address}, id = "{key.id}" }} with each argument on a line of its own.'
+    )
+
+
+def no_member(each: Sent) -> str:
+    """Why labels and taints of a member that the hub lacks are not written."""
+    return (
+        f"The hub has no member {each.body['metadata']['name']}. A plan makes none: it joins by KubeFleet's "
+        "join script (hack/membership/joinMC.sh), or by `az fleet member create`."
+    )
+
+
+def refusal_words(refused: Refused, title: str) -> str:
+    """A refusal in one sentence or more."""
+    if refused.kind is Refusal.OTHER_MANAGER:
+        parts = [f"{each.field} belongs to {each.manager}" for each in refused.causes if each.manager]
+        return (
+            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: "
+            "nexusform apply -take-ownership."
+        )
+    if refused.missing_right:
+        return f"{title}: {refused.missing_right}."
+    words = refused.words
+    return f"{title}: the hub refuses it ({refused.status}): {words}"
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What a hub refuses, or does not answer, as problems of a provider."""
+    try:
+        yield
+    except HubProblem as problem:
+        raise ProviderProblem(str(problem)) from None
+    except Refused as refused:
+        if refused.kind is Refusal.NOT_SIGNED_IN:
+            raise ProviderProblem("The hub does not know who asks (401). Sign in again.") from None
+        raise ProviderProblem(
+            f"The hub refuses ({refused.status}): {refused.missing_right or refused.words}"
+        ) from None

@@ -1,0 +1,266 @@
+"""One step of an apply, as a hub carries it out: written, and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.domains.fleet.planning.hub import ON_HUB
+from nexusform.domains.hub.api.hub import Hub, Pace
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.api.hub_words import Refused
+from nexusform.domains.hub.providers.hub_approvals import approve
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVALS,
+    EVICTION,
+    MANIFESTS,
+    MEMBERS,
+    PLACEMENTS,
+    RUNS,
+    Sent,
+    differing,
+    given_back,
+    objects_of,
+)
+from nexusform.domains.hub.providers.hub_objects import (
+    is_applied_by,
+    is_deleted,
+    named,
+    object_on,
+    path_needed,
+    uid_of,
+)
+from nexusform.domains.hub.providers.hub_owners import left_to_others
+from nexusform.domains.hub.providers.hub_refusals import (
+    no_member,
+    refusal_words,
+    refuse_managed,
+    stands_already,
+)
+from nexusform.domains.hub.providers.hub_standing import Standing, is_approved
+from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_watch import Watch, is_external
+from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
+
+Values = Mapping[str, Any]
+EXTERNAL: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
+
+
+class Writing(Struct, frozen=True):
+    """One step. `request` says what is to be, and hears how it goes."""
+
+    hub: Hub
+    terms: Terms
+    request: ChangeRequest
+    pace: Pace
+
+    @property
+    def _kind(self) -> str:
+        return self.request.key.type
+
+    @property
+    def _planned(self) -> Values:
+        return self.request.planned or {}
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(self.hub, self.request, self.terms.timeout, self.pace)
+
+    # --- what goes -----------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """Delete it, and wait until what it brought is gone. Raises ProviderProblem and Refused."""
+        if self._kind in APPROVALS:
+            return  # the hub made it, and what was granted stays granted
+        sent = objects_of(self._kind, self.request.prior or {})
+        if self.terms.read_only:
+            self._not_by_us([each for each in sent if object_on(self.hub, each) is not None], "delete")
+            return
+        if self._kind == MEMBERS:
+            if object_on(self.hub, sent[0]) is not None:
+                self.hub.apply(sent[0].path, given_back(sent[0]).body, self.terms.manager)
+            return
+        uid = str((self.request.noted.get(ON_HUB) or {}).get("uid") or "")
+        for each in reversed(sent):
+            self._delete_one(each, uid if len(sent) == 1 else "")
+        if self._kind in PLACEMENTS:
+            self._watch.gone(*named(self._kind, self.request.prior or {}), sent[0].path, uid)
+
+    def _delete_one(self, each: Sent, uid: str) -> None:
+        body = object_on(self.hub, each)
+        if body is None:
+            return
+        if uid and uid_of(body) != uid:
+            return  # another object of that name, which is not ours
+        path = path_needed(self.hub, each)
+        self.hub.delete(path, uid_of(body))
+        if self._kind in PLACEMENTS:
+            return
+
+        def look(_elapsed: float) -> tuple[bool, str]:
+            there = self.hub.get(path)
+            gone = there is None or uid_of(there) != uid_of(body)
+            held = ", ".join(((there or {}).get("metadata") or {}).get("finalizers") or ())
+            return gone, f"{each.title} still goes{f', held by {held}' if held else ''}"
+
+        self._watch.until(look, f"The deletion of {each.title}")
+
+    def _not_by_us(self, sent: Sequence[Sent], verb: str) -> None:
+        """Raises NotDoneYet for what somebody else has to do."""
+        if sent:
+            names = ", ".join(each.title for each in sent)
+            raise NotDoneYet(f"read_only: somebody else has to {verb} {names} on {self.hub.server}.")
+
+    # --- what is to be -------------------------------------------------------------------------
+
+    def write(self) -> ProviderAnswer:
+        """Make or change it, or go on with that. Raises ProviderProblem and Refused."""
+        if self._kind in APPROVALS:
+            return self._grant()
+        sent = objects_of(self._kind, self._planned)
+        if self.terms.read_only:
+            self._not_by_us([each for each in sent if self._is_otherwise(each)], "write")
+            return self._awaited("")
+        self._wait_for_placement(sent[0])
+        uid = self._write_all(sent)
+        self._drop_others(sent)
+        return self._awaited(uid)
+
+    def _is_otherwise(self, each: Sent) -> bool:
+        body = object_on(self.hub, each)
+        return body is None or next(differing(each.body, body), None) is not None
+
+    def _wait_for_placement(self, each: Sent) -> None:
+        """Wait for what a run or an eviction acts on. Raises StepWaits."""
+        if self.request.prior is not None or self._kind not in RUNS | {EVICTION}:
+            return
+        namespace = str(self._planned.get("namespace") or "")
+        kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
+        name = str((each.body.get("spec") or {}).get("placementName"))
+        if self.request.begun is None or object_on(self.hub, each) is None:
+            self._watch.scheduled(kind, namespace, name)
+
+    def _write_all(self, sent: Sequence[Sent]) -> str:
+        """Write the objects of a step, in their order; the uid of the first."""
+        uid, prior = "", self.request.prior
+        before = {each.identity for each in objects_of(self._kind, prior)} if prior else set()
+        for each in sent:
+            body = object_on(self.hub, each)
+            if self._kind == MEMBERS and body is None:
+                raise ProviderProblem(no_member(each))
+            if body is not None:
+                self._may_write(each, body, known=each.identity in before)
+            written = self._write_one(each, body)
+            uid = uid or uid_of(written)
+        return uid
+
+    def _may_write(self, each: Sent, body: Values, *, known: bool) -> None:
+        """Raises ProviderProblem where an object stands that is not ours to write."""
+        refuse_managed(self.terms, body, "apply")
+        went_on = self.request.begun is not None and is_applied_by(body, self.terms.manager)
+        if known or went_on or self._kind == MEMBERS:
+            return
+        if is_deleted(body):
+            raise ProviderProblem(f"{each.title} is being deleted on the hub; apply again once it is gone.")
+        raise ProviderProblem(stands_already(each, self.request.key, self.request.address))
+
+    def _write_one(self, each: Sent, body: Values | None) -> dict[str, Any]:
+        path, manager = path_needed(self.hub, each), self.terms.manager
+        if body is not None and turns_external(each.body, body):
+            words = f"{each.title} is left to staged runs"
+            self.request.tell(StepNews(operation="external", words=words))
+            self.hub.merge(path, EXTERNAL, manager)
+        self.request.tell(StepNews(operation=f"apply {each.title}"))
+        try:
+            force = body is not None and self.terms.take_ownership
+            sent = left_to_others(each.body, body, self.request.ignored, manager)
+            return self.hub.apply(path, sent, manager, force=force)
+        except Refused as refused:
+            raise ProviderProblem(refusal_words(refused, each.title)) from None
+
+    def _drop_others(self, sent: Sequence[Sent]) -> None:
+        """Delete the objects that a step leaves out."""
+        if self.request.prior is None or self._kind != MANIFESTS:
+            return
+        kept = {each.identity for each in sent}
+        for each in reversed(objects_of(self._kind, self.request.prior)):
+            if each.identity not in kept:
+                self._delete_one(each, "")
+
+    # --- until it is so ------------------------------------------------------------------------
+
+    def _awaited(self, uid: str) -> ProviderAnswer:
+        """Wait until the hub has brought it about; what it made of it."""
+        planned = self._planned
+        note = {ON_HUB: {"uid": uid}} if uid and self._kind != MANIFESTS else {}
+        if self._kind in PLACEMENTS:
+            what = named(self._kind, planned)
+            standing = self._watch.placement(*what, planned.get("bindings") or {})
+            return _with_bindings(planned, standing, self.hub, what, note)
+        if self._kind in RUNS:
+            self._await_run()
+        elif self._kind == EVICTION:
+            why = self._watch.eviction(objects_of(self._kind, planned)[0].path, str(planned["name"]))
+            if why:
+                self.request.tell(StepNews(words=f"{planned['name']} was not carried out: {why}"))
+        return ProviderAnswer(planned, note=note)
+
+    def _await_run(self) -> None:
+        """Raises ProviderProblem for a run that ended without success."""
+        planned = self._planned
+        granted = frozenset(str(each) for each in planned.get("approvals") or ())
+        run = self._watch.run(*named(self._kind, planned), granted)
+        if run.failed:
+            raise ProviderProblem(
+                f"The run {planned['name']} ended without success: {run.failed}. It goes no further; "
+                "make another run.",
+                exists=True,
+                attributes=planned,
+            )
+
+    def _grant(self) -> ProviderAnswer:
+        planned = self._planned
+        if planned.get("approved") is False:
+            return ProviderAnswer(planned)
+        path, name = objects_of(self._kind, planned)[0].path, str(planned["name"])
+        if self.terms.read_only:
+            body = self.hub.get(path)
+            if body is None or not is_approved(body):
+                raise NotDoneYet(f"read_only: somebody else has to approve {name} on {self.hub.server}.")
+            return ProviderAnswer(planned)
+
+        def look(_elapsed: float) -> tuple[bool, str]:
+            return approve(self.hub, path, self.request), f"the run has not asked for {name} yet"
+
+        self._watch.until(look, f"The approval {name}")
+        return ProviderAnswer(planned)
+
+
+def turns_external(sent: Values, shown: Values) -> bool:
+    """Whether a placement is left to staged runs from now on, and what its rolling update said is still
+    there.
+    """
+    wanted = ((sent.get("spec") or {}).get("strategy") or {}).get("type")
+    return sent.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement") and (
+        wanted == "External" and not is_external(shown)
+    )
+
+
+def _with_bindings(
+    planned: Values, standing: Standing, hub: Hub, what: tuple[str, str, str], note: Values
+) -> ProviderAnswer:
+    """What was planned, with the bindings that the hub decided for."""
+    foretold = planned.get("bindings") or {}
+    kind, namespace, name = what
+    placement = hub.get(KINDS[kind].path(name, namespace))
+    external = placement is not None and is_external(placement)
+    bindings: dict[str, Any] = {}
+    for cluster, observed in standing.bindings.items():
+        before = foretold.get(cluster)
+        # Under External a run of the same apply may go on bringing it there.
+        kept = {name: before[name] for name in ("state", "resource_snapshot")} if external and before else {}
+        bindings[cluster] = {**observed, **kept}
+    paths = tuple(("bindings", cluster) for cluster in bindings)
+    return ProviderAnswer({**planned, "bindings": bindings}, paths, note=note)
