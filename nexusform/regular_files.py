@@ -222,10 +222,13 @@ _LEFT_FOR: Final = 60  # seconds; what is still being written on another machine
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what processes that died had begun to write for this path."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+)-[0-9a-f]{{16}}\.tmp")
+    prefix = f".{path.name}."
+    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            match = name.fullmatch(entry.name)
+            if not entry.name.startswith(prefix):
+                continue
+            match = name.fullmatch(entry.name, len(prefix))
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue
             old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFT_FOR

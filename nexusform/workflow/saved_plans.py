@@ -48,8 +48,12 @@ _NOT_GIVEN = "no-value-for-required-variable"
 Signer: TypeAlias = Callable[[str], Mapping[str, str]]  # a digest to what stands in the plan file
 
 
-def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> list[Diagnostic]:
-    """Write a plan file, signed when a signer is there, encrypted when plans are to be."""
+def save_plan(
+    plan: Plan, run: Run, path: str, signer: Signer | None = None, *, durable: bool = True
+) -> list[Diagnostic]:
+    """Write a plan file, signed when a signer is there, encrypted when plans are to be. One that this command
+    will gather is not `durable`.
+    """
     project = run.project  # with the configuration that planning may have written
     configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
@@ -66,7 +70,7 @@ def save_plan(plan: Plan, run: Run, path: str, signer: Signer | None = None) -> 
         return problems
     try:
         # sensitive values stand in it
-        write_output(path, document, private=True)
+        write_output(path, document, private=True, durable=durable)
     except OSError as problem:
         return [
             *problems,

@@ -214,9 +214,11 @@ _OF_SYSTEM: Final = re.compile(
 )
 
 
-def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False) -> None:
+def write_output(
+    path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
+) -> None:
     """Write a file, which may come in pieces, so that it is whole or as it was; `private` keeps others from
-    reading it.
+    reading it. One that is not `durable` is for this command alone: nobody waits for the disk.
 
     A link is replaced, not followed: in a work tree of somebody else it may lead anywhere. What is no file
     (a pipe, /dev/stdout) is written to as it comes. Raises OSError.
@@ -226,7 +228,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
         with target.open("wb") as stream:
             stream.writelines((content,) if isinstance(content, bytes) else content)
         return
-    write_whole(target, content, PRIVATE if private else 0o666)
+    write_whole(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
         target.chmod(PRIVATE)
 

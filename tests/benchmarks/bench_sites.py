@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SITE = ROOT / "examples" / "many-sites" / "site"
+SITE = ROOT / "examples" / "three-sites" / "modules" / "site"
 COMMAND = [sys.executable, "-m", "nexusform"]
 OWN = 20  # one site in so many has another number of workers
 

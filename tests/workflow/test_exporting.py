@@ -36,7 +36,6 @@ WITH_CLUSTERS = {
 NOT_COMPARED = {
     "brownfield": "a running site: nothing comes before it is changed (below)",
     "every-type": "a VM SKU of its own and a hint on a cluster, which Azure does not know",
-    "many-sites": "its module takes each site's inputs, so it plans by `sites` alone",
     "hardware-aware": "only VNFs, which their VNF manager makes",
 }
 HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_Compute_DellR760"}

@@ -40,6 +40,12 @@ _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
 _PRIOR: Final = "prior-state.json"
 _SIGNATURE: Final = "signature.json"
+PLAN_OF_SITES: Final = "sites.json"  # the first part of what `sites plan -out` writes
+_OF_SITES: Final = (
+    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. The plan "
+    "of one site is a part of it, for show, explain and all others: `unzip -p F.nfsites plans/SITE.nfplan > "
+    "SITE.nfplan`."
+)
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
@@ -239,6 +245,8 @@ def _manifest(data: bytes, name: str) -> dict[str, Any]:
         if b"tfplan" in data[:200]:
             why = "It is a saved plan of Terraform or OpenTofu."
             raise _refused("not-a-plan-file", f"{name} cannot be used. {why}")
+        if first is not None and first[0] == PLAN_OF_SITES:
+            raise _refused("not-a-plan-file", f"{name} {_OF_SITES}")
         raise _damaged(name, "It is a ZIP file, but not one that nexusform wrote.")
     try:
         manifest = json_text.loads(first[1])

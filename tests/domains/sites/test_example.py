@@ -26,7 +26,7 @@ Command = Callable[..., tuple[int, str, str]]
 def test_the_example_goes_as_its_readme_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
-    shutil.copytree(ROOT / "examples" / "many-sites", tmp_path / "e")
+    shutil.copytree(ROOT / "examples" / "three-sites", tmp_path / "e")
     monkeypatch.chdir(tmp_path / "e")
     readme = Path("README.md").read_text()
     commands = [line.split()[3:] for line in re.findall(r"^\$ nexusform sites .*$", readme, re.MULTILINE)]

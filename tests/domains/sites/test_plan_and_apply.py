@@ -79,6 +79,33 @@ def test_the_plan_of_a_site_can_be_shown(
     assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
 
 
+def test_a_plan_of_sites_names_its_own_commands(
+    fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet()
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"], check=True, capture_output=True
+    )
+    asked = (
+        ["sign", "-key=team.key", "f.nfsites"],
+        ["show", "f.nfsites"],
+        ["show", "-json", "f.nfsites"],
+        ["apply", "f.nfsites"],
+        ["explain", "-plan=f.nfsites", "nexus_site.this"],
+        ["simulate", "capacity", "-plan=f.nfsites"],
+        ["advise", "-plan=f.nfsites"],
+        ["graph", "-plan=f.nfsites"],
+    )
+    for words in asked:
+        capsys.readouterr()
+        assert run(words) == 1, words
+        captured = capsys.readouterr()
+        said = plain(captured.err + captured.out)
+        assert "is a plan of many sites" in said, (words, said)
+        assert "nexusform sites sign" in said, (words, said)
+
+
 def test_a_site_that_comes_to_something_else_stops_its_wave_before_the_first_write(
     fleet: Fleet, command: Command
 ) -> None:

@@ -104,7 +104,7 @@ def plan(arguments: PlanArguments) -> int:
     if arguments.as_json:
         write_to_stdout(FORMATS["json"](made.plan) + b"\n", "json")
     elif not to_stdout(reports):
-        _tell(made, screen, arguments.out)
+        _tell_what_next(made, screen, arguments.out)
     screen.diagnostics(made.diagnostics, opened.sources, aside=aside)
     return _exit_code(made, detailed=arguments.detailed_exitcode)
 
@@ -124,6 +124,7 @@ def _made(
     """Plan on the engine that is asked for, with a line that counts where somebody looks on."""
     made: Made | None = None
     counting = screen.live and not arguments.as_json
+    for_people = not arguments.as_json and not to_stdout(parse_reports(arguments.report, FORMATS.keys()))
     done = 0
 
     def told(_: Answer) -> None:
@@ -131,6 +132,13 @@ def _made(
         done += 1
         if counting:
             screen.err(f"\rPlanned {done:,} of {len(names):,} sites", end="")
+
+    def planned(plan: FleetPlan) -> None:
+        """Nobody waits for the disk to read what happens."""
+        if counting:
+            screen.err()
+        if for_people:
+            screen.out(outline_text(fleet_outline(plan), colour=screen.colour, width=screen.width))
 
     with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
         if engine is not None:
@@ -142,16 +150,14 @@ def _made(
                 out=arguments.out,
                 signer=signer,
                 told=told,
+                planned=planned,
                 stopping=interrupts.stopping,
             )
-    if counting:
-        screen.err()
     return made
 
 
-def _tell(made: Made, screen: Screen, out: str) -> None:
-    """The summary, and what to do next."""
-    screen.out(outline_text(fleet_outline(made.plan), colour=screen.colour, width=screen.width))
+def _tell_what_next(made: Made, screen: Screen, out: str) -> None:
+    """Where the plan is, what to do with it, and what is approved."""
     if out and not has_errors(made.diagnostics):
         screen.out(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif made.plan.of_status(Status.PLANNED) and not out:

@@ -5,7 +5,6 @@ Whatever else anybody prints goes to stderr.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import struct
@@ -62,7 +61,6 @@ def main() -> None:
     os.dup2(2, 1)
     start(os.environ)  # what is wrong with NF_LOG was told by whoever started us
     worker = Worker()
-    gc.freeze()
     while (message := receive(tasks)) is not None:
         send(answers, encode(done_safely(worker, task_of(message))))
 

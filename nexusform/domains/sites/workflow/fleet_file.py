@@ -27,7 +27,7 @@ from nexusform.workflow.surroundings import write_output
 
 _FORMAT: Final = "nexusform-sites-plan"
 _VERSION: Final = 1
-_MANIFEST: Final = "sites.json"
+_MANIFEST: Final = plan_file.PLAN_OF_SITES
 _FOLDER: Final = "plans/"
 
 

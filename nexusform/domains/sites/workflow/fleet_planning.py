@@ -108,9 +108,13 @@ def plan_fleet(
     out: str = "",
     signer: Signer | None = None,
     told: Callable[[Answer], None] = lambda _: None,
+    planned: Callable[[FleetPlan], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Made:
-    """Plan these sites, and write the plan of all where `out` says, signed when a signer is there."""
+    """Plan these sites, and write the plan of all where `out` says, signed when a signer is there.
+
+    `told` hears of each site, `planned` of all of them before they are written.
+    """
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
@@ -134,6 +138,7 @@ def plan_fleet(
         for task in left:
             answers[task.site] = Answer(task.site, Status.SKIPPED, "It was interrupted before this site.")
         made = _plan(definition, fleet, {name: answers[name] for name in names})
+        planned(made)
         problems = order_problems(definition, {site.name: site.after for site in made.sites})
         if left:
             problems.append(error("planning-was-interrupted", "Not all sites were planned."))

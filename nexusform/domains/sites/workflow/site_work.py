@@ -203,7 +203,7 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
         problems: list[Diagnostic] = []
         if fleet.spool and not plan.denied and plan.has_changes:
             path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
-            problems = save_plan(plan, run, str(path))
+            problems = save_plan(plan, run, str(path), durable=False)
             written = "" if has_errors(problems) else plan_file.digest(path.read_bytes())
         answer = _planned(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
     return replace(answer, plan=written)

@@ -1,7 +1,7 @@
 # Twelve sites of one kind, applied in two waves. `nexusform sites` reads this file.
 
 defaults {
-  source = "./site"
+  source = "./modules/site"
 
   backend "local" {
     path = "states/${site.name}.nfstate"
