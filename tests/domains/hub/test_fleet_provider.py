@@ -80,6 +80,23 @@ def test_scaling_and_new_content_are_waited_for(hub: HubServer, told: Told) -> N
     assert "No changes." in told("plan")[1]
 
 
+def test_what_others_write_into_an_object_is_content_and_stays(hub: HubServer, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
+    hub.act()
+    assert "No changes." in told("plan")[1]
+    write(content="2")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "2 of 2 predictions came true." in said
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    assert settings["data"] == {"a": "2", "b": "theirs"}
+    assert "No changes." in told("plan")[1]
+
+
 def test_what_the_hub_decides_otherwise_is_a_miss(hub: HubServer, controller: Controller, told: Told) -> None:
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()

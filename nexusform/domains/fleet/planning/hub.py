@@ -12,19 +12,18 @@ from typing import Any
 from msgspec import Struct, field, json
 from msgspec.structs import replace
 
-from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.domains.fleet.importers.fleet_export import UNOVERRIDDEN
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetApproval,
     FleetBudget,
     FleetEviction,
-    FleetMember,
     FleetOverride,
     FleetRun,
     FleetStrategy,
     HubObjects,
 )
+from nexusform.domains.fleet.planning.applied_objects import applied_objects
 from nexusform.domains.fleet.planning.contents import (
     Contents,
     ResourceSnapshot,
@@ -37,7 +36,6 @@ from nexusform.domains.fleet.planning.contents import (
     write_contents,
 )
 from nexusform.domains.fleet.planning.fixed import fixed_problems
-from nexusform.domains.fleet.planning.members_on_hub import as_it_will_be
 from nexusform.domains.fleet.planning.overrides import (
     Identity,
     Rendered,
@@ -51,16 +49,11 @@ from nexusform.domains.fleet.planning.overrides import (
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.selecting import idle_selectors, selected, selector_problem
 from nexusform.domains.fleet.planning.world import (
-    UNSEEN,
     Clusters,
     FleetMemberState,
-    Pods,
     ShownHub,
-    member_of,
-    remember,
-    remembered,
 )
-from nexusform.domains.fleet.scheduling.bindings import BindingState, Member
+from nexusform.domains.fleet.scheduling.bindings import BindingState
 from nexusform.domains.fleet.scheduling.staged import transition_problem
 from nexusform.domains.fleet.scheduling.validation import sentence
 from nexusform.domains.fleet.scheduling.watcher import Trigger
@@ -70,12 +63,10 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     manifest_of,
     unwrapped,
 )
-from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.vm_object import PLACED, note_placed
-from nexusform.ports import Kind
 from nexusform.words import first_of
 
 # Under which key a note holds what a provider knows of the object on its hub.
@@ -174,13 +165,22 @@ class Hub(Struct, dict=True):
         if objects.cluster_id:
             self.direct.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            self.manifests += objects.manifests
+            self.manifests += self._as_applied(instance, objects.manifests)
             self.brought.append((instance, objects.manifests))
         for finding in unwrapped(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
             problem = Problem(("yaml_body",), finding.id, detail, finding.severity)
             self.diagnostics.append(instance.problem(problem))
+
+    def _as_applied(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
+        """Objects as the hub holds them after this plan, with what others wrote into them."""
+        if instance.before is None or instance.replaced or not self.shown.objects:
+            return manifests
+        assert instance.type.fleet is not None
+        was = instance.type.fleet(instance.before)
+        before = was.manifests if isinstance(was, HubObjects) else ()
+        return applied_objects(manifests, before, self.shown.objects)
 
     def _take_approval(self, instance: Instance, approval: FleetApproval) -> None:
         """Note what is approved of a run; an approval that comes with this plan wakes it."""
@@ -301,99 +301,6 @@ def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:
                 path = (block, selector)
             detail = f"{sentence(text)} Put the rules together, or leave one of them out."
             yield instance.problem(Problem(path, "invalid-fleet-object", detail))
-
-
-# --- member clusters ---------------------------------------------------------------------------
-
-
-def read_members(
-    instances: Iterable[Instance],
-    clusters: Mapping[str, NodeCluster],
-    pods: Pods,
-    shown: Mapping[str, FleetMember],
-) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
-    """The members of the plan by name: those that stay or come, and those that go. `clusters` are those
-    that members may stand for, by id; `shown` are the members that a hub shows. They are there, written or
-    not.
-    """
-    members: dict[str, FleetMemberState] = {}
-    gone: set[str] = set()
-    problems: list[Diagnostic] = []
-    for instance in instances:
-        if instance.type.kind is not Kind.MEMBER or instance.type.fleet is None:
-            continue
-        leaving = _leaving(instance)
-        if leaving is not None and leaving.before is not None:
-            members.setdefault(leaving.before.name, leaving)
-            gone.add(leaving.before.name)
-        if instance.going or instance.broken or instance.planned is None:
-            continue
-        written = instance.type.fleet(instance.planned)
-        if not isinstance(written, FleetMember):
-            continue
-        written = as_it_will_be(instance, written, shown)
-        cluster = clusters.get(written.cluster_id) if written.cluster_id else None
-        if written.cluster_id and cluster is None:
-            problems.append(_unknown_cluster(instance, written.cluster_id, clusters))
-            instance.broken = True
-        requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
-        now = member_of(written, cluster, requests)
-        before = _before(instance, now, shown if cluster is None else {})
-        members[written.name] = FleetMemberState(instance.address, written, cluster, before, now)
-    for name, shown_member in shown.items():
-        if name not in members and name not in gone:
-            now = member_of(shown_member, None, (0, 0))
-            members[name] = FleetMemberState(None, shown_member, None, now, now)
-    return members, problems
-
-
-def _leaving(instance: Instance) -> FleetMemberState | None:
-    """The member that an instance was, when it goes or becomes another."""
-    if instance.before is None or not (instance.going or instance.replaced):
-        return None
-    note = instance.prior.private if instance.prior is not None else None
-    before = remembered(str(instance.before.get("name")), note or {})
-    return FleetMemberState(instance.address, None, None, before, None)
-
-
-def _before(instance: Instance, now: Member, shown: Mapping[str, FleetMember]) -> Member | None:
-    """The member as placements saw it last, None when none has seen it: as the hub shows it, else as state
-    noted it. One that state holds without a note is taken as it is: nothing tells what changed.
-    """
-    if now.name in shown and not instance.replaced:
-        return member_of(shown[now.name], None, (0, 0))
-    if instance.prior is None or instance.replaced or instance.prior.private == UNSEEN:
-        return None
-    note = instance.prior.private
-    return remembered(now.name, note) if note else now
-
-
-def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
-    """Let state note the members as all placements have seen them. Where a placement was left out of the
-    plan, what it has not seen stays to be seen.
-    """
-    placements = [instance for instance in instances.values() if instance.type.kind is Kind.PLACEMENT]
-    left_out = any(instance.block is None and not instance.going for instance in placements)
-    for member in members:
-        instance = instances.get(member.address) if member.address is not None else None
-        if member.now is None or instance is None:
-            continue
-        if not left_out:
-            instance.private = remember(member.now)
-        elif member.before is None:
-            instance.private = UNSEEN
-
-
-def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, NodeCluster]) -> Diagnostic:
-    listed = f" Known clusters: {', '.join(sorted(known)[:8])}." if known else ""
-    return instance.problem(
-        Problem(
-            ("kubernetes_cluster_id",),
-            "unknown-cluster",
-            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Write a reference '
-            "such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
-        )
-    )
 
 
 # --- what a placement brings -------------------------------------------------------------------

@@ -17,12 +17,11 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.hub import (
     Hub,
-    note_members,
     note_resources,
     prepare_resources,
     read_hub,
-    read_members,
 )
+from nexusform.domains.fleet.planning.members_on_hub import note_members, read_members
 from nexusform.domains.fleet.planning.outcome import (
     FleetOutcome,
     conclude_placement,
