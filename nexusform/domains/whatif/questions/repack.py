@@ -27,7 +27,14 @@ from nexusform.domains.whatif.questions.repack_ground import (
 from nexusform.domains.whatif.questions.repack_moves import Intention, intend
 from nexusform.domains.whatif.questions.repack_pods import follow_pods
 from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
-from nexusform.domains.whatif.questions.repack_steps import TIE_BREAKS, RepackWindow, Walk, find_walk, prove
+from nexusform.domains.whatif.questions.repack_steps import (
+    TIE_BREAKS,
+    RepackWindow,
+    Walk,
+    fewest_windows,
+    find_walk,
+    prove,
+)
 from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.worlds.world_view import SiteView
@@ -71,7 +78,8 @@ class Repack(Struct, frozen=True):
 
     `most` is the largest demand that could be met, where this one cannot. `if_known` is how many re-creations
     would do if the NUMA cells of VMs were known to be as in one draw; None where they are, or where it cannot
-    be done then either. `unwalked`: the program has a solution for which no order of steps was found.
+    be done then either. `unwalked`: the program has a solution for which no order of steps was found. With
+    fewer windows than `fewest_windows` these VMs could not go in any order.
     """
 
     request: RepackRequest
@@ -85,6 +93,7 @@ class Repack(Struct, frozen=True):
     if_known: int | None = None
     unknown: int = 0
     unwalked: bool = False
+    fewest_windows: int = 0
     on_this_machine: bool = False
     held: Mapping[Constraint, int] = {}
 
@@ -149,14 +158,20 @@ def make_room(
             repack,
             status=RepackStatus.OPTIMAL if proved else RepackStatus.GAP,
             windows=attempt.windows,
+            fewest_windows=fewest_windows(attempt.ground, request, attempt.windows),
             on_this_machine=repack.on_this_machine and not (proved and _is_played(attempt)),
         )
-    from nexusform.domains.whatif.questions.repack_blocking import find_blocking, find_most
+    from nexusform.domains.whatif.questions.repack_blocking import (
+        find_blocking,
+        find_most,
+        find_what_forbids_an_order,
+    )
 
     bound = attempt.bound
     is_open = attempt.undecided or attempt.found
     if is_open and bound is not None and (request.moves is None or bound <= request.moves):
-        return replace(repack, status=RepackStatus.GAP, unwalked=True)
+        forbids = find_what_forbids_an_order(site, request, search)
+        return replace(repack, status=RepackStatus.GAP, unwalked=True, blocking=forbids)
     most = find_most(site, request, pods, patience.part(0.3))
     return replace(repack, most=most, blocking=find_blocking(site, request, attempt.ground, search))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -41,21 +41,32 @@ def find_blocking(
     site: SiteView, request: RepackRequest, ground: RepackGround, search: Search
 ) -> tuple[Blocking, ...]:
     """Every constraint that holds something, and how many re-creations would do without it."""
+    return tuple(_tried(site, search, _constraints(site, request, ground)))
+
+
+def find_what_forbids_an_order(
+    site: SiteView, request: RepackRequest, search: Search
+) -> tuple[Blocking, ...]:
+    """What may keep choices that would make room from an order, and how many re-creations would do then."""
+    words = "if more VMs of a pool may be away at once than its max_unavailable"
+    return tuple(_tried(site, search, [(Constraint.MAX_UNAVAILABLE, words, request)]))
+
+
+def _tried(
+    site: SiteView, search: Search, tries: Sequence[tuple[Constraint, str, RepackRequest]]
+) -> Iterator[Blocking]:
     from nexusform.domains.whatif.questions.repack import Blocking
 
-    found: list[Blocking] = []
-    tries = _constraints(site, request, ground)
     for number, (constraint, words, asked) in enumerate(tries):
         if search.patience.is_over:
-            found.append(Blocking(constraint, words, None, undecided=True))
+            yield Blocking(constraint, words, None, undecided=True)
             continue
         part = 1 / (len(tries) - number)
         attempt = search.run(site, asked, frozenset({constraint}), walked=False, part=part)
         made = attempt.recreations if attempt.found else None
         fits = made is not None and (asked.moves is None or made <= asked.moves)
         may = attempt.undecided and (asked.moves is None or (attempt.bound or 0) <= asked.moves)
-        found.append(Blocking(constraint, words, made if fits else None, undecided=may and not fits))
-    return tuple(found)
+        yield Blocking(constraint, words, made if fits else None, undecided=may and not fits)
 
 
 def _constraints(

@@ -51,6 +51,7 @@ class Constraint(StrEnum):
     SPREAD = "spread"
     CORDONED = "cordoned"
     PLANNED_RACK = "planned_rack"
+    MAX_UNAVAILABLE = "max_unavailable"
 
 
 NOTHING_LIFTED: Final[frozenset[Constraint]] = frozenset()
@@ -142,7 +143,7 @@ class RepackGround(Struct, frozen=True, dict=True):
     """A site as a repacking sees it. `held` says of every VM that stays, by name, what holds it.
 
     `limits` is how many VMs of a pool (by number) a rack may have afterwards, `standing` how many it has.
-    `scheduler` is the site's, `pools` are its pools in order of creation.
+    `scheduler` is the site's, `pools` are its pools in order of creation, `lifted` is what holds nobody.
     """
 
     site: SiteView
@@ -155,6 +156,7 @@ class RepackGround(Struct, frozen=True, dict=True):
     held: Mapping[str, Constraint]
     limits: tuple[int, ...]
     standing: Mapping[tuple[int, str], int]
+    lifted: frozenset[Constraint] = NOTHING_LIFTED
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -201,6 +203,7 @@ def lay_repack_ground(
         held=held,
         limits=tuple(_limit(number, pool, scheduler, standing, lifted) for number, pool in enumerate(pools)),
         standing=standing,
+        lifted=lifted,
     )
 
 

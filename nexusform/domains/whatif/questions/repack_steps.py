@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
 from itertools import chain
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.repack_ground import (
+    Constraint,
     RepackGround,
     RepackRequest,
     Source,
@@ -81,11 +84,31 @@ def find_walk(
     takes the fewest cordons. Where that does not leave the room, everybody is led to the place that was
     counted on, if one was counted on for all.
     """
-    for steered in (False,) if intention.crowded or not intention.targets else (False, True):
-        walk = _Walker(ground, request, intention, steered=steered).walk(patience)
+    manners = (_Manner.FREE,) if intention.crowded or not intention.targets else tuple(_Manner)
+    for manner in manners:
+        if manner in _FOR_UNKNOWN_CELLS and not ground.scheduler.is_drawn:
+            continue
+        walk = _Walker(ground, request, intention, manner).walk(patience)
         if walk is not None and has_room(walk.after, request):
             return walk
     return None
+
+
+class _Manner(Enum):
+    """How an order is looked for: everybody lands where the rule has it, or is led to the place that was
+    counted on. The others are for machines that are emptied for their cells to be known, and must be empty
+    before anybody comes there: whoever goes elsewhere goes first, then those who come back, all at once, then
+    whoever else comes there (`BY_TURNS`); or all at once who may be away together (`AT_ONCE`).
+    """
+
+    FREE = "free"
+    STEERED = "steered"
+    BY_TURNS = "by turns"
+    AT_ONCE = "at once"
+
+
+_COMES_BACK: Final = 1
+_FOR_UNKNOWN_CELLS: Final = frozenset({_Manner.BY_TURNS, _Manner.AT_ONCE})
 
 
 def has_room(scheduler: RackScheduler, request: RepackRequest) -> bool:
@@ -112,12 +135,16 @@ class _Walker:
     """Fills window after window."""
 
     def __init__(
-        self, ground: RepackGround, request: RepackRequest, intention: Intention, *, steered: bool
+        self, ground: RepackGround, request: RepackRequest, intention: Intention, manner: _Manner
     ) -> None:
         self._ground = ground
         self._request = request
         self._intention = intention
-        self._steered = steered
+        self._manner = manner
+        self._steered = manner is not _Manner.FREE
+        self._emptied = {
+            source.vm.placement.machine for source in intention.sources if not source.vm.placement.cells
+        }
         self._scheduler = ground.scheduler.copy()
         self._anywhere: set[int] = set()
         # Who is where, or was given up, of those that were counted on.
@@ -146,12 +173,26 @@ class _Walker:
 
     def _fill(self, waiting: Sequence[Source]) -> list[Source]:
         """As many VMs as may go together and find their places one after the other."""
+        if self._manner is _Manner.AT_ONCE:
+            return self._all_that_may(waiting)
+        if self._manner is _Manner.BY_TURNS:
+            turns = [self._turn(source) for source in waiting]
+            waiting = [source for source, turn in zip(waiting, turns, strict=True) if turn == min(turns)]
+            if min(turns) == _COMES_BACK:
+                return self._all_that_may(waiting)
         window = _Window(self._scheduler.copy(), self._handles)
         chosen: list[Source] = []
         for source in waiting:
             if self._may_join(chosen, source) and self._land(window, source):
                 chosen.append(source)
         return chosen or self._one_elsewhere(waiting) or self._all_that_may(waiting)
+
+    def _turn(self, source: Source) -> int:
+        """When a VM goes: before, with, or after those who come back to machines that are emptied."""
+        if self._comes_back(source):
+            return _COMES_BACK
+        target = self._intention.targets.get(source.handle, "")
+        return _COMES_BACK + 1 if target in self._emptied else _COMES_BACK - 1
 
     def _one_elsewhere(self, waiting: Sequence[Source]) -> list[Source]:
         """Where nobody reaches the place that was counted on: one VM that finds another one."""
@@ -210,13 +251,8 @@ class _Walker:
         """Whether one more VM may be away at the same time."""
         if self._request.window is not None and len(chosen) >= self._request.window:
             return False
-        pool = self._ground.pools[source.pool]
-        count = len(pool.vms)
         away = 1 + sum(other.pool == source.pool for other in chosen)
-        if pool.control_plane:
-            if away > max(count - quorum_of(count), 1):
-                return False
-        elif away > max(amount_of(pool.demand.max_unavailable, count), 1):
+        if away > most_away(self._ground, source.pool):
             return False
         return not self._troubles_pods(chosen, source)
 
@@ -259,12 +295,27 @@ class _Walker:
             cordons |= unwanted
             if target:
                 break
-        answer = window.scheduler.attempt(away_from(demand, cordons))
-        if answer is None or answer[1].machine != target:
-            return self._stays(window, source) if answer is None else False
+        answer = self._led(window, demand, cordons, target)
+        if answer is None:
+            return self._stays(window, source)
         window.cordons = cordons
         window.landed[source.handle] = (source, *answer)
         return True
+
+    @staticmethod
+    def _led(window: _Window, demand: Demand, cordons: set[str], target: str) -> tuple[int, Placement] | None:
+        """Have a VM placed; machines that the rule takes rather are cordoned, too. A VM comes back to its own
+        machine only where no other one takes it.
+        """
+        while (answer := window.scheduler.attempt(away_from(demand, cordons))) is not None:
+            handle, place = answer
+            if place.machine == target:
+                return answer
+            window.scheduler.release(handle)
+            if place.machine in window.targets:
+                return None
+            cordons.add(place.machine)
+        return None
 
     def _is_sure(self, window: _Window, asked: Demand, best: frozenset[str], target: str) -> bool:
         """Whether the VM lands there in every legal split, once the other best machines are cordoned. Whoever
@@ -352,6 +403,26 @@ def away_from(demand: Demand, machines: Iterable[str]) -> Demand:
         affinity=False, hard=True, scope=HintScope.MACHINE, machines=names, racks=frozenset(), target=CORDONED
     )
     return replace(demand, terms=replace(demand.terms, hints=(*demand.terms.hints, cordon)))
+
+
+def most_away(ground: RepackGround, number: int) -> int:
+    """How many VMs of a pool may be away at once, 1 at least."""
+    pool = ground.pools[number]
+    count = len(pool.vms)
+    if pool.control_plane:
+        return max(count - quorum_of(count), 1)
+    if Constraint.MAX_UNAVAILABLE in ground.lifted:
+        return count
+    return max(amount_of(pool.demand.max_unavailable, count), 1)
+
+
+def fewest_windows(ground: RepackGround, request: RepackRequest, windows: Sequence[RepackWindow]) -> int:
+    """With fewer windows the VMs of these could not go, whatever their order."""
+    going = Counter(step.source.pool for window in windows for step in window.steps)
+    fewest = [ceil(count / most_away(ground, pool)) for pool, count in going.items()]
+    if request.window is not None:
+        fewest.append(ceil(sum(going.values()) / request.window))
+    return max(fewest, default=0)
 
 
 # --- the proof ---------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _facts(repack: Repack) -> Iterable[str]:
         in_pools = counted(repack.pools, "pool")
         yield (
             f"{counted(repack.pods, 'pod')} restart, {in_pools} {form(repack.pools, 'is', 'are')} touched, "
-            f"in {counted(len(repack.windows), 'window')}."
+            f"in {counted(len(repack.windows), 'window')}{_fewest_windows(repack)}."
         )
         yield _landing(repack)
     if repack.unknown:
@@ -83,6 +83,13 @@ def _facts(repack: Repack) -> Iterable[str]:
         yield "The search was ended by -time: on another computer the answer may be another one."
     if repack.unwalked:
         yield "There are choices that would make room, but none was found that the rule can be led to."
+
+
+def _fewest_windows(repack: Repack) -> str:
+    """Whether these VMs could go in fewer windows."""
+    if len(repack.windows) > repack.fewest_windows:
+        return f" (at least {repack.fewest_windows} for these VMs)"
+    return "" if repack.fewest_windows == 1 else " (fewer cannot do for these VMs)"
 
 
 def _landing(repack: Repack) -> str:
@@ -242,6 +249,7 @@ def repack_document(repack: Repack) -> dict[str, Any]:
         "pods_restarted": repack.pods,
         "pools": repack.pools,
         "windows": len(repack.windows),
+        "windows_bound": repack.fewest_windows,
         "steps": [
             _step_document(repack, step, number)
             for number, window in enumerate(repack.windows, 1)

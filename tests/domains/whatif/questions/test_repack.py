@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import ceil
 
 import pytest
 from msgspec.structs import replace
@@ -138,6 +139,28 @@ def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
     assert found is None or made.bound <= found
     if made.recreations is not None and made.status is RepackStatus.OPTIMAL:
         assert found == made.recreations or (found is None and made.recreations > 4)
+
+
+def small_unknown(seed: int) -> tuple[SiteView, RepackRequest]:
+    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    return site, request(site.scheduler.count_free(request(1).demand).least + 1 + seed % 2)
+
+
+@pytest.mark.parametrize(("seed", "recreations"), [(6, 3), (10, 2), (38, 4), (40, 2)])
+def test_machines_that_are_emptied_are_empty_before_anybody_comes(seed: int, recreations: int) -> None:
+    """Whoever goes elsewhere goes first, then whoever comes back: only then their cells are known."""
+    site, asked = small_unknown(seed)
+    made = make_room(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, recreations)
+    assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
+
+
+def test_what_keeps_a_choice_from_an_order_is_named() -> None:
+    """Two VMs of one pool stand in each other's way, and the pool lets one go at a time."""
+    made = make_room(*small_unknown(33))
+    assert (made.status, made.recreations, made.bound) == (RepackStatus.GAP, None, 5)
+    [one] = made.blocking
+    assert (one.constraint, one.recreations) == (Constraint.MAX_UNAVAILABLE, 5)
 
 
 def fewest_of_whole_machines(
@@ -385,6 +408,8 @@ def test_windows_are_no_larger_than_asked() -> None:
     made = make_room(site, request(4, window=2))
     assert made.windows
     assert all(len(window.steps) <= 2 for window in made.windows)
+    assert made.recreations is not None
+    assert ceil(made.recreations / 2) <= made.fewest_windows <= len(made.windows)
 
 
 def test_what_is_spared_stays_and_is_named() -> None:
