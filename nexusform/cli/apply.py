@@ -29,10 +29,11 @@ from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.words import counted, first_of, listed
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
+from nexusform.workflow.plan_verdicts import judge
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.resuming import Rest, differences, discard, find_rest, rest_of
 from nexusform.workflow.run import PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import judge, open_saved, read_plan
+from nexusform.workflow.saved_plans import open_saved, read_plan
 from nexusform.workflow.signed_plans import signature_problems
 from nexusform.workflow.stored import Stored, state_digest
 
@@ -278,7 +279,7 @@ def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
     if rest is None and run.left_open and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.voice.notice("All of this plan was done when its apply was cut off. Its end is recorded now.")
         return 0
-    verdict = judge(run, saved, replan=verification.replan)
+    verdict = judge(run, saved, replan=verification.replan, vouched=bool(verification.key_files))
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.domain_table import Domain, domains
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Disruptions, PassedOver, PlacementChange, Plan, Rollout
+from nexusform.planning.plan import Disruptions, PassedOver, PlacementChange, Rollout
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_object import VmObject
@@ -82,7 +81,6 @@ class Phases(Struct, frozen=True):
     ground, contribution, evaluation)` gives the domain's data blocks that ask what else would fit, once
     everything has its place. `hosted(state, registries)` are the workloads of a state.
     `found_lost(prior, registries)` has a row for everything of state whose ground was found to be gone.
-    `row_problems(plan)` says, a sentence each, where the rows of a saved plan contradict its changes.
     """
 
     plan: Callable[[Blocks, Iterable[VmObject], Evaluation], Contribution]
@@ -90,7 +88,6 @@ class Phases(Struct, frozen=True):
     answer: Callable[[Blocks, VmWorld, Contribution, Evaluation], list[Diagnostic]]
     hosted: Callable[[State, Registries], list[HostedWorkload]]
     found_lost: Callable[[Prior, Registries], Iterator[PlacementChange]]
-    row_problems: Callable[[Plan], Iterator[str]]
 
 
 def plan_phases(
@@ -146,16 +143,6 @@ def found_lost_in(prior: Prior, registries: Registries) -> Iterator[PlacementCha
     for domain in _with_phases():
         if not types.isdisjoint(domain.resource_types):
             yield from _phases_of(domain).found_lost(prior, registries)
-
-
-def problems_of_rows(plan: Plan) -> Iterator[str]:
-    """Where the rows that are no VMs' contradict the changes of a saved plan."""
-    types = {change.address.type for change in plan.changes}
-    named = [domain for domain in _with_phases() if not types.isdisjoint(domain.resource_types)]
-    for domain in named:
-        yield from _phases_of(domain).row_problems(plan)
-    if not named and any(row.kind != VM for row in plan.placements):
-        yield "It shows bindings or pods, and nothing in it brings any."
 
 
 def _types_of(blocks: Blocks) -> set[str]:

@@ -158,15 +158,7 @@ class Run(Struct):
 
     def plan_of(self, made: Plan) -> Plan:
         """The plan that is made of what a saved one was made of, asking no provider."""
-        options = PlanOptions(
-            mode=made.mode,
-            targets=made.targets,
-            excludes=made.excludes,
-            replaces=made.replaces,
-            tie_breaks=made.tie_breaks,
-            want_rejected=any(row.rejected for row in made.placements),
-            now=made.timestamp,
-        )
+        options = options_of(made)
         imports = {change.address: _imported(change) for change in made.changes if change.importing}
         request = replace(self.request(options), refreshed=dict(made.refreshed), imports=imports)
         plan = self._concluded(make_plan(request), self._contradictions()).plan
@@ -210,6 +202,19 @@ class Run(Struct):
             explain=options.explain,
             now=options.now or plan_time(self.project.place.environment),
         )
+
+
+def options_of(made: Plan) -> PlanOptions:
+    """What a plan was asked for, to make it again."""
+    return PlanOptions(
+        mode=made.mode,
+        targets=made.targets,
+        excludes=made.excludes,
+        replaces=made.replaces,
+        tie_breaks=made.tie_breaks,
+        want_rejected=any(row.rejected for row in made.placements),
+        now=made.timestamp,
+    )
 
 
 def _imported(change: Change) -> Imported:

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-import nexusform
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.configuration import Configuration, Module
 from nexusform.configuration.loader import load, read_variables
-from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.plain_data import from_plain, to_plain
-from nexusform.planning.guard_rails import broken_limits
-from nexusform.planning.modules.outputs import read_all_data
-from nexusform.planning.names.setting import standing_evaluation
-from nexusform.planning.plan import Action, Mode, Plan, VariableValue
+from nexusform.planning.plan import Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
-from nexusform.planning.saved.record_codec import write_record
-from nexusform.planning.verification.verification import problem_of
-from nexusform.ports import FileProblem, Files
-from nexusform.regular_files import FREE, Confinement, Outside
+from nexusform.ports import FileProblem
+from nexusform.regular_files import FREE, Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.state import codec, json_text
+from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
 from nexusform.state_ports import BackendProblem, StateBackend, is_sealed
 from nexusform.values import Value
-from nexusform.words import first_of, listed
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Confining, Place, both_allow, confined_to_plan, load_configuration
 from nexusform.workflow.project import Opened, open_backend, project_with
-from nexusform.workflow.run import PlanOptions, Run, base_request
-from nexusform.workflow.surroundings import commit_of, read_file, write_output
+from nexusform.workflow.run import Run
+from nexusform.workflow.surroundings import read_file, write_output
 
 _RAISE: Final = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MOST_NAMED = 5
@@ -209,7 +200,20 @@ def configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | No
             data=known.schemas["data"],
             confinement=Confinement(os.path.realpath(directory)),
         )
+        if configuration is not None:
+            standing_in = _moved_to(configuration.root, str(root), place.directory)
+            configuration = replace(configuration, root=standing_in)
     return configuration, [p for p in problems if p.severity is Severity.ERROR]
+
+
+def _moved_to(module: Module, root: str, directory: str) -> Module:
+    """A module with all below it, as if the root module's directory were another."""
+    there = os.path.normpath(Path(directory, os.path.relpath(module.directory, root)))
+    calls = {
+        name: replace(call, module=_moved_to(call.module, root, directory))
+        for name, call in module.calls.items()
+    }
+    return replace(module, directory=there, calls=calls)
 
 
 def _unpack(snapshot: Mapping[str, str], directory: Path) -> Path:
@@ -248,329 +252,3 @@ def other_variables(place: Place, configuration: Configuration, plan: Plan) -> l
                 )
             )
     return differing
-
-
-# --- may it be applied -------------------------------------------------------------------------
-
-
-class CheckedPlan(Struct, frozen=True):
-    """What is to be applied (None: refused) and what to say of it."""
-
-    plan: Plan | None
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> CheckedPlan:
-    """Whether a saved plan may be applied to the state as it is now.
-
-    What it was made of may be another since: then, and with `replan`, planning again must give the same.
-    """
-    plan, state = saved.plan, run.stored.state
-    refusal = _refusal(run, saved) or _unseen(run, plan)
-    if refusal is not None:
-        return CheckedPlan(None, (refusal,))
-    remarks = _other_configuration(run, saved)
-    if plan.serial != state.serial:
-        verdict = _still_the_same(run, plan)
-        return replace(verdict, diagnostics=(*remarks, *verdict.diagnostics))
-    others = _others_since(run, saved)
-    differing = _differing(plan, _planned_again(run, plan)) if others or replan else ""
-    if differing:
-        return CheckedPlan(None, (*remarks, _not_the_same(others, differing)))
-    problem = problem_of(plan, state, run.project.registries.resource_types)
-    if problem:
-        return CheckedPlan(None, (_disagreeing(problem),))
-    compared = _shown_otherwise(run, plan)
-    if has_errors(compared):
-        return CheckedPlan(None, tuple(compared))
-    return CheckedPlan(plan, (*remarks, *map(_other_but_alike, others), *compared))
-
-
-# What a plan says of how it was made.
-_NOT_COMPARED: Final = frozenset({"basis", "nexusform_version", "timestamp", "variables", "prior_digest"})
-
-
-def _shown_otherwise(run: Run, plan: Plan) -> list[Diagnostic]:
-    """An error for what a plan shows that does not follow from its configuration and the state, a warning
-    where that cannot be looked at.
-
-    The plan is made once more of what it was made of, with what its providers saw then.
-    """
-    if plan.nexusform_version != nexusform.__version__:
-        return [_not_compared(f"It was made by nexusform {plan.nexusform_version}.")]
-    changed = _changed_files(plan.basis.files, run.project.files)
-    if changed:
-        return [_not_compared(f"It was made of another {first_of(changed, _MOST_NAMED)}.")]
-    again = run.plan_of(plan)
-    if again.errored:
-        first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
-        fails = f"Planning again fails here: {first.summary}.{run.project.place.why_confined}"
-        # It did not fail when the plan was made of the same.
-        return [_disagreeing(fails) if _is_all_here(run, plan) else _not_compared(fails)]
-    shown, made = write_record(plan), write_record(again)
-    # Providers and imports may have said more; what planning says must be there.
-    said = {_text(each) for each in shown.pop("diagnostics", [])}
-    if not {_text(each) for each in made.pop("diagnostics", [])} <= said:
-        return [_disagreeing("It does not show all warnings that planning gives.")]
-    for name in {**shown, **made}:
-        if name not in _NOT_COMPARED and _text(shown.get(name)) != _text(made.get(name)):
-            return [_disagreeing(f"Its {name.replace('_', ' ')} are not those that planning gives.")]
-    return []
-
-
-def _is_all_here(run: Run, plan: Plan) -> bool:
-    """Whether the plan's configuration stands here, and everything that it read from outside can be read."""
-    project = run.project
-    if plan.basis.states or project.configuration.root.directory != project.place.directory:
-        return False
-    files = [*plan.basis.files, *plan.basis.data_files]
-    return all(_is_readable(path, project.files) for path in files)
-
-
-def _is_readable(path: str, files: Files) -> bool:
-    try:
-        files.read(path)
-    except FileProblem:
-        return False
-    return True
-
-
-def _not_compared(why: str) -> Diagnostic:
-    return warning(
-        "what-the-plan-shows-was-not-compared",
-        f"{why} Its steps, changes and places of VMs agree with each other and with the state; rows of pods, "
-        "room, tables and warnings could not be compared with what planning gives.",
-    )
-
-
-def _text(record: Any) -> bytes:
-    return json_text.dumps(_without_places(record), sort=True, default=str)
-
-
-def _without_places(record: Any) -> Any:
-    """The same without places in files, which stand in another directory for the plan's own configuration."""
-    if isinstance(record, dict):
-        is_place = record.keys() == {"filename", "start", "end"}
-        return None if is_place else {name: _without_places(part) for name, part in record.items()}
-    if isinstance(record, list):
-        return [_without_places(part) for part in record]
-    return record
-
-
-def _disagreeing(problem: str) -> Diagnostic:
-    return error(
-        "saved-plan-does-not-mean-what-it-shows",
-        f"{problem} Steps, changes and placements of a plan agree with each other and with the state; "
-        "somebody changed this one. Plan again and review the new plan.",
-    )
-
-
-def _refusal(run: Run, saved: SavedPlan) -> Diagnostic | None:
-    """Why a saved plan cannot be applied to what stands."""
-    plan, state = saved.plan, run.stored.state
-    if plan.errored:
-        return error(
-            "saved-plan-has-errors", "A plan with errors cannot be applied. Mend them and plan again."
-        )
-    limits = broken_limits(plan)
-    if limits:
-        return error(
-            "saved-plan-breaks-a-guard-rail",
-            f"When it was made, it broke {listed(limits)}. Nothing was done. If that is meant, plan again "
-            "with a limit that allows it.",
-        )
-    if plan.workspace != run.project.workspace:
-        return error(
-            "saved-plan-is-for-another-workspace",
-            f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
-        )
-    if saved.digest in state.applied_plans:
-        return error(
-            "saved-plan-was-applied-already",
-            "The state says that this very plan was applied. If that apply did not come to its end, "
-            "`nexusform apply -resume` does what it left to do; otherwise plan again.",
-        )
-    if plan.lineage != state.lineage:
-        return error(
-            "saved-plan-does-not-match-the-state",
-            f"The plan was made for {_history(plan.lineage)}, and here is "
-            f"{_history(state.lineage)}. Plan again.",
-        )
-    return None
-
-
-def _history(lineage: str) -> str:
-    return f'the state with lineage "{lineage}"' if lineage else "an empty state"
-
-
-def _still_the_same(run: Run, plan: Plan) -> CheckedPlan:
-    """A plan on an older serial: accepted when planning again gives the same changes."""
-    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-        return CheckedPlan(None, (_stale(run, plan, "Plans with special options are not compared."),))
-    again = _planned_again(run, plan)
-    differing = _differing(plan, again)
-    if differing:
-        return CheckedPlan(None, (_stale(run, plan, f"Planning again gives other changes: {differing}"),))
-    said = warning(
-        "the-state-changed-since-the-plan-was-saved",
-        f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
-        "Planning again gives the identical changes, so they are applied.",
-    )
-    return CheckedPlan(again, (said,))
-
-
-def _planned_again(run: Run, plan: Plan) -> Plan:
-    """The plan of today, asked for as that one was, at its time."""
-    options = PlanOptions(
-        mode=plan.mode,
-        targets=plan.targets,
-        excludes=plan.excludes,
-        replaces=plan.replaces,
-        now=plan.timestamp,
-    )
-    return run.plan(options).plan
-
-
-def _differing(plan: Plan, again: Plan) -> str:
-    """What a reviewer would see otherwise in the plan of today, "" when nothing is."""
-    if again.errored:
-        first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
-        return f"it fails ({first.summary}{', ' if first.address else ''}{first.address})."
-    before, now = _essence(plan), _essence(again)
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}." if names else ""
-
-
-def _essence(plan: Plan) -> dict[str, list[object]]:
-    """What a reviewer saw, by the name of each thing; creation numbers are bookkeeping."""
-    seen: dict[str, list[object]] = {}
-    for change in plan.changes:
-        if change.action is not Action.NO_OP or change.previous_address or change.importing:
-            key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
-            seen.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
-    for row in plan.placements:
-        seen.setdefault(f"where {row.object} of {row.address} is", []).append(row)
-    for output in plan.outputs:
-        seen[f"output.{output.name}"] = [output]
-    for upgrade in plan.upgrades:
-        seen.setdefault(f"how {upgrade.cluster} is made anew", []).append(upgrade)
-    seen |= {f"{old} moved to {new}": [] for old, new in plan.moved}
-    return seen
-
-
-# --- what it was made of -----------------------------------------------------------------------
-
-
-def _unseen(run: Run, plan: Plan) -> Diagnostic | None:
-    """Why a confined run cannot tell whether what the plan was made of is another now."""
-    place = run.project.place
-    if not place.confinement.root:
-        return None
-    paths = (*plan.basis.files, *plan.basis.data_files)
-    names = [f'"{path}"' for path in paths if not _admits(place.confinement, path)]
-    if plan.basis.states:
-        readable = _states_now(run)
-        names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
-    if not names:
-        return None
-    return error(
-        "saved-plan-reads-what-is-confined",
-        f"It was made of {first_of(names, _MOST_NAMED)}, which a confined run does not read, so that nobody "
-        f"can tell whether it is another now. Nothing was done.{place.why_confined}",
-    )
-
-
-def _admits(confinement: Confinement, path: str) -> bool:
-    try:
-        confinement.admitted(path)
-    except Outside:
-        return False
-    return True
-
-
-def _states_now(run: Run) -> Mapping[str, str]:
-    """The states of other configurations that can be read: lineage and serial by the data block's address."""
-    evaluation = standing_evaluation(base_request(run.project, run.stored))
-    read_all_data(run.project.configuration, evaluation)
-    return evaluation.setting.reads.states
-
-
-def _others_since(run: Run, saved: SavedPlan) -> list[str]:
-    """What the plan stands on and is another now: the state of that serial, inventories, other states."""
-    plan, others = saved.plan, []
-    if plan.prior_digest != run.stored.digest:
-        others.append(f"the state under serial {plan.serial}")
-    others += [
-        f'"{path.removeprefix("./")}"' for path in _changed_files(plan.basis.data_files, run.project.files)
-    ]
-    if plan.basis.states:
-        now = _states_now(run)
-        # One that cannot be read now says nothing of whether it changed.
-        changed = [name for name, state in plan.basis.states.items() if now.get(name, state) != state]
-        others += [f"the state that {name} reads" for name in changed]
-    return others
-
-
-def _changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
-    """Files with another content than was read; one that is not here is none of them."""
-    changed: list[str] = []
-    for path, digest in digests.items():
-        try:
-            content = files.read(path)
-        except FileProblem:
-            continue
-        if sha256(content).hexdigest() != digest:
-            changed.append(path)
-    return changed
-
-
-def _other_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """A warning when the configuration that stands here is not the one that was reviewed."""
-    standing, _ = load_configuration(run.project.place)
-    if standing is None or not standing.files:
-        return []
-    here = {name: file.text for name, file in standing.files.items()}
-    names = [name for name in {**saved.snapshot, **here} if saved.snapshot.get(name) != here.get(name)]
-    names += _changed_files(saved.plan.basis.files, run.project.files)
-    if not names:
-        return []
-    place = run.project.place
-    commit, now = (
-        saved.plan.basis.commit,
-        commit_of(place.directory, place.environment, place.confinement_of_directory),
-    )
-    commits = f" The plan was made at commit {commit[:12]}, and here is {now[:12]}." if commit and now else ""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return [
-        warning(
-            "configuration-changed-since-the-plan-was-saved",
-            f"{', '.join(names[:_MOST_NAMED])}{more}: another content than the plan was made of.{commits} "
-            "The plan is applied as it was reviewed; plan again to see what the configuration says now.",
-        )
-    ]
-
-
-def _other_but_alike(name: str) -> Diagnostic:
-    return warning(
-        "what-the-plan-stands-on-changed",
-        f"Since the plan was made {name} changed. Planning again gives the identical changes, so they are "
-        "applied.",
-    )
-
-
-def _not_the_same(others: Sequence[str], differing: str) -> Diagnostic:
-    why = f"Since the plan was made {' and '.join(others)} changed, and planning" if others else "Planning"
-    return error(
-        "saved-plan-is-not-what-planning-gives-now",
-        f"{why} again gives something else: {differing} Nothing was done. Plan again and review the new "
-        "plan.",
-    )
-
-
-def _stale(run: Run, plan: Plan, why: str) -> Diagnostic:
-    return error(
-        "saved-plan-is-stale",
-        f"The plan was made on serial {plan.serial} of the state, which has serial "
-        f"{run.stored.state.serial} now. {why} Plan again and review the new plan.",
-    )

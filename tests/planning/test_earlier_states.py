@@ -11,13 +11,12 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.rendering.pod_outline import pod_outline
 from nexusform.domains.fleet.workflow.reasons import pod_reasons
+from nexusform.planning.saved.comparison import parts_made_otherwise
 from nexusform.planning.saved.plan_file import read, write
-from nexusform.planning.verification.verification import problem_of
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import deployment, manifest
 from tests.planning.harness import (
-    all_types,
     applied,
     at,
     attributes,
@@ -154,7 +153,7 @@ def test_a_saved_plan_over_an_earlier_state_means_what_it_shows(name: str) -> No
     result = good(plan(text, stored(name)))
     saved, _ = read(write(result.plan, {}))
     assert saved is not None
-    assert problem_of(saved.plan, stored(name), all_types().resource_types) == ""
+    assert parts_made_otherwise(saved.plan, good(plan(text, stored(name))).plan) == []
 
 
 def test_an_explanation_says_who_foretold_it() -> None:

@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from nexusform.cli.main import run
 from nexusform.planning.saved import plan_file
@@ -112,6 +119,18 @@ def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["PodPlace"]["machine"] = "rack9-bm01"
 
 
+def of_another_snapshot(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["target"]["Binding"]["policy_snapshot"] = 7
+
+
+def stood_before(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["source"] = placements[at[0]]["target"]
+
+
+def named_otherwise(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["object"] = "mars"
+
+
 def dropped(name: str) -> Callable[[Any], None]:
     """A change that drops the first of a list of the plan, such as a notice or a site's room."""
     return lambda plan: plan[name].pop(0)
@@ -128,6 +147,10 @@ def a_move(plan: Any) -> None:
 FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
     **{f"{kind} dropped": ("placements.json", rows(kind, drop)) for kind in ("vm", "binding", "pod")},
     **{f"{kind} swapped": ("placements.json", rows(kind, swap)) for kind in ("vm", "binding", "pod")},
+    "binding of another snapshot": ("placements.json", rows("binding", of_another_snapshot)),
+    "binding that stood": ("placements.json", rows("binding", stood_before)),
+    "binding of another cluster": ("placements.json", rows("binding", named_otherwise)),
+    "pod of another name": ("placements.json", rows("pod", named_otherwise)),
     "pod elsewhere": ("placements.json", rows("pod", moved_elsewhere)),
     "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
     "room dropped": ("plan.json", dropped("room")),
@@ -224,29 +247,67 @@ def test_words_that_keep_a_plan_from_being_compared_are_refused(
     assert not Path("state/nexusform.nfstate").exists()
 
 
-def test_a_plan_of_files_that_are_others_is_said_not_to_be_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def signed_by_key(directory: Path) -> None:
+    """A plan that the key of a job signed, and the key to verify it with."""
+    key = Ed25519PrivateKey.generate()
+    (directory / "private.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (directory / "public.pem").write_bytes(public)
+    assert run(["plan", "-out=p.nfplan", f"-sign={directory}/private.pem"]) == 0
+
+
+READING = (
+    CONFIGURATION
+    + """
+output "note" {
+  value = file("${path.module}/note.txt")
+}
+"""
+)
+
+
+@pytest.mark.parametrize("then", ["another", None])
+def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_signed(
+    then: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(EXAMPLE, tmp_path / "example")
-    monkeypatch.chdir(tmp_path / "example")
-    assert run(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "plan.json", another_file)
-    forge(Path("p.nfplan"), "placements.json", rows("pod", told_otherwise))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    Path("main.nf.hcl").write_text(READING)
+    Path("note.txt").write_text("as it was")
+    signed_by_key(tmp_path)
+    if then is None:
+        Path("note.txt").unlink()
+    else:
+        Path("note.txt").write_text(then)
     capsys.readouterr()
-    assert run(["apply", "-verify=replan", "p.nfplan"]) == 1
-    assert run(["apply", "p.nfplan"]) == 0
+    assert run(["apply", "p.nfplan"]) == 1
+    told = capsys.readouterr()
+    assert "Saved plan cannot be made again" in told.err
+    assert "-verify=key:FILE" in told.err
+    assert not Path("state/nexusform.nfstate").exists()
+    assert run(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
     assert "What the plan shows was not compared" in capsys.readouterr().out
+    assert "as it was" in Path("state/nexusform.nfstate").read_text()
 
 
-def test_a_plan_of_another_version_is_applied_with_a_warning(
+def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    assert run(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "plan.json", lambda plan: plan.update(nexusform_version="0.0.1"))
+    with monkeypatch.context() as earlier:
+        earlier.setattr("nexusform.planning.conclusion.conclusion.__version__", "0.0.1")
+        signed_by_key(tmp_path)
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 0
+    assert run(["apply", "p.nfplan"]) == 1
+    assert "It was made by nexusform 0.0.1." in capsys.readouterr().err
+    assert not Path("state/nexusform.nfstate").exists()
+    assert run(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
     assert "It was made by nexusform 0.0.1." in capsys.readouterr().out
 
 

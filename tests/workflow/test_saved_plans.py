@@ -84,8 +84,10 @@ def test_replanning_names_what_differs(nf: Shell) -> None:
     assert "something else: output.other." in told
     assert not Path("state/nexusform.nfstate").exists()
     code, told = nf("apply", "p")
-    assert code == 0
+    assert code == 1
     assert "text: another content than the plan was made of." in told
+    assert "Saved plan cannot be made again" in told
+    assert not Path("state/nexusform.nfstate").exists()
 
 
 def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
@@ -173,7 +175,9 @@ def test_another_inventory_stops_a_plan_that_would_be_another(
         in told
     )
     shutil.rmtree("export")
-    assert nf("apply", "p")[0] == 0
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "Saved plan cannot be made again" in told
 
 
 def test_another_state_that_was_read_is_noticed(nf: Shell) -> None:

@@ -153,18 +153,18 @@ def wait_for_room(
     """Add these waits, except where references already say the opposite order (an object that used to
     refer to the one whose room it takes): references win.
     """
-    waits = waits_for_leaving(graph, machines)
+    waits = _waits_for_leaving(graph, machines)
     for step, updates in _waits_for_rolling(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
-    stuck = stuck_steps(graph)
+    stuck = _stuck_steps(graph)
     for step in stuck:
         against_references = waits.get(step, set()) & stuck
         graph.drafts[step].waits -= against_references
 
 
-def waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
+def _waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
     """Makers wait for the deletes and releases that free room on their machines."""
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
@@ -254,7 +254,7 @@ def _successions(
                 owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
 
 
-def stuck_steps(graph: StepGraph) -> set[int]:
+def _stuck_steps(graph: StepGraph) -> set[int]:
     """Steps that wait for each other in a circle, or for one that does."""
     followers: dict[int, list[int]] = {}
     open_waits: dict[int, int] = {}

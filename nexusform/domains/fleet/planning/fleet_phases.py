@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
-from nexusform.domains.fleet.planning.fleet_rows import fleet_row_problems
 from nexusform.domains.fleet.planning.left_out import found_lost_rows, left_out_rows
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
@@ -133,4 +132,4 @@ def _answer(
     return answer_cluster_requests(asking, request, evaluation, ground, members)
 
 
-PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, found_lost_rows, fleet_row_problems)
+PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, found_lost_rows)
