@@ -57,13 +57,14 @@ _NOT_YET: Final = (
 )
 # The reason of what has failed stands also where nobody has answered yet; the message tells them apart.
 _UNDER_WAY: Final = "has not yet completed"
+_OVERRIDING_FAILED: Final = "Failed to apply the override rules on the resources: "
 
 
 class ShownBinding(Struct, frozen=True):
     """A placement's hold on a cluster; numbers are those of snapshots, None where nothing tells. `deleting`:
     it is being removed. `standing`: what is on the cluster is available, may become so, or failed for good,
-    which overriding may have done.
-    `overrides` are the names of the override snapshots that it brings.
+    which overriding may have done, for the reason in `failure`.
+    `overrides` are the names of the override snapshots that it brings, `apply` is how it says to apply.
     """
 
     cluster: str
@@ -75,7 +76,9 @@ class ShownBinding(Struct, frozen=True):
     resource_snapshot: int | None
     deleting: bool = False
     standing: str = READY
+    failure: str = ""
     overrides: tuple[str, ...] = ()
+    apply: Mapping[str, Any] | None = None
 
 
 class ShownSnapshot(Struct, frozen=True):
@@ -173,6 +176,7 @@ def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
     if not isinstance(cluster, str) or state not in _STATES:
         return None
     score = _mapping(spec, "clusterDecision", "clusterScore") or {}
+    standing, message = _standing(manifest)
     previous = _annotations(manifest).get(_PREVIOUS)
     return ShownBinding(
         cluster=cluster,
@@ -183,13 +187,15 @@ def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
         policy_snapshot=_number(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_REST),
         resource_snapshot=_number(spec.get("resourceSnapshotName"), owner, _RESOURCE_REST),
         deleting=is_going(manifest.body),
-        standing=_standing(manifest),
-        overrides=tuple(_override_names(spec)),
+        standing=standing,
+        failure=message.removeprefix(_OVERRIDING_FAILED) if standing == UNOVERRIDDEN else "",
+        overrides=tuple(override_names(spec)),
+        apply=_mapping(spec, "applyStrategy"),
     )
 
 
-def _override_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """The override snapshots of a binding: `<name>`, or `<namespace>/<name>`."""
+def override_names(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The override snapshots of a binding, or of a cluster in a run: `<name>`, or `<namespace>/<name>`."""
     for key in _OVERRIDE_LISTS:
         listed = spec.get(key)
         for each in listed if isinstance(listed, list) else ():
@@ -199,8 +205,10 @@ def _override_names(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield str(each)
 
 
-def _standing(binding: Manifest) -> str:
-    """How far the cluster of a binding is. Conditions of an earlier generation say nothing of this one."""
+def _standing(binding: Manifest) -> tuple[str, str]:
+    """How far the cluster of a binding is, and what is said where it failed. Conditions of an earlier
+    generation say nothing of this one.
+    """
     generation = (_mapping(binding.body, "metadata") or {}).get("generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in conditions_of(binding.body):
@@ -210,11 +218,12 @@ def _standing(binding: Manifest) -> str:
         condition = conditions.get(step, {})
         if condition.get("status") != "False" or condition.get("reason") in _NOT_YET:
             continue
+        message = str(condition.get("message") or "")
         if step == _STEPS[0]:
-            return UNOVERRIDDEN
-        return WAITING if _UNDER_WAY in str(condition.get("message")) else FAILED
+            return UNOVERRIDDEN, message
+        return WAITING if _UNDER_WAY in message else FAILED, message
     done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
-    return READY if any(done) else WAITING
+    return READY if any(done) else WAITING, ""
 
 
 def conditions_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

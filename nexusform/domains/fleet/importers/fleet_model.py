@@ -142,7 +142,7 @@ class OverrideRule(Struct, frozen=True):
 
 class FleetOverride(Struct, frozen=True):
     """An override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("" = every
-    placement).
+    placement). `snapshot` is the number of the snapshot that a hub makes of it as it is written.
     """
 
     name: str
@@ -150,11 +150,27 @@ class FleetOverride(Struct, frozen=True):
     placement: str
     selectors: tuple[ObjectSelector, ...]
     rules: tuple[OverrideRule, ...]
+    snapshot: int = 0
 
     @property
     def kind(self) -> str:
         """Its kind in the API."""
         return "ResourceOverride" if self.namespace else "ClusterResourceOverride"
+
+    @property
+    def key(self) -> str:
+        """`<name>`, or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def snapshot_name(self) -> str:
+        """The snapshot as bindings name it, a namespaced one after its namespace."""
+        return f"{self.key}-{self.snapshot}"
+
+    @property
+    def snapshot_title(self) -> str:
+        """The snapshot as a hub names it in a message."""
+        return f'{self.kind}Snapshot "{self.name}-{self.snapshot}"'
 
 
 class FleetBudget(Struct, frozen=True):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from nexusform.domains.fleet.importers.fleet_export import conditions_of
+from nexusform.domains.fleet.importers.fleet_export import conditions_of, override_names
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
 
 EVICTION: Final = "ClusterResourcePlacementEviction"
@@ -34,8 +34,8 @@ class ShownRun(Struct, frozen=True):
     """A staged run that a hub has begun. `ended`: it goes no further, for the `reason`; it `succeeded` or did
     not. `policy_snapshot`, `cluster_count` and `resource_snapshot` are what it began with, None where nothing
     tells; `stages` its clusters by stage, `done` those that are finished. `approved` are the names of the
-    approvals that are granted to it. `strategy` is the spec of its strategy as
-    it was when the run began, `apply` that of its placement.
+    approvals that are granted to it, `overrides` the override snapshots of each of its clusters. `strategy`
+    is the spec of its strategy as it was when the run began, `apply` that of its placement.
     """
 
     name: str
@@ -50,6 +50,7 @@ class ShownRun(Struct, frozen=True):
     stages: tuple[tuple[str, tuple[str, ...]], ...] = ()
     done: tuple[str, ...] = ()
     approved: tuple[str, ...] = ()
+    overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategy: Mapping[str, Any] | None = None
     apply: Mapping[str, Any] | None = None
 
@@ -122,6 +123,7 @@ def _run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], grante
         stages=tuple((name, tuple(map(_name_of, each))) for name, each in clusters.items()),
         done=tuple(_name_of(each) for each in everyone if _is_true(each, "Succeeded")),
         approved=tuple(sorted({*granted, *_approved(stages)})),
+        overrides={_name_of(each): tuple(override_names(each)) for each in everyone},
         strategy=_mapping(status.get("stagedUpdateStrategySnapshot")) or None,
         apply=_mapping(status.get("appliedStrategy")) or None,
     )

@@ -194,6 +194,7 @@ def _noted_rendering(noted: Mapping[str, Any], objects: Mapping[str, Manifest]) 
         str(noted.get("overrides") or ""),
         str(noted.get("failure") or ""),
         tuple(Identity(*fields) for fields in noted.get("refused") or ()),
+        tuple(noted["picked"]) if "picked" in noted else None,
     )
 
 
@@ -216,12 +217,15 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
         if rendered is None:
             continue
         objects = bodies.keep(rendered.manifests)
-        if rendered.digest or rendered.failure or objects != digests_of.get(binding.resource_snapshot):
+        otherwise = rendered.digest or rendered.failure or rendered.overrides
+        if otherwise or objects != digests_of.get(binding.resource_snapshot):
             content[binding.cluster] = {
                 "objects": objects,
                 "overrides": rendered.digest,
                 "failure": rendered.failure,
             }
+            if rendered.overrides is not None:
+                content[binding.cluster]["picked"] = list(rendered.overrides)
             if rendered.refused:
                 content[binding.cluster]["refused"] = [list(names) for names in rendered.refused]
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}

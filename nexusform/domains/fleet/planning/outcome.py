@@ -8,29 +8,29 @@ from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_model import ABANDON, NAMESPACE_ACCESSIBLE, FleetPlacement
+from nexusform.domains.fleet.importers.fleet_model import (
+    ABANDON,
+    FleetPlacement,
+)
 from nexusform.domains.fleet.planning.contents import (
-    availability_tracked,
     has_resources,
-    read_scheduling,
     write_bindings,
     write_conditions,
     write_eviction,
     write_snapshot,
-    write_statuses,
 )
-from nexusform.domains.fleet.planning.overrides import Identity
+from nexusform.domains.fleet.planning.older_names import uses_old_name
 from nexusform.domains.fleet.planning.ownership import ownership_warnings
-from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan, SelectorProblem, uses_old_name
+from nexusform.domains.fleet.planning.placement import PlacementPlan, SelectorProblem
 from nexusform.domains.fleet.planning.risks import placement_risks
 from nexusform.domains.fleet.planning.rounds import Rounds
 from nexusform.domains.fleet.planning.rows import CHANGES, removed_rows, why_kept
 from nexusform.domains.fleet.planning.selecting import write_selected
+from nexusform.domains.fleet.planning.status_after import status_after
 from nexusform.domains.fleet.planning.world import FleetMemberState
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
 from nexusform.domains.fleet.scheduling.explanation import drift
@@ -39,15 +39,6 @@ from nexusform.domains.fleet.scheduling.status import (
     CLUSTER_SCOPED,
     FALSE,
     NAMESPACED,
-    TRUE,
-    UNKNOWN,
-    ClusterStatus,
-    FailedObject,
-    PlacementStatus,
-    Progress,
-    placement_status,
-    progress_of,
-    run_words_in,
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.instances.instance import Instance
@@ -134,62 +125,7 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     }
     if placement.refused is not None:
         return attributes | _left_as_it_is(placement)
-    scheduling = placement.status
-    if scheduling is None and prior.get("conditions") is not None:
-        # No cycle ran, or it stopped before it wrote a status.
-        if not placement.moved:
-            return attributes | {name: prior.get(name) for name in ("conditions", "placement_statuses")}
-        scheduling = read_scheduling(prior, placement.held)
-    status = placement_status(
-        scheduling,
-        placement.written.policy,
-        placement.snapshot.number_of_clusters,
-        _progress(placement),
-        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
-        external=placement.external,
-        told_in=_told_in(placement),
-    )
-    conditions = write_conditions(status.conditions)
-    if placement.external and placement.evicted and not placement.rolled:
-        # A hub leaves what it said of the rollout until a run says more.
-        conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
-    return attributes | {
-        "conditions": conditions,
-        "placement_statuses": write_statuses(_in_former_order(placement, status)),
-    }
-
-
-def _told_in(placement: PlacementPlan) -> str:
-    """The namespace in which a hub lets everybody there read the status; "" where it is told in none."""
-    if placement.written.status_reporting_scope != NAMESPACE_ACCESSIBLE:
-        return ""
-    return next((each.name for each in placement.selected if each.kind == "Namespace"), "")
-
-
-def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
-    """The status with what is not applied. Clusters that state lists stand as they stood, so that only what
-    changed differs; new ones follow in the scheduler's order.
-    """
-    listed = placement.prior_attributes.get("placement_statuses") or ()
-    names = [str(attribute["cluster_name"]) for attribute in listed if attribute["cluster_name"]]
-    position_of = {name: position for position, name in enumerate(names)}
-
-    def order(cluster: ClusterStatus) -> tuple[bool, int]:
-        is_nameless = not cluster.cluster  # says why a place is empty: these come last
-        return is_nameless, position_of.get(cluster.cluster, len(position_of))
-
-    clusters = [
-        replace(cluster, failed=_failed(placement.lost.get(cluster.cluster, {})))
-        for cluster in status.clusters
-    ]
-    return replace(status, clusters=tuple(sorted(clusters, key=order)))
-
-
-def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
-    return tuple(
-        FailedObject(*identity, reason=loss.reason, message=loss.message)
-        for identity, loss in sorted(lost.items())
-    )
+    return attributes | status_after(placement)
 
 
 def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -242,52 +178,6 @@ def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
         for binding in placement.held
         if prior.get(binding.cluster) == binding and binding.cluster in recorded
     }
-
-
-def _run_words_before(placement: PlacementPlan) -> dict[str, str]:
-    """What the status before the plan says of the runs that brought each cluster what it has."""
-    words = {}
-    for status in placement.prior_attributes.get("placement_statuses") or ():
-        for condition in status.get("conditions") or ():
-            if condition["type"] == "RolloutStarted":
-                words[str(status["cluster_name"])] = run_words_in(str(condition["message"]))
-    return words
-
-
-def _progress(placement: PlacementPlan) -> dict[str, Progress]:
-    """How far each cluster that holds the placement is."""
-    contents = placement.contents_after()
-    failing = placement.failing
-    brought_before = _run_words_before(placement) if placement.external else {}
-    # Of a namespaced placement its namespace stands before the name.
-    work = f"{placement.written.key.replace('/', '.')}-work"
-    by_cluster = {}
-    for binding in placement.held:
-        # A staged run says what a cluster is to have; otherwise it is the latest.
-        index = binding.resource_snapshot if placement.external else placement.snapshots[-1].index
-        progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
-        if progress is None:
-            continue
-        if placement.external:
-            run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
-            started = TRUE if binding.state is BindingState.BOUND else UNKNOWN
-            progress = replace(progress, rollout_started=started, run=run)
-        content = contents.get(binding.cluster)
-        failed = bool(content and content.failure and not content.unopened)
-        cluster_fails = binding.cluster in failing
-        trackable = content is None or availability_tracked(content.manifests)
-        by_cluster[binding.cluster] = replace(
-            progress,
-            overrides=failed or bool(content and content.digest),
-            overridden=FALSE if failed else progress.overridden,
-            work_synchronized=FALSE if content and content.unopened else progress.work_synchronized,
-            applied=FALSE if cluster_fails or (content and content.refused) else progress.applied,
-            diff_reported=TRUE if placement.written.report_diff else None,
-            trackable=trackable,
-            work=work,
-            failure=content.failure if content is not None else "",
-        )
-    return by_cluster
 
 
 # --- warnings ----------------------------------------------------------------------------------

@@ -6,9 +6,7 @@ ones after them; rules in order, the last one wins; a Delete leaves the object o
 
 from __future__ import annotations
 
-import copy
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -24,6 +22,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     ObjectSelector,
     OverrideRule,
 )
+from nexusform.domains.fleet.planning.json_patches import PatchFailed, filled_values, patched
 from nexusform.domains.pods.importers.kubernetes_manifests import (
     Manifest,
     is_envelope,
@@ -39,14 +38,6 @@ _LIMITS: Final = {
     ),
     "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
 }
-_NAME: Final = "${MEMBER-CLUSTER-NAME}"
-_OPEN: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
-_LABEL: Final = re.compile(r"\$\{MEMBER-CLUSTER-LABEL-KEY-([^}]+)\}")
-
-
-class _Failed(Exception):
-    # Control flow of this file: a rule cannot be applied.
-    pass
 
 
 class Identity(NamedTuple):
@@ -79,18 +70,30 @@ _WRAPPED: Final = "has been wrapped in a"
 class Rendered(Struct, frozen=True):
     """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
     why overriding or opening an envelope failed there, "" when neither did; `refused` are objects that the
-    cluster has from others.
+    cluster has from others. `overrides` are the override snapshots that its binding names, None where state
+    did not note them.
     """
 
     manifests: tuple[Manifest, ...]
     digest: str = ""
     failure: str = ""
     refused: tuple[Identity, ...] = ()
+    overrides: tuple[str, ...] | None = ()
 
     @property
     def unopened(self) -> bool:
         """Whether an envelope is what fails: overriding went well, and no Work could be made."""
         return _WRAPPED in self.failure
+
+    def reads_like(self, other: Rendered) -> bool:
+        """Whether overrides make the same of the objects, or fail, in both."""
+        return (self.digest, bool(self.failure)) == (other.digest, bool(other.failure))
+
+    def names_like(self, other: Rendered) -> bool:
+        """Whether the bindings of both name the same override snapshots, which is what a hub compares."""
+        if self.overrides is None or other.overrides is None:
+            return self.reads_like(other)
+        return self.overrides == other.overrides
 
 
 def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[FleetOverride, ...]:
@@ -164,7 +167,7 @@ def render(
             changed = _changed(manifest, overrides, cluster, labels, changes)
             if changed is not None:
                 rendered.append(changed)
-    except _Failed as problem:
+    except PatchFailed as problem:
         return Rendered(tuple(manifests), failure=str(problem))
     if not changes:
         return Rendered(tuple(manifests))
@@ -193,6 +196,7 @@ class Renders:
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._manifests = manifests
+        self._objects = tuple(opened(manifests)) if overrides else ()
         self._overrides = overrides
         self._labels = labels
         self._unopened = _misplaced(manifests)
@@ -208,9 +212,9 @@ class Renders:
         if cluster not in self._known:
             labels = self._labels[cluster]
             rendered = render(self._manifests, self._overrides, cluster, labels)
-            if self._unopened and not rendered.failure:
-                rendered = replace(rendered, failure=self._unopened)
-            self._known[cluster] = rendered
+            names = tuple(each.snapshot_name for each in picked(self._overrides, self._objects, labels))
+            failure = rendered.failure or self._unopened
+            self._known[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._known[cluster]
 
 
@@ -264,15 +268,15 @@ def _changed(
             try:
                 body, made = _patched(body, rule.patches, cluster, labels)
                 changes += ([*key, *change] for change in made)
-            except _Failed as reason:
-                failure = f'{override.kind} "{override.name}" failed to apply on {_target(manifest)}'
-                raise _Failed(f"{failure}: {reason}") from None
+            except PatchFailed as reason:
+                failure = f"{override.snapshot_title} failed to apply on {_target(manifest)}"
+                raise PatchFailed(f"{failure}: {reason}") from None
     if body is None:
         return manifest
-    patched = manifest_from(body, manifest)
-    if patched is None:
-        raise _Failed(f"{manifest.title}: the result is no object any more")
-    return patched
+    changed = manifest_from(body, manifest)
+    if changed is None:
+        raise PatchFailed(f"{manifest.title}: the result is no object any more")
+    return changed
 
 
 def _patched(
@@ -281,17 +285,12 @@ def _patched(
     """A body after patches, and each change: operation, path and value. Patches find what the hub's API
     server fills in: where they find nothing in the body as it was written, they are tried on that.
     """
-    values = [_filled(patch.value, cluster, labels) for patch in patches]
+    values = filled_values(patches, cluster, labels)
     told = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
-    attempt = copy.deepcopy(body)
     try:
-        for patch, value in zip(patches, values, strict=True):
-            _apply(attempt, patch, copy.deepcopy(value))
-    except _Failed:
-        attempt = with_defaults(body)
-        for patch, value in zip(patches, values, strict=True):
-            _apply(attempt, patch, copy.deepcopy(value))
-    return attempt, told
+        return patched(body, patches, values), told
+    except PatchFailed:
+        return patched(with_defaults(body), patches, values), told
 
 
 def _target(manifest: Manifest) -> str:
@@ -315,78 +314,3 @@ def _for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
     if rule.clusters is None:
         return False
     return not rule.clusters or any(term is None or matches(term, labels) for term in rule.clusters)
-
-
-def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
-    """The value with its variables filled in."""
-    if isinstance(value, str):
-        text = value.replace(_NAME, cluster)
-        for key in _LABEL.findall(text):
-            if key not in labels:
-                raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
-        filled = _LABEL.sub(lambda match: labels[match[1]], text)
-        if _OPEN in filled:
-            raise _Failed(f"{value} is missing the closing bracket }}")
-        return filled
-    if isinstance(value, dict):
-        names = {_filled(name, cluster, labels): inner for name, inner in value.items()}
-        return {name: _filled(inner, cluster, labels) for name, inner in names.items()}
-    if isinstance(value, list):
-        return [_filled(item, cluster, labels) for item in value]
-    return value
-
-
-def _apply(body: Any, patch: JsonPatch, value: Any) -> None:
-    """Carry out one JSON patch in a body. Raises _Failed."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
-    where = f"{patch.operation} {patch.path}"
-    target = body
-    for step in steps[:-1]:
-        target = _below(target, step, where)
-    last = steps[-1] if steps else ""
-    if isinstance(target, dict):
-        if patch.operation != "add" and last not in target:
-            raise _Failed(f"{where}: there is nothing at this path")
-        if patch.operation == "remove":
-            del target[last]
-        else:
-            target[last] = value
-        return
-    if isinstance(target, list):
-        _apply_to_list(target, last, patch.operation, value, where)
-        return
-    raise _Failed(f"{where}: there is nothing at this path")
-
-
-def _below(target: Any, step: str, where: str) -> Any:
-    """What is one step of a path below a value; `where` says which patch asks. Raises _Failed."""
-    if isinstance(target, dict) and step in target:
-        return target[step]
-    position = _position(step, len(target)) if isinstance(target, list) else None
-    if position is not None:
-        return target[position]
-    raise _Failed(f"{where}: there is nothing at this path")
-
-
-def _apply_to_list(target: list[Any], last: str, operation: str, value: Any, where: str) -> None:
-    """Carry out a JSON patch at an item of a list. Raises _Failed."""
-    if operation == "add" and last == "-":
-        target.append(value)
-        return
-    position = _position(last, len(target) + (operation == "add"))
-    if position is None:
-        raise _Failed(f"{where}: the list has no such item")
-    if operation == "add":
-        target.insert(position, value)
-    elif operation == "remove":
-        del target[position]
-    else:
-        target[position] = value
-
-
-def _position(step: str, count: int) -> int | None:
-    """The item of a list that a step names: from 0, or from the end for one below 0; None: there is none."""
-    if not re.fullmatch(r"-?\d{1,9}", step, re.ASCII):
-        return None
-    position = int(step) + (count if step.startswith("-") else 0)
-    return position if 0 <= position < count else None

@@ -15,12 +15,8 @@ from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
-from nexusform.domains.fleet.planning.hub import (
-    Hub,
-    note_resources,
-    prepare_resources,
-    read_hub,
-)
+from nexusform.domains.fleet.planning.brought import note_resources, prepare_resources
+from nexusform.domains.fleet.planning.hub import Hub, read_hub
 from nexusform.domains.fleet.planning.members_on_hub import note_members, read_members
 from nexusform.domains.fleet.planning.outcome import (
     FleetOutcome,

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import FAILED, UNOVERRIDDEN, WAITING
-from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
+from nexusform.domains.fleet.importers.fleet_model import (
+    EXTERNAL,
+    REPORT_DIFF,
+    ApplyStrategy,
+    FleetOverride,
+    FleetPlacement,
+)
 from nexusform.domains.fleet.planning.contents import (
     Contents,
     ResourceSnapshot,
@@ -22,6 +28,7 @@ from nexusform.domains.fleet.planning.contents import (
     read_snapshot,
     with_snapshot,
 )
+from nexusform.domains.fleet.planning.older_names import in_fleet
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered, Renders, identity, opened
 from nexusform.domains.fleet.planning.world import Clusters
 from nexusform.domains.fleet.scheduling.bindings import (
@@ -30,7 +37,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingAction,
     BindingState,
     Cause,
-    ClusterTerm,
     PlacementType,
     Policy,
     PolicySnapshot,
@@ -85,9 +91,10 @@ class PlacementPlan(Struct):
     cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
     brings to each cluster (the number of the snapshot, with the overrides of when it began). `decided` is
     what the last chain of cycles that picked any cluster started from. `shown` is what a real hub shows of
-    it, attributes that go before those of state. `outdated` are clusters for which overrides make something
-    else of the objects than they have; `override_changed`: one that names the placement is another, which
-    begins a rollout. `clusters` are the members.
+    it, attributes that go before those of state. `outdated` are clusters whose bindings name other override
+    snapshots than are for them today, `otherwise` those for which overrides make something else of the
+    objects than they have; `override_changed`: one that names the placement is another, which begins a
+    rollout. `clusters` are the members.
     """
 
     instance: Instance
@@ -112,6 +119,7 @@ class PlacementPlan(Struct):
     renders: dict[int, Renders] = field(default_factory=dict)
     fixed: dict[str, tuple[int, Renders]] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
+    otherwise: frozenset[str] = frozenset()
     override_changed: bool = False
     clusters: Clusters = Clusters()
     rolled: set[str] = field(default_factory=set)
@@ -182,7 +190,21 @@ class PlacementPlan(Struct):
         """Whether the way of applying changed, which reaches all clusters at once; staged runs bring it
         where they roll out.
         """
-        return self.before is not None and self.before.apply != self.written.apply and not self.external
+        if self.external:
+            return False
+        shown = (self.applied_as(cluster) for cluster in self.shown.get("bindings") or ())
+        if any(apply is not None and apply != self.written.apply for apply in shown):
+            return True
+        return self.before is not None and self.before.apply != self.written.apply
+
+    def applied_as(self, cluster: str) -> ApplyStrategy | None:
+        """How what a cluster has is applied there before the plan; None where nothing tells."""
+        if not self.shown:
+            return None if self.before is None else self.before.apply
+        binding = (self.shown.get("bindings") or {}).get(cluster) or {}
+        if binding.get("deleting") or not binding.get("apply"):
+            return None
+        return json.decode(binding["apply"], type=ApplyStrategy)
 
     @property
     def spec_changed(self) -> bool:
@@ -361,9 +383,15 @@ class PlacementPlan(Struct):
     @property
     def _applied_at_last(self) -> bool:
         """Whether differences were only reported, and from now on what stands in the Works is applied."""
-        return (
-            self.reapplied and self.before is not None and self.before.report_diff > self.written.report_diff
-        )
+        return self.reapplied and not self.written.report_diff and self._reported_before
+
+    @property
+    def _reported_before(self) -> bool:
+        """Whether differences were only reported before the plan."""
+        before = [self.applied_as(cluster) for cluster in self.shown.get("bindings") or ()]
+        if self.before is not None:
+            before.append(self.before.apply)
+        return any(apply is not None and apply.type == REPORT_DIFF for apply in before)
 
     def roll_out(self) -> Rollout:
         """How a rolling update of what it holds goes."""
@@ -384,11 +412,14 @@ class PlacementPlan(Struct):
 
     @property
     def failed(self) -> frozenset[str]:
-        """The clusters on which what it brought before this plan failed for good."""
+        """The clusters on which what it brought before this plan failed for good. Where another way of
+        applying comes, which it does before all else, it is what fails then.
+        """
         shown = self.shown.get("bindings") or {}
-        of_hub = {c for c, each in shown.items() if each.get("standing") in (FAILED, UNOVERRIDDEN)}
+        before = self.written if self.reapplied or self.before is None else self.before
+        of_apply = () if before.report_diff and self.reapplied else (FAILED,)
+        of_hub = {c for c, each in shown.items() if each.get("standing") in (*of_apply, UNOVERRIDDEN)}
         overriding = {c for c, content in self.contents.on_cluster.items() if content.failure}
-        before = self.before or self.written
         refusing = frozenset() if before.report_diff else self.clusters.failing
         return frozenset(of_hub | overriding | refusing)
 
@@ -399,19 +430,23 @@ class PlacementPlan(Struct):
         return self.left | {cluster for cluster, each in shown.items() if each.get("standing") == WAITING}
 
     @property
-    def failing(self) -> frozenset[str]:
-        """The clusters on which what it brings now fails: overrides, envelopes, or applying."""
-        latest = self.snapshots[-1].index if self.snapshots else None
-        held = {binding.cluster for binding in self.held}
-        overriding = set()
-        for cluster in held:
-            rendered = self.rendered(latest, cluster)
-            if rendered is not None and rendered.failure:
-                overriding.add(cluster)
+    def refusing(self) -> frozenset[str]:
+        """The clusters of it on which applying fails, as the configuration says or a hub shows."""
         # Where overriding or an envelope failed before, nothing tells that applying fails.
         before = {c for c in self.failed if not self._overriding_failed(c)}
         refusing = frozenset() if self.written.report_diff else self.clusters.failing
-        return frozenset(overriding | (before & held) | (refusing & held))
+        return frozenset(before | refusing) & {binding.cluster for binding in self.held}
+
+    @property
+    def failing(self) -> frozenset[str]:
+        """The clusters on which what it brings now fails: overrides, envelopes, or applying."""
+        latest = self.snapshots[-1].index if self.snapshots else None
+        overriding = set()
+        for binding in self.held:
+            rendered = self.rendered(latest, binding.cluster)
+            if rendered is not None and rendered.failure:
+                overriding.add(binding.cluster)
+        return self.refusing | overriding
 
     def _overriding_failed(self, cluster: str) -> bool:
         content = self.contents.on_cluster.get(cluster)
@@ -428,11 +463,18 @@ class PlacementPlan(Struct):
             trackable=availability_tracked(latest.objects),
         )
 
+    @property
+    def _held_up(self) -> bool:
+        """Whether a rollout that began earlier is held up: a hub looks at it again and again."""
+        statuses = self.prior_attributes.get("placement_statuses") or ()
+        conditions = chain.from_iterable(status.get("conditions") or () for status in statuses)
+        return any(each["type"] == "RolloutStarted" and each["status"] == "False" for each in conditions)
+
     def _begins(self, latest: int) -> bool:
         """Whether anything begins a rollout: new content, a binding that comes or goes, the strategy, or an
         override that names the placement. A rollout then brings all overrides.
         """
-        if self.override_changed or self.reapplied or self.evicted:
+        if self.override_changed or self.reapplied or self.evicted or self._held_up:
             return True
         if self.before is not None and self.before.strategy != self.written.strategy:
             return True
@@ -463,9 +505,11 @@ class PlacementPlan(Struct):
     @property
     def overrides_wait(self) -> tuple[str, ...]:
         """The clusters that overrides reach only with the next change."""
-        if self.external or not self.outdated or self._begins(self.snapshots[-1].index):
+        if self.external or not self.otherwise:
             return ()
-        return tuple(sorted(self.outdated - self.rolled))
+        # What a rollout takes along is not left to the next change, even where it is held up.
+        rolling = self.outdated if self._begins(self.snapshots[-1].index) else frozenset()
+        return tuple(sorted(self.otherwise - rolling - self.rolled))
 
     def contents_after(self) -> dict[str, Rendered]:
         """What stands on each cluster after the plan."""
@@ -478,7 +522,7 @@ class PlacementPlan(Struct):
         after = self.content(binding, self.rolled)
         if before is None or after is None:
             return False
-        return (before.digest, before.failure) != (after.digest, after.failure)
+        return not before.reads_like(after)
 
     def take(
         self, result: CycleResult, occasion: Occasion, start: tuple[Binding, ...], roster: Roster
@@ -548,44 +592,3 @@ def _asks_for_more(last: PolicySnapshot | None, number: int | None) -> bool:
 def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
     """What says how changes reach the clusters."""
     return placement.strategy, placement.rolling, placement.apply
-
-
-# --- an older property name --------------------------------------------------------------------
-
-
-def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
-    """The policy with the older name of node-count read as today's where no member has the older."""
-    if policy is None or not uses_old_name(policy):
-        return policy
-    if any(OLD_NODE_COUNT in member.properties for member in roster.members):
-        return policy
-    return replace(
-        policy,
-        required=None if policy.required is None else tuple(_renamed(term) for term in policy.required),
-        preferred=tuple(replace(term, preference=_renamed(term.preference)) for term in policy.preferred),
-    )
-
-
-def uses_old_name(policy: Policy) -> bool:
-    """Whether a policy asks for node-count under its older name."""
-    terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(term.preference for term in policy.preferred))
-    return any(OLD_NODE_COUNT in _property_names(term) for term in terms)
-
-
-def _property_names(term: ClusterTerm) -> list[str]:
-    names = [requirement.name for requirement in term.property_selector or ()]
-    return names if term.property_sorter is None else [*names, term.property_sorter.name]
-
-
-def _renamed(term: ClusterTerm) -> ClusterTerm:
-    """The term with the property of the number of nodes by its name of today."""
-    sorter, selector = term.property_sorter, term.property_selector
-    if sorter is not None:
-        sorter = replace(sorter, name=_name(sorter.name))
-    if selector is not None:
-        selector = tuple(replace(requirement, name=_name(requirement.name)) for requirement in selector)
-    return replace(term, property_sorter=sorter, property_selector=selector)
-
-
-def _name(name: str) -> str:
-    return NODE_COUNT if name == OLD_NODE_COUNT else name

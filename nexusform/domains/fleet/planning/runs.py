@@ -19,7 +19,7 @@ from nexusform.domains.fleet.planning.hub import Hub
 from nexusform.domains.fleet.planning.overrides import Renders, picked
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.rows import run_timeline
-from nexusform.domains.fleet.scheduling.bindings import PlacementType
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.scheduling.staged import (
     APPROVAL,
@@ -106,13 +106,36 @@ def _run(
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
             updated_now = set(step.clusters) - {*begun.done}
-            placement.rolled |= updated_now
             words = run_words(run.resource_index, run.name)
-            placement.brought_by |= dict.fromkeys(updated_now, words)
+            changed = _changed_by(placement, terms, updated_now)
+            placement.brought_by |= dict.fromkeys(changed, words)
+            placement.rolled |= updated_now
     if outcome.stuck:
         yield warned("staged-run-is-stuck", _stuck_text(outcome.stuck, failures))
     if outcome.waits_for:
         yield warned("staged-run-waits-for-an-approval", _waiting_text(outcome.waits_for))
+
+
+def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> Iterator[str]:
+    """Those of the clusters whose bindings a run changes: a hub leaves one that says all of it already as it
+    is, with what it says of the run that brought it.
+    """
+    before = {binding.cluster: binding for binding in placement.prior}
+    for cluster in clusters:
+        binding, content = before.get(cluster), placement.contents.on_cluster.get(cluster)
+        brought = placement.rendered(terms.resource_snapshot, cluster)
+        if (
+            binding is None
+            or binding.state is not BindingState.BOUND
+            or binding.deleting
+            or binding.resource_snapshot != terms.resource_snapshot
+            or cluster in placement.rolled | placement.evicted
+            or content is None
+            or brought is None
+            or not content.names_like(brought)
+            or placement.applied_as(cluster) != placement.written.apply
+        ):
+            yield cluster
 
 
 def _stuck_text(stuck: Sequence[str], failures: Mapping[str, str]) -> str:
@@ -138,8 +161,25 @@ def _begun(instance: Instance, run: FleetRun, hub: Hub) -> BegunRun:
     of_state = convert(noted or {}, BegunRun)
     if shown is None:
         return of_state
-    # A hub names the overrides of each cluster by snapshots; state noted what they are.
-    return replace(shown, overrides=of_state.overrides, picked=of_state.picked)
+    overrides, per_cluster = _taken_along(run, hub)
+    if overrides is None:  # not all of the snapshots were captured; state may have noted what they are
+        overrides, per_cluster = of_state.overrides, of_state.picked
+    return replace(shown, overrides=overrides, picked=per_cluster)
+
+
+def _taken_along(
+    run: FleetRun, hub: Hub
+) -> tuple[tuple[FleetOverride, ...] | None, dict[str, tuple[int, ...]] | None]:
+    """The overrides that a hub says a run took along, and by cluster which of them it gets, by position."""
+    by_cluster = hub.shown.taken_along.get(run.key_of(run.name)) or {}
+    names = sorted({*chain.from_iterable(by_cluster.values())})
+    if any(name not in hub.shown.overrides for name in names):
+        return None, None
+    position_of = {name: position for position, name in enumerate(names)}
+    positions = {
+        cluster: tuple(position_of[name] for name in listed) for cluster, listed in by_cluster.items()
+    }
+    return tuple(hub.shown.overrides[name] for name in names), positions
 
 
 def _useless_approvals(instance: Instance, run: FleetRun, terms: _Terms) -> Iterator[Diagnostic]:

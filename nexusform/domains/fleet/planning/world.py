@@ -5,7 +5,7 @@ and what data blocks have read of real hubs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, convert, field, json
@@ -198,7 +198,8 @@ class ShownHub(Struct, frozen=True):
     """What hubs show: the attributes of placements by their type and id, the members by name, the names of
     evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
     ended without success. `objects` are those that a hub which is there holds beside the configuration's.
-    `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet.
+    `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet. `overrides`
+    are the snapshots of overrides by their names, `taken_along` those names by run and cluster.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -209,6 +210,8 @@ class ShownHub(Struct, frozen=True):
     failed_runs: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
     asked: frozenset[str] = frozenset()
+    overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
+    taken_along: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -227,8 +230,11 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     failed_runs: dict[str, str] = {}
     objects: list[Manifest] = []
     asked: set[str] = set()
+    overrides: dict[str, FleetOverride] = {}
+    taken_along: dict[str, Mapping[str, Sequence[str]]] = {}
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
+        overrides |= _overrides(attributes, types)
         for key, shown_placement in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **shown_placement}
@@ -248,10 +254,18 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["begun"]), BegunRun)
             approvals[key] = frozenset(run["approvals"])
+            taken_along[key] = run.get("overrides") or {}
             if run["ended"] and not run["succeeded"]:
                 failed_runs[key] = run["reason"]
     shown = ShownHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
-    return replace(shown, objects=tuple(objects), asked=frozenset(asked - evictions - runs.keys()))
+    asked -= evictions | runs.keys()
+    return replace(
+        shown,
+        objects=tuple(objects),
+        asked=frozenset(asked),
+        overrides=overrides,
+        taken_along=taken_along,
+    )
 
 
 _ASKED: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
@@ -269,15 +283,15 @@ def _member_attributes(name: str, shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _overrides(shown: Mapping[str, Any], types: Mapping[str, ResourceType]) -> dict[str, FleetOverride]:
-    """The overrides that clusters of a placement have got, by the name of their snapshot."""
+    """The overrides that a hub has or had, by the name of their snapshot."""
     overrides = {}
     for name, manifest in (shown.get("override_snapshots") or {}).items():
-        namespace = name.rpartition("/")[0]
+        namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
         override = _read(types, resource_type, {**metadata, "manifest": manifest})
         if isinstance(override, FleetOverride):
-            overrides[name] = override
+            overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
     return overrides
 
 

@@ -30,7 +30,8 @@ class Progress(Struct, frozen=True):
 
     `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
     in place of `applied` and `available` where differences are only reported. `run`: what a staged run that
-    brought it here says of itself (run_words). `work` is the name of the Work that fails to apply, `failure`
+    brought it here says of itself (run_words). `held_up`: it has the latest resources, and the strategy holds
+    up what else is new there. `work` is the name of the Work that fails to apply, `failure`
     why overriding or making Works fails.
     """
 
@@ -44,6 +45,7 @@ class Progress(Struct, frozen=True):
     trackable: bool = True
     resource_snapshot: int | None = None
     run: str = ""
+    held_up: bool = False
     work: str = ""
     failure: str = ""
 
@@ -241,6 +243,7 @@ _APPLYING = ("rollout_started", "overridden", "work_synchronized", "applied", "a
 _REPORTING = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
+_HELD_UP: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 _OUTSIDE: Final = "In the process of deciding whether to roll out some version of the resources or not"
 
 
@@ -358,6 +361,8 @@ def _cluster_status(cluster: str, decision: str, progress: Progress, *, external
             text = f"{text}: {progress.failure}"
         if name == "applied" and status == FALSE and progress.work:
             text = f"Work object {progress.work} has failed to apply"
+        if name == "rollout_started" and progress.held_up:
+            text = _HELD_UP
         if name == "rollout_started" and external:
             text = _OUTSIDE if status == UNKNOWN else f"{text}{progress.run}"
         if name == "overridden" and status == TRUE and not progress.overrides:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
@@ -76,7 +77,14 @@ _MOST_NAMED: Final = 4
 _CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
 # What a plan knows of bindings that a hub shows, beyond what state holds of them.
 _SHOWN_BINDING: Final = ObjectType.of(
-    {**dict(BINDING.attributes), "deleting": BOOL, "standing": STRING, "overrides": ListType(STRING)}
+    {
+        **dict(BINDING.attributes),
+        "deleting": BOOL,
+        "standing": STRING,
+        "failure": STRING,
+        "overrides": ListType(STRING),
+        "apply": STRING,
+    }
 )
 _SNAPSHOT: Final = ObjectType.of({"index": NUMBER, "objects": ListType(STRING)})
 _EVICTION: Final = ObjectType.of(
@@ -90,6 +98,7 @@ _RUN: Final = ObjectType.of(
         "reason": STRING,
         "done": ListType(STRING),
         "approvals": ListType(STRING),
+        "overrides": MapType(ListType(STRING)),
         "begun": STRING,
     }
 )
@@ -136,6 +145,10 @@ _SCHEMA: Final = BlockSchema(
         "placements": computed(
             MapType(_PLACEMENT),
             "Every placement as the hub has it, by its id. A plan goes on from these, not from state.",
+        ),
+        "override_snapshots": computed(
+            MapType(STRING),
+            "Every snapshot of an override, as a manifest of what it holds, by its name after its namespace.",
         ),
         "evictions": computed(
             MapType(_EVICTION), "The evictions that are over, by name: records, which evict nobody again."
@@ -194,6 +207,7 @@ def hub_as_read(reading: Reading, argument: Path, attributes: Mapping[str, Any])
     }
     known = {
         "placements": standing,
+        "override_snapshots": dict(sorted(overrides.items())),
         "evictions": {name: _eviction(each) for name, each in sorted(evictions.items())},
         "runs": {run.key: _run(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
         "managed_by": managers,
@@ -294,7 +308,9 @@ def _binding(shown: ShownBinding) -> dict[str, Any]:
         "provenance": "observed",
         "deleting": shown.deleting,
         "standing": shown.standing,
+        "failure": shown.failure,
         "overrides": list(shown.overrides),
+        "apply": _apply_text(shown.apply),
     }
 
 
@@ -322,6 +338,7 @@ def _run(shown: ShownRun) -> dict[str, Any]:
         "reason": shown.reason,
         "done": list(shown.done),
         "approvals": list(shown.approved),
+        "overrides": {cluster: list(names) for cluster, names in shown.overrides.items()},
         "begun": json.dumps(_begun(shown), ensure_ascii=False),
     }
 
@@ -371,6 +388,12 @@ def _apply_strategy(shown: Mapping[str, Any] | None) -> ApplyStrategy | None:
         allow_co_ownership=shown.get("allowCoOwnership") is True,
         force=force is True,
     )
+
+
+def _apply_text(shown: Mapping[str, Any] | None) -> str:
+    """How a binding says to apply, as plans read it; "" where it does not say."""
+    strategy = _apply_strategy(shown)
+    return "" if strategy is None else msgspec.json.encode(strategy).decode()
 
 
 _OVERRIDE_SNAPSHOTS: Final = {

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
-from nexusform.domains.fleet.planning.hub import prepare_resources, read_hub
+from nexusform.domains.fleet.planning.brought import prepare_resources
+from nexusform.domains.fleet.planning.hub import read_hub
 from nexusform.domains.fleet.planning.outcome import placement_warnings
 from nexusform.domains.fleet.planning.phase import evict_once, roll_out_all
 from nexusform.domains.fleet.planning.placement import PlacementPlan, begin

@@ -272,11 +272,16 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
     applied(nf, failing)
     assert pods() == 0
     explained = " ".join(nf(failing, "explain", WEB, "a")[1].split())
-    assert 'ResourceOverride "canary" failed to apply on Deployment "web" in namespace "web"' in explained
+    assert (
+        'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"'
+        in explained
+    )
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
     assert "canary" in json.dumps(document)
     for words in ((WEB,), ("fleet_member_cluster.a",)):
-        assert 'ResourceOverride "canary" failed' in " ".join(nf(failing, "explain", *words)[1].split())
+        assert 'ResourceOverrideSnapshot "canary-0" failed' in " ".join(
+            nf(failing, "explain", *words)[1].split()
+        )
     document = json.loads(nf(failing, "explain", "-format=json", WEB)[1])
     assert list(document["override_failures"]) == ["a"]
 

@@ -125,14 +125,14 @@ def test_namespaced_overrides_win_over_those_of_the_cluster() -> None:
     only = override(patch("replace", "/spec/replicas", 7), name="z", namespace="", selector=None)
     assert spec(narrow, only)["replicas"] == 2
     web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
-    assert "nothing at this path" in render(web, (wide,), "east", {}).failure
+    assert "doc is missing key: /spec/replicas" in render(web, (wide,), "east", {}).failure
 
 
 def test_variables_and_cluster_selectors() -> None:
     named = override(patch("add", "/spec/name", "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}"))
     assert spec(named, labels={"region": "eu"})["name"] == "east-eu"
     web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
-    assert "has no label region" in render(web, (named,), "east", {}).failure
+    assert "label key region not found on cluster east" in render(web, (named,), "east", {}).failure
     eu = OverrideRule((label_selector({"region": "eu"}),), (JsonPatch("replace", "/spec/replicas", 9),))
     assert spec(override(eu), labels={"region": "eu"})["replicas"] == 9
     assert spec(override(eu), labels={"region": "us"})["replicas"] == 1

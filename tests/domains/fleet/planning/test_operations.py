@@ -169,6 +169,42 @@ def test_an_override_that_fails_is_told() -> None:
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
 
 
+def test_a_failing_override_is_named_by_the_snapshot_that_a_hub_makes_of_it() -> None:
+    text = FLEET + placement(pick_n(1))
+    broken = override("x").replace("/data/colour", "/data/missing")
+    first = applied(good(plan(text + broken)))
+    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in failed_overriding(first)
+    other = broken.replace("/data/missing", "/data/absent")
+    second = applied(good(plan(text + other, first)), first)
+    assert 'ResourceOverrideSnapshot "o-1" failed to apply on' in failed_overriding(second)
+    assert is_empty(plan(text + other, second))
+    without = applied(good(plan(text, second)), second)
+    anew = applied(good(plan(text + other, without)), without)
+    assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in failed_overriding(anew)
+
+
+def failed_overriding(state: State) -> str:
+    """What the status says of overriding on the clusters."""
+    statuses = attributes(state, P)["placement_statuses"]
+    conditions = [each for status in statuses for each in status["conditions"]]
+    return " ".join(each["message"] for each in conditions if each["reason"] == "OverriddenFailed")
+
+
+def test_labels_of_members_bring_overrides_with_the_next_change() -> None:
+    by_ring = override("red", "3").replace('"kubernetes-fleet.io/member-name"', "ring")
+    text = FLEET + placement(pick_n(4)) + by_ring
+    state = state_of(text)
+    assert "red" in colours(state)
+    relabelled = text.replace(member("c3", {"ring": "3"}), member("c3", {"ring": "9"}))
+    result = good(plan(relabelled, state))
+    assert moves(result) == {}
+    assert "override-waits-for-the-next-change" in [each.id for each in warnings(result)]
+    after = applied(result, state)
+    assert colours(after) == colours(state)
+    last = good(plan(relabelled.replace("colour: blue", "colour: green"), after))
+    assert colours(applied(last, after)) == {"green"}
+
+
 def test_a_rollout_marks_where_overriding_fails() -> None:
     strategy = 'strategy {\n rolling_update {\n max_unavailable = "1"\n max_surge = "0"\n }\n }'
     text = FLEET + placement(pick_n(3), strategy)

@@ -56,7 +56,7 @@ def test_patches_find_what_defaults_made() -> None:
     assert patched(("replace", "/spec/replicas", 5))["replicas"] == 5
     assert "strategy" not in patched(("remove", "/spec/strategy"))
     assert "unable" not in rendered(("replace", "/spec/paused", True)).failure
-    assert "nothing at this path" in rendered(("replace", "/spec/paused", True)).failure
+    assert "doc is missing key: /spec/paused" in rendered(("replace", "/spec/paused", True)).failure
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_index_below_zero_counts_from_the_end(operation: str, index: str, exp
 
 
 def test_no_list_has_an_item_before_its_first() -> None:
-    assert "no such item" in rendered(("replace", f"{ARGS}/-4", "x")).failure
+    assert "doc is missing key" in rendered(("replace", f"{ARGS}/-4", "x")).failure
 
 
 def test_variables_are_filled_in_keys_as_well_as_in_values() -> None:

@@ -1,0 +1,253 @@
+"""What a placement brings to its clusters: the objects that are selected, the snapshots that hold them, and
+what stands of them already, as state noted it or as a hub shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import json
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_export import FAILED, READY, UNOVERRIDDEN
+from nexusform.domains.fleet.importers.fleet_model import FleetOverride
+from nexusform.domains.fleet.planning.contents import (
+    Contents,
+    ResourceSnapshot,
+    compared_hash,
+    fingerprint,
+    has_resources,
+    is_noted,
+    read_contents,
+    write_contents,
+)
+from nexusform.domains.fleet.planning.hub import ON_HUB, Hub
+from nexusform.domains.fleet.planning.overrides import Rendered, Renders, applicable, picked
+from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.planning.selecting import idle_selectors, selected, selector_problem
+from nexusform.domains.fleet.planning.world import Clusters
+from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.scheduling.watcher import Trigger
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.planning.vms.vm_object import PLACED, note_placed
+
+
+def prepare_resources(placement: PlacementPlan, hub: Hub, clusters: Clusters) -> None:
+    """Select the objects, take a resource snapshot of them where they changed, and find the clusters whose
+    overrides changed. `clusters` are the members.
+    """
+    placement.labels, placement.clusters = clusters.labels, clusters
+    placement.selected = selected(placement.written, hub.manifests)
+    placement.idle = idle_selectors(placement.written, placement.selected)
+    placement.refused = selector_problem(placement.written, hub.manifests)
+    placement.overrides = applicable(hub.overrides, placement.written.key)
+    placement.contents = _standing(placement, hub)
+    placement.snapshots = placement.contents.snapshots
+    if placement.external or placement.refused:
+        placement.left_to_runs = _left_to_runs(placement, hub) if placement.external else None
+        return  # a staged run takes the snapshots; of what is invalid nobody does
+    placement.take_snapshot()
+    before, latest = placement.contents.latest, placement.snapshots[-1]
+    placement.resources_changed = before is not None and before.hash != latest.hash
+    placement.outdated = frozenset(_outdated(placement, latest.index))
+    placement.otherwise = frozenset(_otherwise(placement, latest.index))
+    placement.override_changed = bool(placement.outdated) and _own_overrides_changed(placement, hub)
+
+
+def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
+    """What this plan changes of what the placement brings, and only a staged run carries to the clusters."""
+    before = placement.before
+    if before is None or placement.created:
+        return None
+    if placement.shown:
+        return _shown_to_be_left(placement)
+    objects, overrides = hub.before
+    if fingerprint(selected(before, objects)) != fingerprint(placement.selected):
+        return Trigger.RESOURCES_CHANGED
+    if applicable(overrides, before.key) != placement.overrides:
+        return Trigger.OVERRIDES_CHANGED
+    return None
+
+
+def _shown_to_be_left(placement: PlacementPlan) -> Trigger | None:
+    """What staged runs have not brought yet of a placement that a hub shows; before the first, nothing."""
+    latest = placement.contents.latest
+    if latest is None:
+        return None
+    if latest.hash != fingerprint(placement.selected):
+        return Trigger.RESOURCES_CHANGED
+    return Trigger.OVERRIDES_CHANGED if any(_otherwise(placement, latest.index)) else None
+
+
+def _own_overrides_changed(placement: PlacementPlan, hub: Hub) -> bool:
+    """Whether overrides that name the placement are others than those that its clusters have got. Others are
+    not looked at before something else begins a rollout.
+
+    Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides that name a placement.
+    """
+    key = placement.written.key
+    own = [override for override in placement.overrides if override.placement == key]
+    if not placement.shown:
+        return own != [each for each in applicable(hub.before[1], key) if each.placement == key]
+    known: Mapping[str, FleetOverride] = placement.shown.get("override_snapshots") or {}
+    for cluster, binding in (placement.shown.get("bindings") or {}).items():
+        snapshot = placement.snapshot_of(binding.get("resource_snapshot"))
+        if snapshot is None or cluster not in placement.labels:
+            continue
+        shown = [known[name] for name in binding.get("overrides") or () if name in known]
+        now = picked(own, snapshot.objects, placement.labels[cluster])
+        if [each for each in shown if each.placement == key] != list(now):
+            return True
+    return False
+
+
+def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
+    """The clusters whose bindings name other override snapshots than those that are for them today."""
+    for cluster, before, after in _before_and_after(placement, index):
+        if not before.names_like(after):
+            yield cluster
+
+
+def _otherwise(placement: PlacementPlan, index: int) -> Iterator[str]:
+    """The clusters for which overrides make something else of the objects than before."""
+    for cluster, before, after in _before_and_after(placement, index):
+        if not before.reads_like(after):
+            yield cluster
+
+
+def _before_and_after(placement: PlacementPlan, index: int) -> Iterator[tuple[str, Rendered, Rendered]]:
+    """The clusters that it is bound to, with what they have and what they would get of a snapshot today."""
+    for binding in placement.prior:
+        before = placement.contents.on_cluster.get(binding.cluster)
+        after = placement.rendered(index, binding.cluster)
+        if before is not None and after is not None and binding.state is BindingState.BOUND:
+            yield binding.cluster, before, after
+
+
+def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
+    """What state notes of the placement that stays."""
+    prior = placement.instance.prior
+    return (prior.private if prior is not None and not placement.created else None) or {}
+
+
+def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
+    """What stands: as noted, or as the objects and overrides tell where an older state noted hashes only."""
+    note = noted_before(placement)
+    if placement.shown:
+        return _shown(placement, hub, note)
+    if is_noted(note) or placement.created or placement.before is None:
+        return read_contents(note, placement.prior, hub.by_hash)
+    snapshots = (binding.resource_snapshot for binding in placement.prior)
+    indices = [index for index in snapshots if index is not None]
+    if placement.external and not indices:
+        return Contents()
+    digest_now = fingerprint(placement.selected)
+    digest, index = digest_now, max(indices, default=0)
+    last = note.get("resources")
+    if last is not None:
+        digest, index = str(last["hash"]), int(last.get("index") or 0)
+    changed = digest != digest_now
+    objects = selected(placement.before, hub.before[0]) if changed else placement.selected
+    on_cluster = _once_overridden(placement, hub, objects, note.get("overrides"))
+    return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _shown(placement: PlacementPlan, hub: Hub, note: Mapping[str, Any]) -> Contents:
+    """What a hub shows to stand: its resource snapshots, and on each cluster what its binding brings of them.
+    Where no snapshot was captured, the newest that a binding names, with the objects that state noted last,
+    else with those that are there now.
+    """
+    snapshots = tuple(_shown_snapshots(placement))
+    if snapshots:
+        return Contents(snapshots, dict(_shown_content(placement, snapshots)))
+    indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
+    if not indices:
+        return Contents()
+    noted = read_contents(note, placement.prior, hub.by_hash).latest if is_noted(note) else None
+    objects = noted.objects if noted is not None else placement.selected
+    digest = noted.hash if noted is not None else fingerprint(objects)
+    on_cluster = _once_overridden(placement, hub, objects, None)
+    return Contents((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
+
+
+def _shown_snapshots(placement: PlacementPlan) -> Iterator[ResourceSnapshot]:
+    """The snapshots that a hub shows. One that holds what is selected now is that, in whatever order."""
+    now = {compared_hash(manifest) for manifest in placement.selected}
+    digest_now = fingerprint(placement.selected)
+    for shown in placement.shown.get("resource_snapshots") or ():
+        read_objects = (manifest_of(json.decode(text)) for text in shown["objects"])
+        objects = tuple(manifest for manifest in read_objects if manifest is not None)
+        if {compared_hash(manifest) for manifest in objects} == now:
+            yield ResourceSnapshot(int(shown["index"]), digest_now, placement.selected)
+        else:
+            yield ResourceSnapshot(int(shown["index"]), fingerprint(objects), objects)
+
+
+def _shown_content(
+    placement: PlacementPlan, snapshots: tuple[ResourceSnapshot, ...]
+) -> Iterator[tuple[str, Rendered]]:
+    """What is on each cluster: the objects of its binding's snapshot under the overrides that it names."""
+    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    known: Mapping[str, FleetOverride] = placement.shown.get("override_snapshots") or {}
+    shown_bindings = placement.shown.get("bindings") or {}
+    renders: dict[tuple[int, tuple[str, ...]], Renders] = {}
+    for binding in placement.prior:
+        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        if snapshot is None or not has_resources(binding):
+            continue
+        names = tuple(shown_bindings[binding.cluster].get("overrides") or ())
+        key = snapshot.index, names
+        if key not in renders:
+            # In the order of the names that the binding lists: cluster overrides come first.
+            overrides = tuple(known[name] for name in names if name in known)
+            renders[key] = Renders(snapshot.objects, overrides, placement.labels)
+        rendered = renders[key].get(binding.cluster) or Rendered(snapshot.objects)
+        failure = _shown_failure(shown_bindings[binding.cluster], rendered)
+        yield binding.cluster, replace(rendered, overrides=names, failure=failure)
+
+
+def _shown_failure(binding: Mapping[str, Any], rendered: Rendered) -> str:
+    """Why overriding failed on the cluster of a binding. A hub looked at the labels that the cluster had
+    then: what it says goes before what would come of it today.
+    """
+    standing = binding.get("standing")
+    if standing == UNOVERRIDDEN:
+        return binding.get("failure") or rendered.failure or "overriding failed on the hub"
+    went_well = standing in (READY, FAILED) and not rendered.unopened
+    return "" if went_well else rendered.failure
+
+
+def _once_overridden(
+    placement: PlacementPlan, hub: Hub, objects: tuple[Manifest, ...], digests: Mapping[str, str] | None
+) -> dict[str, Rendered]:
+    """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
+    former = applicable(hub.before[1], placement.written.key)
+    # State noted no overrides: those of now may have stood before, or else those of state.
+    choices = [Renders(objects, overrides, placement.labels) for overrides in (placement.overrides, former)]
+    on_cluster: dict[str, Rendered] = {}
+    for binding in placement.prior:
+        if not has_resources(binding):
+            continue
+        possible = [renders.get(binding.cluster) or Rendered(objects) for renders in choices]
+        digest = possible[0].digest if digests is None else str(digests.get(binding.cluster, ""))
+        alike = (rendered for rendered in possible if rendered.digest == digest)
+        on_cluster[binding.cluster] = next(alike, Rendered(objects, digest))
+    return on_cluster
+
+
+def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str, Any]) -> None:
+    """Note what the placement brought where and why each binding came, once everything is rolled out.
+    `serial` is the one that applying the plan will give, `foretold` what is noted of its pods.
+    """
+    noted = noted_before(placement)
+    held_before = {binding.cluster for binding in placement.prior} - placement.evicted
+    present = [binding.cluster for binding in placement.held]
+    new_clusters = [cluster for cluster in present if cluster not in held_before]
+    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]
+    # Of the note only these are carried on; the contents are written anew.
+    placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
+    of_hub = {ON_HUB: noted[ON_HUB]} if ON_HUB in noted else {}
+    placed = note_placed(placed_before, came, present, serial) or {}
+    contents = Contents(placement.snapshots, placement.contents_after())
+    placement.instance.private = {**placed, **of_hub, **write_contents(contents, placement.held), **foretold}

@@ -1,0 +1,184 @@
+"""What a hub will say of a placement once a plan is carried out: conditions, also those of each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_model import NAMESPACE_ACCESSIBLE, REPORT_DIFF
+from nexusform.domains.fleet.planning.contents import (
+    availability_tracked,
+    read_scheduling,
+    write_conditions,
+    write_statuses,
+)
+from nexusform.domains.fleet.planning.overrides import Identity, Rendered
+from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan
+from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.scheduling.status import (
+    CLUSTER_SCOPED,
+    FALSE,
+    NAMESPACED,
+    TRUE,
+    UNKNOWN,
+    ClusterStatus,
+    FailedObject,
+    PlacementStatus,
+    Progress,
+    placement_status,
+    progress_of,
+    run_words_in,
+)
+
+
+def status_after(placement: PlacementPlan) -> dict[str, Any]:
+    """The conditions and the statuses of clusters, as attributes."""
+    prior = placement.prior_attributes
+    scheduling = placement.status
+    if scheduling is None and prior.get("conditions") is not None:
+        # No cycle ran, or it stopped before it wrote a status.
+        if not placement.moved and not _newly_refusing(placement):
+            return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+        scheduling = read_scheduling(prior, placement.held)
+    status = placement_status(
+        scheduling,
+        placement.written.policy,
+        placement.snapshot.number_of_clusters,
+        _progress(placement),
+        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
+        external=placement.external,
+        told_in=_told_in(placement),
+    )
+    conditions = write_conditions(status.conditions)
+    if placement.external and not placement.rolled and _picked_again(placement):
+        # A hub that sees no other clusters leaves what it said of the rollout until a run says more.
+        conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
+    return {
+        "conditions": conditions,
+        "placement_statuses": write_statuses(_in_former_order(placement, status)),
+    }
+
+
+def _picked_again(placement: PlacementPlan) -> bool:
+    """Whether clusters were evicted and all of them picked again."""
+    held = {binding.cluster for binding in placement.held if binding.state is not BindingState.UNSCHEDULED}
+    return bool(placement.evicted) and placement.evicted <= held
+
+
+def _newly_refusing(placement: PlacementPlan) -> bool:
+    """Whether the configuration says of a cluster that applying fails there, and the status does not yet."""
+    refusing = placement.refusing & placement.clusters.failing
+    said = {
+        str(status.get("cluster_name") or "")
+        for status in placement.prior_attributes.get("placement_statuses") or ()
+        for condition in status.get("conditions") or ()
+        if condition["type"] == "Applied" and condition["status"] == FALSE
+    }
+    bound = {b.cluster for b in placement.prior if b.state is BindingState.BOUND}
+    overridden = bound - {c for c, content in placement.contents.on_cluster.items() if content.failure}
+    return bool(refusing & overridden - said)
+
+
+def _told_in(placement: PlacementPlan) -> str:
+    """The namespace in which a hub lets everybody there read the status; "" where it is told in none."""
+    if placement.written.status_reporting_scope != NAMESPACE_ACCESSIBLE:
+        return ""
+    return next((each.name for each in placement.selected if each.kind == "Namespace"), "")
+
+
+def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
+    """The status with what is not applied. Clusters that state lists stand as they stood, so that only what
+    changed differs; new ones follow in the scheduler's order.
+    """
+    listed = placement.prior_attributes.get("placement_statuses") or ()
+    names = [str(attribute["cluster_name"]) for attribute in listed if attribute["cluster_name"]]
+    position_of = {name: position for position, name in enumerate(names)}
+
+    def order(cluster: ClusterStatus) -> tuple[bool, int]:
+        is_nameless = not cluster.cluster  # says why a place is empty: these come last
+        return is_nameless, position_of.get(cluster.cluster, len(position_of))
+
+    clusters = [
+        replace(cluster, failed=_failed(placement.lost.get(cluster.cluster, {})))
+        for cluster in status.clusters
+    ]
+    return replace(status, clusters=tuple(sorted(clusters, key=order)))
+
+
+def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
+    return tuple(
+        FailedObject(*identity, reason=loss.reason, message=loss.message)
+        for identity, loss in sorted(lost.items())
+    )
+
+
+def _run_words_before(placement: PlacementPlan) -> dict[str, str]:
+    """What the status before the plan says of the runs that brought each cluster what it has."""
+    words = {}
+    for status in placement.prior_attributes.get("placement_statuses") or ():
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "RolloutStarted":
+                words[str(status["cluster_name"])] = run_words_in(str(condition["message"]))
+    return words
+
+
+def _progress(placement: PlacementPlan) -> dict[str, Progress]:
+    """How far each cluster that holds the placement is."""
+    contents = placement.contents_after()
+    refusing = placement.refusing
+    # Of the version that it has, other overrides are held up.
+    held_up = () if placement.external else placement.stalled
+    brought_before = _run_words_before(placement) if placement.external else {}
+    # Of a namespaced placement its namespace stands before the name.
+    work = f"{placement.written.key.replace('/', '.')}-work"
+    by_cluster = {}
+    for binding in placement.held:
+        # A staged run says what a cluster is to have; otherwise it is the latest.
+        index = binding.resource_snapshot if placement.external else placement.snapshots[-1].index
+        progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
+        if progress is None:
+            continue
+        if binding.cluster in held_up and progress.rollout_started == TRUE:
+            progress = replace(progress, rollout_started=FALSE, held_up=True)
+        if placement.external:
+            run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
+            started = TRUE if binding.state is BindingState.BOUND else UNKNOWN
+            progress = replace(progress, rollout_started=started, run=run)
+            progress = _as_reported(placement, binding.cluster, progress)
+        content = contents.get(binding.cluster)
+        failed = bool(content and content.failure and not content.unopened)
+        cluster_fails = binding.cluster in refusing
+        waits_not = progress.applied != UNKNOWN
+        trackable = content is None or availability_tracked(content.manifests)
+        by_cluster[binding.cluster] = replace(
+            progress,
+            overrides=failed or _names_overrides(content),
+            overridden=FALSE if failed else progress.overridden,
+            work_synchronized=FALSE if content and content.unopened else progress.work_synchronized,
+            applied=FALSE
+            if waits_not and (cluster_fails or (content and content.refused))
+            else progress.applied,
+            diff_reported=(progress.diff_reported or TRUE) if placement.written.report_diff else None,
+            trackable=trackable,
+            work=work,
+            failure=content.failure if content is not None else "",
+        )
+    return by_cluster
+
+
+def _as_reported(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
+    """The progress where a staged run has still to bring another way of applying: its conditions wait."""
+    apply = placement.applied_as(cluster)
+    if apply is None or cluster in placement.rolled:
+        return progress
+    reports = apply.type == REPORT_DIFF
+    if reports == placement.written.report_diff:
+        return progress
+    return replace(progress, diff_reported=UNKNOWN) if not reports else replace(progress, applied=UNKNOWN)
+
+
+def _names_overrides(content: Rendered | None) -> bool:
+    """Whether the binding of a cluster names overrides, whatever they make of the objects."""
+    return content is not None and bool(content.overrides or content.digest)

@@ -1,0 +1,44 @@
+"""Rounds of random fleets beside a running hub: from the dump before, each plan foretells the bindings and
+every word of the status after, and from the dump after, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.domains.fleet.planning.hub_dumps import configuration, key_of
+from tests.domains.fleet.planning.test_hub_stories import Dump, foretold, held, told
+from tests.planning.harness import errors, plan
+
+ROUNDS: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("rounds_beside_a_hub.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("beside", ROUNDS, ids=lambda beside: str(beside["name"]).replace(" ", "-"))
+@pytest.mark.parametrize("begin", ["written", "after"])
+def test_a_plan_foretells_bindings_and_words(beside: Mapping[str, Any], begin: str) -> None:
+    name = beside["placement"]
+    end = {key_of(body): body for body in [*beside["stays"], *beside["after"]]}
+    result = plan(_with_failing(beside["fails"]), files_there=Dump([*beside["stays"], *beside[begin]]))
+    assert not errors(result)
+    assert foretold(result)[name] == held(end)[name]
+    (after,) = (
+        change.after
+        for change in result.plan.changes
+        if change.address.type == "fleet_cluster_resource_placement" and change.after
+    )
+    status = end["ClusterResourcePlacement", "", name]["status"]
+    wanted = told(name, status["conditions"], status["placementStatuses"])
+    assert told(name, after["conditions"], after["placement_statuses"]) == wanted
+
+
+def _with_failing(fails: Sequence[str]) -> str:
+    """The configuration over a dump, with members on which nothing can be applied."""
+    named = f"  name       = each.key\n  apply_fails = contains({json.dumps(fails)}, each.key)\n"
+    return configuration().replace("  name       = each.key\n", named, 1) if fails else configuration()
