@@ -50,6 +50,7 @@ _MORE: Final = (1, 2, 4, 8)
 # Parts of the time that is left: for one solution, and for the answer itself where cells are not known.
 _PART_TO_SOLVE: Final = 0.6
 _PART_WITH_UNKNOWN: Final = 0.7
+_PART_FOR_CHEAP: Final = 0.3
 
 
 class RepackStatus(StrEnum):
@@ -262,9 +263,13 @@ class _Closer:
         self._solo: frozenset[str] = frozenset()
         # It does not fit as it stands.
         self._bound = 1
+        # What can be said if time is over before the program has an answer.
+        self._cheap: Walk | None = None
 
     def look(self) -> tuple[Attempt, Walk | None]:
         """What can be said, and a way if one was found."""
+        if self._patience.seconds_left is not None:
+            self._cheap = self._cheapest(self._patience.part(_PART_FOR_CHEAP))
         for _ in range(_MOST_ROUNDS):
             found = self._solve(self._request)
             if isinstance(found, NoSolution):
@@ -286,6 +291,8 @@ class _Closer:
         program = RepackProgram(
             self._ground, request, followed=self._followed, solo=self._solo, fine=self._fine
         )
+        if self._patience.is_over:
+            return NoSolution(proved=False)
         solution = program.solve(Limits(self._patience.share(_PART_TO_SOLVE)))
         if isinstance(solution, NoSolution):
             return solution
@@ -312,7 +319,11 @@ class _Closer:
             walk = find_walk(self._ground, self._request, found[0], self._patience)
             if walk is not None:
                 return walk
-        return find_walk(self._ground, self._request, choose_by_cost(self._ground, self._request))
+        return self._cheap or self._cheapest(self._patience)
+
+    def _cheapest(self, patience: Patience) -> Walk | None:
+        """A way without the program: nothing proves it."""
+        return find_walk(self._ground, self._request, choose_by_cost(self._ground, self._request), patience)
 
 
 def _if_known(search: Search, site: SiteView, request: RepackRequest) -> int | None:

@@ -162,8 +162,8 @@ class _Walker:
         while waiting:
             if patience.is_over:
                 return None
-            chosen = self._fill(waiting)
-            window = self._settle(chosen)
+            chosen = self._fill(waiting, patience)
+            window = None if patience.is_over else self._settle(chosen)
             if window is None:
                 return None
             windows.append(self._close(window))
@@ -171,7 +171,7 @@ class _Walker:
             waiting = [source for source in waiting if source.handle not in gone]
         return Walk(tuple(windows), self._scheduler)
 
-    def _fill(self, waiting: Sequence[Source]) -> list[Source]:
+    def _fill(self, waiting: Sequence[Source], patience: Patience) -> list[Source]:
         """As many VMs as may go together and find their places one after the other."""
         if self._manner is _Manner.AT_ONCE:
             return self._all_that_may(waiting)
@@ -183,6 +183,8 @@ class _Walker:
         window = _Window(self._scheduler.copy(), self._handles)
         chosen: list[Source] = []
         for source in waiting:
+            if patience.is_over:
+                break
             if self._may_join(chosen, source) and self._land(window, source):
                 chosen.append(source)
         return chosen or self._one_elsewhere(waiting) or self._all_that_may(waiting)
