@@ -50,6 +50,7 @@ __all__ = [
     "StepNews",
     "StepWaits",
     "Surroundings",
+    "TellsVerdict",
     "Unplaced",
     "VmFamily",
 ]
@@ -423,6 +424,15 @@ class JudgesPlans(Protocol):
         """What is to be said of the changes of a plan, each with the number of the one that it is said of:
         errors for what cannot be done. Raises ProviderProblem when it cannot find out.
         """
+        ...
+
+
+@runtime_checkable
+class TellsVerdict(Protocol):
+    """A provider that asks the other side what it makes of a plan."""
+
+    def verdict(self) -> str:
+        """What the other side made of the plan that was judged last, in sentences; "" for nothing."""
         ...
 
 

@@ -468,6 +468,7 @@ class Plan(Struct, frozen=True):
     of an old address and a new one. `sites` and `room` are who stands where and what is left: empty until
     `planning.conclusion.room_left` has told them, which is the last that happens to a plan. `shown` are
     attributes of objects that data sources show: of these the plan goes on from there, whatever state holds.
+    `judgements` are what those that the plan will be sent to make of it, a sentence each.
     """
 
     mode: Mode = Mode.NORMAL
@@ -509,6 +510,7 @@ class Plan(Struct, frozen=True):
     scores: tuple[PredictionScore, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
     shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    judgements: tuple[str, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

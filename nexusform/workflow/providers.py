@@ -32,6 +32,7 @@ from nexusform.ports import (
     ReadsCaptures,
     RemembersObjects,
     StepWaits,
+    TellsVerdict,
 )
 from nexusform.providers.provider_kind import ProviderKind
 from nexusform.providers.registry import PROVIDERS
@@ -285,10 +286,15 @@ def judged_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[D
             return [error("reading-what-stands-failed", str(problem))]
         for number, said in judged:
             change = changes[number]
-            diagnostics.append(
-                diagnostic(said.severity, said.id, said.detail, change.source, block=change.block)
-            )
+            about = {"block": change.block, "brief": said.brief}
+            diagnostics.append(diagnostic(said.severity, said.id, said.detail, change.source, **about))
     return diagnostics
+
+
+def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
+    """What those that providers speak to made of the plan that was judged."""
+    said = (provider.verdict() for provider in providers.values() if isinstance(provider, TellsVerdict))
+    return tuple(filter(None, said))
 
 
 def _request_of(change: Change) -> ChangeRequest:

@@ -38,6 +38,7 @@ from nexusform.workflow.providers import (
     make_providers,
     remarks,
     stand_already,
+    verdicts,
 )
 from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
@@ -132,6 +133,7 @@ class Run(Struct):
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
         if options.refresh and not has_errors(refusals) and not result.plan.errored:
             refusals += judged_by_providers(result.plan, self.providers)
+            result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
         said += [*refusals, *(remarks(self.providers) if options.refresh else ())]
         inventories = (*result.plan.inventories, *captures_read(self.providers))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
@@ -164,7 +166,8 @@ class Run(Struct):
         plan = self._concluded(make_plan(request), self._contradictions()).plan
         # What providers read is handed on (`refreshed`), and when that was captured with it.
         captures = [read for read in made.inventories if read.address.startswith(OF_PROVIDERS)]
-        return replace(plan, inventories=(*plan.inventories, *captures))
+        inventories = (*plan.inventories, *captures)
+        return replace(plan, inventories=inventories, judgements=made.judgements)
 
     def _imports(
         self, request: PlanRequest, options: PlanOptions

@@ -105,6 +105,7 @@ def plan_document(
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
+        **({"judgements": list(plan.judgements)} if plan.judgements else {}),
         diagnostics=[finding_document(finding, known_files) for finding in plan_findings(plan)],
     )
 

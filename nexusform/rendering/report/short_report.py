@@ -128,6 +128,7 @@ def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     ]
     sentences += [("NUMA cells", cells_not_told(plan.draws)), ("Scale-in", scale_in_of(plan))]
     sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
+    sentences += [("Judged", judgement) for judgement in plan.judgements]
     sentences += _separations(plan)
     sentences += [("At stake", f"{text}.") for text in (*ending_rules(plan), *endangered(plan))]
     sentences += [("Conditions", _conditions(plan)), (INVENTORY, _inventory(plan))]

@@ -59,6 +59,9 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: HubServer, t
     code, said = told("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
+    assert f"Judged: The hub {hub.url} takes 2 of 2 changes (dry runs). What can be asked only" in said
+    assert "ConfigMap web/settings (its namespace comes with this plan)" in said
+    assert "not-judged" not in said
     assert "Resources: 2 added" in said
     assert "2 of 2 predictions came true." in said
     assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
@@ -138,6 +141,7 @@ def test_without_the_right_to_write_a_plan_is_not_judged(
     assert code == 0
     assert "not-judged" in said
     assert 'user "bob" may not patch namespaces' in said
+    assert 'user "bob" may not patch clusterresourceplacements.placement.kubernetes-fleet.io' in said
     text = Path("main.nf.hcl").read_text()
     required = '{\n  judge = "require"\n  timeout = "30m"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))

@@ -27,6 +27,7 @@ class FleetHub:
         self.sends = not terms.read_only
         self._asked = asked
         self._terms = terms
+        self._verdict = ""
 
     def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """What the operator lets the run do."""
@@ -50,7 +51,14 @@ class FleetHub:
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """What the hub makes of a plan. Raises ProviderProblem."""
-        return Judging(self._asked, self._terms).judge(requests)
+        judging = Judging(self._asked, self._terms)
+        found = judging.judge(requests)
+        self._verdict = judging.verdict
+        return found
+
+    def verdict(self) -> str:
+        """What the hub made of the plan that was judged last."""
+        return self._verdict
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Make it, or go on making it. Raises ProviderProblem."""

@@ -26,6 +26,7 @@ NO_MEMBER: Final = "member-is-not-on-the-hub"
 OF_OTHERS: Final = "managed-by-others"
 TAKEN: Final = "fields-are-taken-over"
 NOT_JUDGED: Final = "not-judged"
+_LATER: Final = "later"  # no diagnostic: what the hub can be asked only once the plan is applied
 _AT_ONCE: Final = 6
 _MOST_NAMED: Final = 4
 Finding = tuple[int, Problem]
@@ -39,6 +40,7 @@ class Judging:
         self._terms = terms
         self._namespaces: set[str] = set()  # that come with the plan
         self._groups: set[str] = set()  # of CustomResourceDefinitions that come with the plan
+        self.verdict = ""  # what the hub made of the plan, in words
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """What is to be said of changes, each with its number. Raises ProviderProblem."""
@@ -66,6 +68,7 @@ class Judging:
                 found = [finding for findings in pool.map(one, known) for finding in findings]
         except HubProblem as problem:
             return list(self._unasked(numbers, str(problem)))
+        self.verdict = _verdict(hub.server, len(known), found)
         return list(_together(found, required=self._terms.judge == "require"))
 
     def _note_new(self, each: Sent) -> None:
@@ -145,8 +148,7 @@ class Judging:
     def _not_served(self, each: Sent) -> Problem:
         version = str(each.body.get("apiVersion"))
         if version.partition("/")[0] in self._groups:
-            detail = f"{each.title}: its CustomResourceDefinition comes with this plan."
-            return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+            return Problem((), _LATER, f"{each.title} (its CustomResourceDefinition comes with this plan)")
         detail = (
             f"{each.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         )
@@ -155,8 +157,7 @@ class Judging:
     def _refusal(self, refused: Refused, each: Sent) -> Problem:
         namespace = str((each.body.get("metadata") or {}).get("namespace") or "")
         if refused.status == 404 and namespace in self._namespaces:
-            detail = f"{each.title}: its namespace comes with this plan."
-            return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+            return Problem((), _LATER, f"{each.title} (its namespace comes with this plan)")
         return _SAID.get(refused.kind, _refused)(refused, each)
 
 
@@ -184,14 +185,12 @@ def _owners(refused: Refused) -> str:
     return "; ".join(parts)
 
 
-def _rights(refused: Refused, each: Sent) -> Problem:
-    right = refused.missing_right or refused.words
-    detail = f"{each.title}: {right}"
-    return Problem((), NOT_JUDGED, detail, Severity.WARNING)
+def _rights(refused: Refused, _each: Sent) -> Problem:
+    return Problem((), NOT_JUDGED, refused.missing_right or refused.words, Severity.WARNING)
 
 
-def _nobody(refused: Refused, each: Sent) -> Problem:
-    detail = f"{each.title}: the hub does not know who asks ({refused.status})"
+def _nobody(refused: Refused, _each: Sent) -> Problem:
+    detail = f"the hub does not know who asks ({refused.status})"
     return Problem((), NOT_JUDGED, detail, Severity.WARNING)
 
 
@@ -206,7 +205,7 @@ _SAID: Final[dict[Refusal, Callable[[Refused, Sent], Problem]]] = {
 def _together(found: Sequence[Finding], *, required: bool) -> Iterator[Finding]:
     """What was found; all that could not be judged in one warning, or in an error where it is required."""
     unjudged = [(number, problem) for number, problem in found if problem.id == NOT_JUDGED]
-    yield from ((number, problem) for number, problem in found if problem.id != NOT_JUDGED)
+    yield from ((number, problem) for number, problem in found if problem.id not in (NOT_JUDGED, _LATER))
     if not unjudged:
         return
     what = counted(len({number for number, _ in unjudged}), "change")
@@ -215,7 +214,24 @@ def _together(found: Sequence[Finding], *, required: bool) -> Iterator[Finding]:
     )
     severity = Severity.ERROR if required else Severity.WARNING
     detail = f"The hub could not be asked what it makes of {what}: {reasons}."
-    yield unjudged[0][0], Problem((), NOT_JUDGED, detail, severity)
+    yield unjudged[0][0], Problem((), NOT_JUDGED, detail, severity, brief=f"{what}: {reasons}")
+
+
+def _verdict(server: str, asked: int, found: Sequence[Finding]) -> str:
+    """What a hub made of so many changes."""
+    unjudged = {number for number, problem in found if problem.id == NOT_JUDGED}
+    refused = {number for number, problem in found if problem.id != _LATER and _is_error(problem)}
+    judged = asked - len(unjudged)
+    later = first_of([problem.detail for _, problem in found if problem.id == _LATER], _MOST_NAMED)
+    when = f" What can be asked only while it is applied: {later}." if later else ""
+    if not judged:
+        return when.strip()
+    taken = judged - len(refused - unjudged)
+    return f"The hub {server} takes {taken} of {counted(judged, 'change')} (dry runs).{when}"
+
+
+def _is_error(problem: Problem) -> bool:
+    return problem.severity is Severity.ERROR
 
 
 def _holds_unknown(value: Any) -> bool:
