@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from nexusform.address import Address, Mode
 from nexusform.demands import NodeMarks, PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
+from nexusform.forecasts import Claim
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
 from nexusform.scheduling.racks.vms import Machine, VmSku
@@ -345,13 +346,15 @@ class ProviderAnswer(Struct, frozen=True):
     """The attributes after a create or update; `observed` are the paths that the provider saw
     for itself (a predicted value there may differ from the plan). `unfinished` is what of the change did not
     come about, as the object's note holds it: it is told as an error, and what came about is saved. `note`
-    goes into the object's private note.
+    goes into the object's private note, and so does what became of the plan's `claims` of the object, where
+    the provider itself could tell.
     """
 
     attributes: Mapping[str, Any]
     observed: tuple[Path, ...] = ()
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
 
 
 class ProviderProblem(Exception):

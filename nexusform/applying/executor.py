@@ -30,6 +30,7 @@ from nexusform.applying.standing import (
     without_deposed,
 )
 from nexusform.applying.workers import CallNews, EndedCall, Workers
+from nexusform.forecasts import Claim
 from nexusform.log import log
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import (
@@ -69,8 +70,8 @@ class Applied(Struct, frozen=True):
 
     `ends` are the steps' ends in the plan's order; `added`, `changed`, `destroyed` and
     `forgotten` count the main steps that were done. `hits` and `misses` are predictions that a
-    provider looked at. `problem` tells that the journal could not be written any more, ""
-    otherwise.
+    provider looked at, `claims` those of the plan's claims that one settled. `problem` tells that
+    the journal could not be written any more, "" otherwise.
     """
 
     state: State
@@ -81,6 +82,7 @@ class Applied(Struct, frozen=True):
     forgotten: int = 0
     hits: int = 0
     misses: tuple[Miss, ...] = ()
+    claims: tuple[Claim, ...] = ()
     problem: str = ""
 
     @property
@@ -206,6 +208,7 @@ class _Run:
         self._counts = _Counts()
         self._hits = 0
         self._misses: list[Miss] = []
+        self._claims: list[Claim] = []
         self._failed = False
         self._interrupted = False
         self._problem = ""
@@ -317,6 +320,7 @@ class _Run:
         self._recorder.conclude(call, result.instance, result.error)
         self._hits += result.hits
         self._misses.extend(result.misses)
+        self._claims.extend(result.claims)
         outcome = Outcome.FAILED if result.error else Outcome.DONE
         self._end(call.step, outcome, result.error, by_others=isinstance(finished.problem, NotDoneYet))
 
@@ -406,5 +410,6 @@ class _Run:
             forgotten=counts.forgotten,
             hits=self._hits,
             misses=tuple(self._misses),
+            claims=tuple(self._claims),
             problem=self._problem,
         )

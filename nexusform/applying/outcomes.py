@@ -22,6 +22,7 @@ from nexusform.applying.standing import (
     with_unfinished,
     without_deposed,
 )
+from nexusform.forecasts import Claim, with_claims
 from nexusform.plain_data import Path, known_parts, part_at, path_text, unknown_paths
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
@@ -97,13 +98,14 @@ class Result(Struct, frozen=True):
     """How a step ended.
 
     `instance` is what stands at its address now, `error` "" when all is well; `hits` and `misses`
-    say what became of the predictions.
+    say what became of the predictions, `claims` what its provider settled.
     """
 
     instance: InstanceState | None
     error: str = ""
     hits: int = 0
     misses: tuple[Miss, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     def followed(self, whereabouts: Whereabouts) -> Result:
         """The same with the racks and zones of machines that were foretold otherwise."""
@@ -142,10 +144,11 @@ def after_answer(
     complaint = _complaint(call, agreement, answer.attributes, unknown)
     instance = _instance_with(call, attributes, before, tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
-        noted = with_unfinished(instance.current, answer.unfinished)
-        instance = replace(instance, current=with_note(noted, answer.note))
+        noted = with_note(with_unfinished(instance.current, answer.unfinished), answer.note)
+        noted = replace(noted, private=with_claims(noted.private, answer.claims))
+        instance = replace(instance, current=noted)
         complaint = complaint or str((answer.unfinished or {}).get("words", ""))
-    return Result(instance, complaint, agreement.hits, agreement.misses)
+    return Result(instance, complaint, agreement.hits, agreement.misses, answer.claims)
 
 
 def after_problem(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> Result:

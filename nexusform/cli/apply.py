@@ -37,6 +37,7 @@ from nexusform.workflow.saved_plans import open_saved, read_plan
 from nexusform.workflow.signed_plans import signature_problems
 from nexusform.workflow.stored import Stored, state_digest
 
+SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was sure of is not so
 FIRST_INTERRUPT: Final = (
     "Interrupt received.\nWaiting for the running steps to end; no further one is started. "
     "Interrupt again to exit at once."
@@ -181,7 +182,9 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
 
 
 def _finish_first(run: Run, job: _Job) -> int:
-    """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it."""
+    """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it that
+    speaks against one.
+    """
     rest, problems = rest_of(run.stored, run.project.place)
     if rest is None:
         # what cannot be read may still be the rest of a killed apply: only -discard drops it
@@ -199,7 +202,7 @@ def _finish_first(run: Run, job: _Job) -> int:
     job.voice.notice(f"Finishing an earlier apply first: {counted(rest.steps, 'step')} left.")
     outcome = _carry_out_rest(run, job, rest)
     run.stored = Stored(outcome.applied.state, digest=state_digest(outcome.applied.state))
-    return 0 if outcome.complete else 1
+    return _exit_code(outcome)
 
 
 def _resume(flags: ApplyFlags, planfile: str | None) -> int:
@@ -230,7 +233,7 @@ def _carry_on(run: Run, job: _Job) -> int:
     if rest is None:
         job.voice.notice("Nothing is left to do.")
         return 0
-    return 0 if _carry_out_rest(run, job, rest).complete else 1
+    return _exit_code(_carry_out_rest(run, job, rest))
 
 
 def _discard(flags: ApplyFlags) -> int:
@@ -275,7 +278,7 @@ def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
     if rest is not None and rest.killed and rest.plan_digest == saved.digest and not rest.steps:
         # What the plan says is done; only its end was not recorded any more.
         job.voice.notice("All steps of this plan were done when its apply was cut off. Recording its end.")
-        return 0 if _carry_out_rest(run, job, rest).complete else 1
+        return _exit_code(_carry_out_rest(run, job, rest))
     if rest is None and run.left_open and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.voice.notice("All of this plan was done when its apply was cut off. Its end is recorded now.")
         return 0
@@ -300,7 +303,13 @@ def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
 def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes leaves the state alone."""
     outcome = _watched(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
-    return 0 if _told(run, job, plan, outcome).complete else 1
+    return _exit_code(_told(run, job, plan, outcome))
+
+
+def _exit_code(outcome: ApplyOutcome) -> int:
+    if not outcome.complete:
+        return 1
+    return SURE_CLAIM_BROKE if outcome.broken_sure else 0
 
 
 def _carry_out_rest(run: Run, job: _Job, rest: Rest) -> ApplyOutcome:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.forecasts import Score
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Place, Refusal
@@ -441,7 +442,8 @@ PREDICTION: Final = "prediction"
 class PredictionScore(Struct, frozen=True):
     """How many of the VMs of a site stand where the rule puts them, of those that could be judged, when its
     history was last replayed. `sure` of the hits are so however VMs lie in cells that nobody told; None where
-    that was not counted.
+    that was not counted. `chance` is how many hits to expect of a platform that draws. `claims` are what
+    became of the claims of earlier plans.
     """
 
     site: str
@@ -449,6 +451,8 @@ class PredictionScore(Struct, frozen=True):
     judged: int
     not_judged: int
     sure: int | None = None
+    chance: float | None = None
+    claims: Score | None = None
 
 
 class Plan(Struct, frozen=True):

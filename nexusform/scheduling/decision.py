@@ -25,8 +25,16 @@ class Certainty(Struct, frozen=True):
     """In which share of the repeated tie-breaks the object has this rack and this machine, 0..1.
 
     `rack_count`: in which share the rack holds as many VMs of its pool as here, whichever of them these are.
+    `tied` says of the same three how many different answers the repetitions gave. `measured` are the three
+    shares as they came out, where they were lowered since to what held of earlier claims.
     """
 
     rack: float
     machine: float
     rack_count: float = 0.0
+    tied: tuple[int, int, int] = (1, 1, 1)
+    measured: tuple[float, float, float] | None = None
+
+    def shares(self) -> dict[str, float]:
+        """The three shares by name."""
+        return {"rack": self.rack, "machine": self.machine, "rack_count": self.rack_count}

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
+from nexusform.applying.claims import addresses_done, records_of_claims, settled_claims
 from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.planning.plan import CheckResult, Plan, StepKind
+from nexusform.forecasts import broken_sure
+from nexusform.planning.plan import CheckResult, Plan, Step, StepKind
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
 from nexusform.planning.request import PlanRequest
@@ -28,7 +31,7 @@ from nexusform.state.draft import Remaining, planned_records
 from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
 from nexusform.state_ports import BackendProblem, SealsDocuments
-from nexusform.words import counted, form
+from nexusform.words import counted, first_of, form
 from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.saved_plans import with_confinement
@@ -54,7 +57,7 @@ class ApplyOutcome(Struct, frozen=True):
 
     `following` are outputs that came out otherwise because a prediction was missed. `sends` tells
     whether any provider of the plan sends to a site; `provider_names` are the short names of those that
-    took part.
+    took part. `broken_sure`: what the plan told as certain and is not so.
     """
 
     applied: Applied
@@ -63,6 +66,7 @@ class ApplyOutcome(Struct, frozen=True):
     sends: bool = False
     provider_names: tuple[str, ...] = ()
     following: tuple[Miss, ...] = ()
+    broken_sure: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -96,7 +100,10 @@ def apply_rest(run: Run, rest: Rest, listener: Listener, options: ApplyOptions) 
         # It ended between a checkpoint and the record of the serial that follows it.
         serial = run.stored.remaining.serial
         recorder.note(Begun(state.lineage, serial, state.nexusform_version, state.catalogue))
-    return _follow(run, rest.plan, recorder, listener, options)
+    # A run that was killed settled nothing of what it did.
+    left = {step.id for step in rest.plan.steps}
+    unsettled = [step for step in rest.saved.plan.steps if step.id not in left] if rest.killed else []
+    return _follow(run, rest.plan, recorder, listener, options, unsettled)
 
 
 def _followed(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str) -> list[Planned]:
@@ -119,9 +126,16 @@ def _dropped(remaining: Remaining) -> Diagnostic:
 
 
 def _follow(
-    run: Run, plan: Plan, recorder: Recorder, listener: Listener, options: ApplyOptions
+    run: Run,
+    plan: Plan,
+    recorder: Recorder,
+    listener: Listener,
+    options: ApplyOptions,
+    unsettled: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Carry the plan out, settle what hangs on its results, and save the state."""
+    """Carry the plan out, settle what hangs on its results and what it claimed, and save the state. The
+    claims on `unsettled` steps, which were done before, are settled as well.
+    """
     applied = execute(
         plan,
         recorder,
@@ -131,10 +145,11 @@ def _follow(
         listener=listener,
         options=Options(options.parallelism, options.fail_fast, options.stopping, options.waits_for_people),
     )
+    alarms = _settle_claims(run, plan, recorder, applied, unsettled)
     ending = _settled(run, plan, applied)
     checks = tuple(_check_document(check) for check in ending.checks)
     recorder.note(Finished(ending.outputs, checks))
-    problems = [*ending.diagnostics, *_unfinished(applied)]
+    problems = [*ending.diagnostics, *_alarm(alarms), *_unfinished(applied)]
     problems += [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
     problems += _save(run, recorder, state, complete=applied.complete)
@@ -145,8 +160,39 @@ def _follow(
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends for name in taking_part if name in run.providers),
         following=tuple(map(_output_miss, ending.following)),
+        broken_sure=alarms,
         provider_names=tuple(sorted(name.split(".")[0] for name in taking_part)),
     )
+
+
+def _settle_claims(
+    run: Run, plan: Plan, recorder: Recorder, applied: Applied, unsettled: Sequence[Step]
+) -> tuple[str, ...]:
+    """Note with the sites what became of the plan's claims; what of it was told as certain and is not so."""
+    state = recorder.state()
+    done = addresses_done(applied.ends, plan, unsettled)
+    by_site = settled_claims(plan, done, state, run.project.registries.resource_types)
+    for record in records_of_claims(by_site, state):
+        recorder.note(record)
+    return broken_sure(chain(applied.claims, *by_site.values()))
+
+
+def _alarm(alarms: Sequence[str]) -> list[Diagnostic]:
+    """A warning where what the plan told as certain is not so."""
+    if not alarms:
+        return []
+    return [
+        warning(
+            "sure-claims-broke",
+            f"{first_of(alarms, _MOST_ALARMS, separator='; ')}. What decides there does not follow the rule "
+            "by which this plan was made, or something else has changed in between: look at what stands "
+            "before you rely on the next plan. The state has what was seen; nothing is marked for "
+            "replacement.",
+        )
+    ]
+
+
+_MOST_ALARMS: Final = 5
 
 
 def _unfinished(applied: Applied) -> list[Diagnostic]:

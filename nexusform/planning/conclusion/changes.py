@@ -8,6 +8,7 @@ from typing import Any
 from nexusform.address import Address, address_order
 from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.forecasts import FORECASTS
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Change, Drift
@@ -104,12 +105,15 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
 
 
 def _private(instance: Instance) -> Mapping[str, Any] | None:
-    """The private note of an object after the plan: a new one, else the one of the object that stays."""
-    if instance.private is not None:
+    """The private note of an object after the plan: a new one, else the one of the object that stays. What
+    became of earlier claims stays with the object.
+    """
+    noted = instance.prior.private if instance.prior is not None and not instance.replaced else None
+    if instance.private is None:
+        return noted
+    if noted is None or FORECASTS not in noted:
         return instance.private
-    if instance.prior is None or instance.replaced:
-        return None
-    return instance.prior.private
+    return {**instance.private, FORECASTS: noted[FORECASTS]}
 
 
 def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform import __version__
 from nexusform.address import Address, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.forecasts import Record, record_of, score_of
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.conservation import accounts, imbalance, waiting_pods_told
@@ -45,6 +46,7 @@ from nexusform.planning.verdicts.draws import draws_of, fits_by_luck
 from nexusform.planning.verdicts.fit import (
     SiteCertainty,
     Unplaced,
+    as_claims_held,
     broken_groups,
     fit_failures,
     measure,
@@ -100,7 +102,8 @@ def conclude(
     request, prior, order = blocks.request, blocks.prior, blocks.order
     changes, problems = build_changes(blocks.instances, order, prior)
     ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
-    tie_breaks, certainty = measure(world.sites, request.tie_breaks, keep_outcomes=ruled)
+    tie_breaks, measured = measure(world.sites, request.tie_breaks, keep_outcomes=ruled)
+    certainty = as_claims_held(measured, _records(prior))
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()
     draws = draws_of(world.sites, certainty, request.split_seed, tie_breaks)
@@ -219,19 +222,35 @@ def _upgrades(vms: Iterable[VmObject], world: PlannedWorld) -> tuple[Upgrade, ..
     return tuple(upgrades_of(again, [each.disruptions for each in world.contributions]))
 
 
+def _records(prior: Prior) -> dict[str, Record]:
+    """By the id of a site, what became of the claims of earlier plans there."""
+    records: dict[str, Record] = {}
+    for address in prior.instances:
+        current = prior.object(address)
+        record = record_of(current.private) if current is not None else {}
+        if current is not None and record:
+            records[str(current.attributes.get("id"))] = record
+    return records
+
+
 def _scores(prior: Prior) -> Iterator[PredictionScore]:
-    """What replays of the sites came to, under the rack_spread that each site has now."""
+    """What replays of the sites came to, under the rack_spread that each site has now, and what became of the
+    claims that earlier plans made there.
+    """
     for address in sorted(prior.instances, key=address_order):
         current = prior.object(address)
-        scores = (current.private or {}).get(PREDICTION) if current is not None else None
-        if current is None or not scores:
+        claims = score_of(record_of(current.private)) if current is not None else None
+        scores = ((current.private or {}).get(PREDICTION) or {}) if current is not None else {}
+        if current is None or not (scores or claims):
             continue
         scheduler = current.attributes.get("scheduler") or {}
         noted = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
+        name = str(current.attributes.get("name"))
         if noted:
-            name = str(current.attributes.get("name"))
             figures = (noted["hits"], noted["judged"], noted["not_judged"], noted.get("sure"))
-            yield PredictionScore(name, *figures)
+            yield PredictionScore(name, *figures, chance=noted.get("chance"), claims=claims)
+        elif claims:
+            yield PredictionScore(name, 0, 0, 0, claims=claims)
 
 
 def _judged(

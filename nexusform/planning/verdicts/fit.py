@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
+from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, VM_CLAIMS, Record, as_it_held
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
@@ -341,6 +343,38 @@ class SiteCertainty(Struct, frozen=True):
     def pool(self, owner: str, pool: str) -> PoolCertainty | None:
         """The figures of a pool, None when this plan placed none of its VMs."""
         return self.pools.get((owner, pool))
+
+
+def as_claims_held(
+    certainty: Mapping[str, SiteCertainty], records: Mapping[str, Record]
+) -> dict[str, SiteCertainty]:
+    """The shares of every site, lowered to what held of the claims that were settled there."""
+    lowered = dict(certainty)
+    for site_id in certainty.keys() & records.keys():
+        record, measured = records[site_id], certainty[site_id]
+        vms = {token: _as_it_held(shares, record) for token, shares in measured.vms.items()}
+        pools = {key: _pool_as_it_held(pool, record) for key, pool in measured.pools.items()}
+        lowered[site_id] = replace(measured, vms=vms, pools=pools)
+    return lowered
+
+
+def _as_it_held(shares: Certainty, record: Record) -> Certainty:
+    measured = (shares.rack, shares.machine, shares.rack_count)
+    rack, machine, count = (
+        as_it_held(record, about, share) for about, share in zip(VM_CLAIMS, measured, strict=True)
+    )
+    if (rack, machine, count) == measured:
+        return shares
+    return replace(shares, rack=rack, machine=machine, rack_count=count, measured=measured)
+
+
+def _pool_as_it_held(pool: PoolCertainty, record: Record) -> PoolCertainty:
+    """A pool of which nothing is called certain that did not always hold."""
+    if as_it_held(record, MACHINE_CLAIM, 1) < 1:
+        pool = replace(pool, machine_certain=0)
+    if as_it_held(record, COUNT_CLAIM, 1) < 1:
+        pool = replace(pool, certain_racks=())
+    return pool
 
 
 def measure(

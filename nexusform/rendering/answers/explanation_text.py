@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import asdict
-
 from nexusform.placement_kinds.registry import place_document, place_text
 from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.planning.plan import PlacementChange
@@ -234,7 +232,7 @@ def explanation_document(
         "machines": [_ranked_document(machine) for machine in explanation.machines],
         "fitting_cells": list(explanation.fitting_cells),
         "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
-        "certainty": None if certainty is None else asdict(certainty),
+        "certainty": None if certainty is None else certainty.shares(),
         "tie_breaks": tie_breaks,
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
@@ -58,7 +59,7 @@ def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     if row.platform_name:
         document["platform_name"] = row.platform_name
     if row.certainty is not None:
-        document["certainty"] = asdict(row.certainty)
+        document["certainty"] = row.certainty.shares()
     if row.group:
         turn = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= turn
@@ -218,9 +219,23 @@ def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
             "sure_hits": score.sure,
             "judged": score.judged,
             "not_judged": score.not_judged,
+            "hits_by_chance": score.chance,
+            "claims": _claims_document(score.claims),
         }
         for score in scores
     ]
+
+
+def _claims_document(claims: Score | None) -> dict[str, float] | None:
+    """What became of the claims of earlier plans."""
+    if claims is None:
+        return None
+    return {
+        "settled": claims.settled,
+        "held": claims.held,
+        "brier_score": round(claims.brier, 6),
+        "brier_score_by_chance": round(claims.chance, 6),
+    }
 
 
 def _room_document(room: Room | None) -> dict[str, Any] | None:

@@ -174,6 +174,10 @@ class _Tallies:
         self._counts = self._per_rack(self._actual)
         # In how many runs a rack had as many VMs of a pool.
         self._same_counts: Counter[tuple[PoolId, str]] = Counter()
+        self._places_seen: dict[Token, tuple[set[str], set[str]]] = {
+            token: ({place.rack}, {place.machine}) for token, place in self._actual.items()
+        }
+        self._counts_seen: dict[tuple[PoolId, str], set[int]] = {}
 
     def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
         """How many VMs of each pool a rack has."""
@@ -188,24 +192,33 @@ class _Tallies:
         """Take one run into account."""
         for token, place in self._actual.items():
             place_in_run = outcome[token]
-            if place_in_run is not None and place_in_run.rack == place.rack:
-                self._racks[token] += 1
-                if place_in_run.machine == place.machine:
-                    self._machines[token] += 1
+            if place_in_run is None:
+                continue
+            if place_in_run.machine != place.machine:
+                racks, machines = self._places_seen[token]
+                racks.add(place_in_run.rack)
+                machines.add(place_in_run.machine)
+            else:
+                self._machines[token] += 1
+            self._racks[token] += place_in_run.rack == place.rack
         counts_in_run = self._per_rack(outcome)
         for pool, counts in self._counts.items():
             pool_counts = counts_in_run.get(pool, Counter())
             self._same_counts.update((pool, rack) for rack in counts if counts[rack] == pool_counts[rack])
+            for rack in counts:
+                self._counts_seen.setdefault((pool, rack), {counts[rack]}).add(pool_counts[rack])
 
     def vms(self, runs: int) -> dict[Token, Certainty]:
         """Shares per VM, in the order of the operations."""
         shares: dict[Token, Certainty] = {}
         for token, place in self._actual.items():
-            same_count = self._same_counts[self._pool_of[token], place.rack]
+            of_rack = (self._pool_of[token], place.rack)
+            racks, machines = self._places_seen[token]
             shares[token] = Certainty(
                 rack=self._racks[token] / runs,
                 machine=self._machines[token] / runs,
-                rack_count=same_count / runs,
+                rack_count=self._same_counts[of_rack] / runs,
+                tied=(len(racks), len(machines), len(self._counts_seen.get(of_rack, ())) or 1),
             )
         return shares
 

@@ -265,7 +265,7 @@ def _is_of_azure(kind: ResourceType) -> bool:
     return kind.name.startswith("nexus_")
 
 
-def _scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, int]]:
+def _scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, float]]:
     """The prediction score of a site by rack_spread, as state keeps it."""
     return {
         one.spread.value: {
@@ -273,6 +273,7 @@ def _scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, int]]:
             "sure": one.sure,
             "judged": one.judged,
             "not_judged": sum(one.unjudged.values()),
+            "chance": round(one.chance, 3),
         }
         for one in replays
         if one.site == site
