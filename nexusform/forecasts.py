@@ -75,12 +75,15 @@ Record: TypeAlias = Mapping[tuple[str, int], ShareScore]
 
 
 class Score(Struct, frozen=True):
-    """What a record comes to: Brier scores (0 is best) of the stated shares and of chance. `lowered` says
-    whether shares of some class are stated lower than measured.
+    """What a record comes to: Brier scores (0 is best) of the stated shares and of chance. `sure_held` of the
+    `sure` claims, which were measured to hold in every case, did. `lowered` says whether shares of some class
+    are stated lower than measured.
     """
 
     settled: int
     held: int
+    sure: int
+    sure_held: int
     brier: float
     chance: float
     lowered: bool = False
@@ -145,9 +148,12 @@ def score_of(record: Record) -> Score | None:
     settled = sum(each.settled for each in record.values())
     if not settled:
         return None
+    sure = [score for (_, number), score in record.items() if number == _SURE]
     return Score(
         settled,
         sum(each.held for each in record.values()),
+        sum(each.settled for each in sure),
+        sum(each.held for each in sure),
         sum(each.squares for each in record.values()) / settled,
         sum(each.chance_squares for each in record.values()) / settled,
         any(_is_lowered(number, score) for (_, number), score in record.items()),

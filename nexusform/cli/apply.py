@@ -87,7 +87,10 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 
 @command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
-    """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
+    """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed.
+
+    Exit code 0 when all was done, 1 for errors, 2 when all was done and what the plan was sure of is not so.
+    """
     shaping = arguments.planning.changed()
     verification = verification_of(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):

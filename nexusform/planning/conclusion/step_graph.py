@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import ROLLING, VmObject
+from nexusform.planning.vms.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.scheduling.racks.certainty import VmReleased
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
@@ -22,13 +22,15 @@ OnSite: TypeAlias = tuple[str, str]  # site and machine
 class MachineUse(Struct, frozen=True):
     """`held` are (site, rack, machine) of the VMs before, `left_early` the machines whose room is free
     before anything is placed, `taken` those of VMs that the plan places, `makers` the addresses (text) of
-    what offers these. `keeps_old`: the old VMs hold their room until the new ones stand.
+    what offers these, `emptied` of what offers the machines that its VMs leave as these are evacuated.
+    `keeps_old`: the old VMs hold their room until the new ones stand.
     """
 
     held: frozenset[tuple[str, str, str]] = frozenset()
     left_early: frozenset[OnSite] = frozenset()
     taken: frozenset[OnSite] = frozenset()
     makers: frozenset[str] = frozenset()
+    emptied: frozenset[str] = frozenset()
     keeps_old: bool = False
 
 
@@ -46,11 +48,19 @@ def machine_use(vms: VmObject) -> MachineUse:
     taken = set()
     if vms.demand is not None:
         taken = {(vms.demand.site_id, vms.place_after(key).machine) for key in vms.tokens}
-    makers = set()
+    makers: set[str] = set()
+    emptied: set[str] = set()
     if vms.site is not None:
         makers = {vms.site.offered_by.get(machine, "") for _, machine in taken}
+        evacuated = [key for key, why in vms.moves.again.items() if why == MACHINE_EVACUATED]
+        emptied = {vms.site.offered_by.get(vms.place_before(key).machine, "") for key in evacuated}
     return MachineUse(
-        frozenset(held), frozenset(left_early), frozenset(taken), frozenset(makers), vms.keeps_old
+        frozenset(held),
+        frozenset(left_early),
+        frozenset(taken),
+        frozenset(makers),
+        frozenset(emptied),
+        vms.keeps_old,
     )
 
 
@@ -150,8 +160,8 @@ def wait_for_room(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
 ) -> None:
-    """Add these waits, except where references already say the opposite order (an object that used to
-    refer to the one whose room it takes): references win.
+    """Add these waits, and those for machines that are evacuated, except where references already say the
+    opposite order (an object that used to refer to the one whose room it takes): references win.
     """
     waits = _waits_for_leaving(graph, machines)
     for step, updates in _waits_for_rolling(graph, objects, sites).items():
@@ -165,7 +175,9 @@ def wait_for_room(
 
 
 def _waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
-    """Makers wait for the deletes and releases that free room on their machines."""
+    """Makers wait for the deletes and releases that free room on their machines, and what leaves a machine
+    that is evacuated waits until that takes no new VMs.
+    """
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
         delete = graph.deleting.get((address, ""))
@@ -185,7 +197,21 @@ def _waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse])
         for machine in use.taken:
             steps = freeing.get(machine, set())
             waits.setdefault(making, set()).update(steps - {making, own_delete})
+    for step, updates in _waits_for_cordons(graph, machines):
+        waits.setdefault(step, set()).update(updates)
     return waits
+
+
+def _waits_for_cordons(
+    graph: StepGraph, machines: Mapping[Address, MachineUse]
+) -> Iterator[tuple[int, set[int]]]:
+    """VMs leave a machine that is evacuated once it takes no new ones: or they might come there again."""
+    by_text = {str(change.address): change.address for change in graph.changes}
+    for address, use in machines.items():
+        updates = {graph.making[by_text[text]] for text in use.emptied if by_text.get(text) in graph.making}
+        for step in (graph.releasing.get(address), graph.making.get(address)):
+            if step is not None and updates:
+                yield step, updates - {step}
 
 
 def _waits_for_rolling(

@@ -330,8 +330,8 @@ def _too_many_vfs(instance: Instance, pool: PoolDemand, machines: list[str]) -> 
 class SiteCertainty(Struct, frozen=True):
     """What the repetitions of one site said: per VM (its handle) and per pool. `outcomes` holds, per
     run, where each VM (its handle) stood, None where it did not fit; kept only when asked for. `fits` says
-    per run whether everything did. On `loose_racks` are VMs whose cells nobody told, and what the runs say
-    of VMs that may go there is drawn, not certain.
+    per run whether everything did. On `loose_racks` are VMs whose cells nobody told, and these decide whether
+    others fit: what the runs say of VMs that may go there is drawn, not certain.
     """
 
     vms: Mapping[int, Certainty] = field(default_factory=dict)
@@ -395,7 +395,7 @@ def measure(
         outcome = repeat(site.base, site.operations, run_count, keep_outcomes=keep_outcomes)
         vms = {token: sure for token, sure in outcome.vms.items() if isinstance(token, int)}
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
-        machines = [site.machines[name] for name in site.base.loose_machines()]
+        machines = [site.machines[name] for name in outcome.drawn]
         loose_racks = frozenset(machine.rack for machine in machines)
         certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes, outcome.fits, loose_racks)
     return run_count, certainty

@@ -233,6 +233,8 @@ def _claims_document(claims: Score | None) -> dict[str, float] | None:
     return {
         "settled": claims.settled,
         "held": claims.held,
+        "sure": claims.sure,
+        "sure_held": claims.sure_held,
         "brier_score": round(claims.brier, 6),
         "brier_score_by_chance": round(claims.chance, 6),
     }

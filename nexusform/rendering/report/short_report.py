@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.forecasts import Score
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import brief_place
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
@@ -140,7 +139,7 @@ def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
 
 def _score(score: PredictionScore) -> str:
     """As `297 of 299 judged VMs (99.3 %) stood where the rule puts them, 290 for sure, 599 not judged`."""
-    claims = f"{claims_text(score.claims)}." if score.claims is not None else ""
+    claims = f"{wording.claims_text(score.claims)}." if score.claims is not None else ""
     if not (score.judged or score.not_judged):
         return claims
     left = f"{score.not_judged:,} not judged"
@@ -151,13 +150,6 @@ def _score(score: PredictionScore) -> str:
     chance = f"by chance {_percent(score.chance / score.judged)}, " if score.chance is not None else ""
     judged = f"{score.hits:,} of {score.judged:,} judged VMs"
     return f"{judged} ({share}) stood where the rule puts them, {sure}{chance}{left}. {claims}".rstrip()
-
-
-def claims_text(claims: Score) -> str:
-    """As `40 of 52 settled claims held; Brier score 0.120, by chance 0.310 (0 is best)`."""
-    held = f"{claims.held:,} of {counted(claims.settled, 'settled claim')} held"
-    lowered = "; shares are stated as low as they held" if claims.lowered else ""
-    return f"{held}; Brier score {claims.brier:.3f}, by chance {claims.chance:.3f} (0 is best){lowered}"
 
 
 def _percent(share: float) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.address import module_text
+from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.planning.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.words import counted
 
 SYMBOLS: Final = {
     Action.NO_OP: "",
@@ -184,6 +186,16 @@ UNSAVED: Final = (
     "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take exactly "
     'these actions if you run "nexusform apply" now.'
 )
+
+
+def claims_text(claims: Score) -> str:
+    """As `40 of 52 settled claims held, 8 of the 8 that were sure; Brier score 0.120, by chance 0.310 (0 is
+    best)`.
+    """
+    held = f"{claims.held:,} of {counted(claims.settled, 'settled claim')} held"
+    held += f", {claims.sure_held:,} of the {claims.sure:,} that were sure" if claims.sure else ""
+    lowered = "; shares are stated as low as they held" if claims.lowered else ""
+    return f"{held}; Brier score {claims.brier:.3f}, by chance {claims.chance:.3f} (0 is best){lowered}"
 
 
 # --- triggers ---------------------------------------------------------------------------------

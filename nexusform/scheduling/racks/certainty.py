@@ -75,13 +75,15 @@ class RepeatedRuns(Struct, frozen=True):
     """The outcome of repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
-    for. `fits[run]` says whether every VM found a place.
+    for. `fits[run]` says whether every VM found a place. `drawn` are the machines of which it hangs on cells
+    that nobody told whether they take one of the VMs.
     """
 
     vms: Mapping[Token, Certainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
+    drawn: tuple[str, ...] = ()
 
 
 FEWEST_RUNS = 10
@@ -150,15 +152,63 @@ def repeat(
         operation.token: operation.demand for operation in operations if isinstance(operation, VmPlaced)
     }
     tallies = _Tallies(demands, actual)
+    cells = _UnknownCells(base, operations, demands)
+    cells.take(actual)
     outcomes = []
     fits: list[bool] = []
     for seed in range(runs):
         outcome = replay(base, operations, seed, seed)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
+        cells.take(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-    return RepeatedRuns(tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
+    return RepeatedRuns(tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits), cells.drawn())
+
+
+class _UnknownCells:
+    """Which machines with VMs whose cells nobody told make a difference: one that takes every VM of the plan
+    in every legal split, with all that any run put there, makes none, and neither does one that takes none.
+    """
+
+    def __init__(
+        self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
+    ) -> None:
+        self._base = base
+        self._demands = demands
+        self._loose = base.loose_machines()
+        self._coming: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._loose}
+        self._leaving: set[str] = set()
+        self._standing: dict[str, list[VmSku]] = {}
+        for operation in operations if self._loose else ():
+            if isinstance(operation, VmReleased) and operation.handle is not None:
+                self._leaving.add(base.vm(operation.handle).placement.machine)
+            elif isinstance(operation, Stand):
+                self._standing.setdefault(operation.placement.machine, []).append(operation.sku)
+
+    def take(self, outcome: Mapping[Token, Placement | None]) -> None:
+        """Take one run into account."""
+        if not self._loose:
+            return
+        coming: dict[str, list[VmSku]] = {}
+        for token, place in outcome.items():
+            if place is not None and place.machine in self._coming:
+                coming.setdefault(place.machine, []).append(self._demands[token].sku)
+        for machine, skus in coming.items():
+            self._coming[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
+
+    def drawn(self) -> tuple[str, ...]:
+        """The machines that make one, in site order."""
+        skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
+        return tuple(name for name in self._loose if any(self._is_drawn(name, sku) for sku in skus))
+
+    def _is_drawn(self, machine: str, sku: VmSku) -> bool:
+        if machine not in self._leaving and self._base.never_fits(machine, sku):
+            return False
+        standing = self._standing.get(machine, [])
+        return not all(
+            self._base.always_fits(machine, sku, [*coming, *standing]) for coming in self._coming[machine]
+        )
 
 
 class _Tallies:

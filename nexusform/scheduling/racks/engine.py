@@ -241,6 +241,20 @@ class RackScheduler:
         """The machines with VMs whose cells nobody told, by name, in site order."""
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.loose))
 
+    def always_fits(self, machine: str, sku: VmSku, coming: Sequence[VmSku]) -> bool:
+        """Whether a VM finds its cells on a machine of `loose_machines` in every legal split, with these
+        others there as well, wherever they lie.
+        """
+        site, loose = self._site, self._ledger.loose[self._site.index[machine]]
+        shares = [site.shapes[shape].share for shape in loose.shapes.values()]
+        shares += [site.shape(each).share for each in coming]
+        return site.splits(loose.known_room, tuple(sorted(shares))).count(site.shape(sku)).least > 0
+
+    def never_fits(self, machine: str, sku: VmSku) -> bool:
+        """Whether a VM finds no cells on a machine of `loose_machines` now, in no legal split."""
+        split_rooms = self._ledger.split_rooms(self._site.index[machine])
+        return split_rooms.count(self._site.shape(sku)).most == 0
+
     def overfull_machines(self) -> tuple[str, ...]:
         """Those of them on which these VMs cannot lie in any way: they count as full."""
         rooms = {machine: self._ledger.split_rooms(machine) for machine in sorted(self._ledger.loose)}

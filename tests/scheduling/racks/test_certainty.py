@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
@@ -105,3 +107,38 @@ def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
 def test_without_runs_nothing_is_claimed() -> None:
     answer = repeat(RackScheduler(machines(1, 1)), [VmPlaced("x", demand(0))], 0)
     assert (answer.vms, answer.pools) == ({}, ())
+
+
+_SIZES = ("NC_G2_8_v1", "NC_G12_56_v1", "NC_P22_112_v1", "NC_P46_224_v1", "NC_E94_448_v1")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_SIZES)), min_size=1, max_size=6),
+    st.lists(st.sampled_from(_SIZES), min_size=1, max_size=5),
+    st.integers(0, 5),
+)
+def test_where_no_machine_is_drawn_every_split_gives_the_same_places(
+    standing: list[tuple[int, str]], coming: list[str], seed: int
+) -> None:
+    """VMs whose cells nobody told stand there; the lots between equals are held fast."""
+    base = RackScheduler(machines(3, 1), seed=seed)
+    for number, (machine, sku) in enumerate(standing):
+        place = Placement(f"r{machine + 1}-bm01", f"r{machine + 1}", str(machine + 1), ())
+        base.occupy(VmName("old", "old", "p", number), SKUS[sku], place)
+    operations = [VmPlaced(number, demand(number, sku)) for number, sku in enumerate(coming)]
+    if repeat(base, operations, 5).drawn:
+        return
+    ways = {
+        tuple(place and place.machine for place in replay(base, operations, seed, split).values())
+        for split in range(20)
+    }
+    assert len(ways) == 1
+
+
+def test_a_machine_is_drawn_where_it_hangs_on_unknown_cells_whether_a_vm_fits() -> None:
+    base = RackScheduler(machines(1, 2))
+    for number in range(2):  # in one cell together, or one in each
+        place = Placement("r1-bm01", "r1", "1", ())
+        base.occupy(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
+    assert repeat(base, [VmPlaced("small", demand(0, "NC_P22_112_v1"))], 10).drawn == ()
+    assert repeat(base, [VmPlaced("large", demand(0))], 10).drawn == ("r1-bm01",)

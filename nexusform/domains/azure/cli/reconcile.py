@@ -71,6 +71,7 @@ def _answer(answer: Reconciled, source: str) -> Answer:
         answer.remarks,
         answer.rules,
         answer.replays,
+        answer.claims,
     )
     outline = reconciliation_outline(source, *parts)
     return Answer("reconcile", source, outline, reconciliation_document(*parts))

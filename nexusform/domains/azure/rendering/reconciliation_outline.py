@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VmCheck
 from nexusform.domains.azure.questions.replay import Replay
+from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Record, score_of
 from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.plan import SeparationVerdict
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.rendering.report.wording import claims_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, first_of, form
 
@@ -27,6 +29,7 @@ def reconciliation_outline(
     remarks: Sequence[str],
     rules: Sequence[SeparationVerdict],
     replays: Sequence[Replay],
+    claims: Mapping[str, Record],
 ) -> Outline:
     """How much is where state had it, who is not, what was not looked at, and what the rule explains."""
     misses = sum(len(check.misses) for check in checks)
@@ -45,6 +48,7 @@ def reconciliation_outline(
     if rules:
         sections.append(_rules(rules))
     sections += [_replay(replay) for replay in replays]
+    sections += [_claims(site, record) for site, record in claims.items()]
     bad = bool(misses or broken or absent or unseen)
     verdict = _verdict(checks, misses, len(broken), len(unseen))
     return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
@@ -139,6 +143,33 @@ def _replay(replay: Replay) -> Section:
     return Section(title, tuple(lines), table=table)
 
 
+def _claims(site: str, record: Record) -> Section:
+    """What became of what applied plans claimed on a site, by what it was about and by share."""
+    score = score_of(record)
+    rows = [
+        Row((_SUBJECTS.get(about, about), _share_text(number), f"{of_class.settled:,}", f"{of_class.held:,}"))
+        for (about, number), of_class in sorted(record.items())
+    ]
+    table = Table(("Claim", "Share", "Settled", "Held"), tuple(rows), frozenset({2, 3}))
+    lines = (claims_text(score),) if score is not None else ()
+    return Section(f"Claims of applied plans on {site}", lines, table=table)
+
+
+_SUBJECTS: Final[Mapping[str, str]] = {
+    RACK_CLAIM: "rack of a VM",
+    MACHINE_CLAIM: "machine of a VM",
+    COUNT_CLAIM: "VMs on a rack",
+}
+
+
+def _share_text(number: int) -> str:
+    """A share class: `sure`, or `70 % to below 80 %`."""
+    return "sure" if number >= _ALL else f"{number} % to below {number + 10} %"
+
+
+_ALL: Final = 100  # per cent
+
+
 def replay_line(hits: int, judged: int, not_judged: int) -> str:
     """What a replay came to, never without how many were judged."""
     if not judged:
@@ -155,6 +186,7 @@ def reconciliation_document(
     remarks: Sequence[str],
     rules: Iterable[SeparationVerdict],
     replays: Iterable[Replay],
+    claims: Mapping[str, Record],
 ) -> dict[str, Any]:
     """What stands beside what state has, as JSON data."""
     return {
@@ -167,7 +199,22 @@ def reconciliation_document(
             for rule in rules
         ],
         "replays": list(_replay_documents(replays)),
+        "claims": list(chain.from_iterable(map(_claim_documents, claims, claims.values()))),
     }
+
+
+def _claim_documents(site: str, record: Record) -> Iterator[dict[str, Any]]:
+    """The record of a site, a row for each share class (100: sure)."""
+    for (about, number), score in sorted(record.items()):
+        yield {
+            "site": site,
+            "claim": about,
+            "share_class": number,
+            "held": score.held,
+            "broken": score.broken,
+            "sum_of_squares": score.squares,
+            "sum_of_squares_by_chance": score.chance_squares,
+        }
 
 
 def _cluster_document(check: ClusterCheck) -> dict[str, Any]:

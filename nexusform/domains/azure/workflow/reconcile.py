@@ -26,6 +26,7 @@ from nexusform.domains.azure.questions.reconciliation import (
 )
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.domains.azure.workflow.adopting import source_for
+from nexusform.forecasts import Record, record_of
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
@@ -52,7 +53,7 @@ _OF_FIT: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 class Reconciled(Struct, frozen=True):
     """What came of it: the objects compared, those that the export shows to be gone, those of which it says
     nothing, the separation rules on what is, and, asked for, the replays; `remarks` say what was not
-    captured.
+    captured. `claims` is what became of the claims of applied plans, by site.
     """
 
     checks: tuple[ClusterCheck, ...] = ()
@@ -61,6 +62,7 @@ class Reconciled(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     replays: tuple[Replay, ...] = ()
+    claims: Mapping[str, Record] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -133,6 +135,7 @@ class _Reconciling:
             remarks=tuple(remark.detail for remark in self.provider.remarks()),
             rules=rules,
             replays=played,
+            claims=self._claims(),
             diagnostics=tuple(problems),
         )
 
@@ -252,6 +255,15 @@ class _Reconciling:
             serial=self.state.serial + 1,
             nexusform_version=nexusform.__version__,
         )
+
+    def _claims(self) -> dict[str, Record]:
+        """By the name of a site, what became of the claims that were settled there."""
+        records: dict[str, Record] = {}
+        for address, instance in sorted(self.state.instances.items(), key=lambda one: address_order(one[0])):
+            current = instance.current
+            if current is not None and address.type == "nexus_site" and record_of(current.private):
+                records[str(current.attributes.get("name"))] = record_of(current.private)
+        return records
 
     def _write(self, after: State) -> list[Diagnostic]:
         try:
