@@ -182,9 +182,14 @@ def _subject(each: EffectCount) -> str:
 
 def _loses(each: EffectCount) -> str:
     """`lose their machine`; pods lose a node and bindings a member."""
-    kind = KINDS[each.kind]
-    ground = "node" if kind.on_vms else "member" if kind.by_resource else "machine"
+    ground = ground_of(each.kind)
     return form(each.count, f"loses its {ground}", f"lose their {ground}")
+
+
+def ground_of(kind_name: str) -> str:
+    """What objects of a kind stand on, in a word."""
+    kind = KINDS[kind_name]
+    return "node" if kind.on_vms else "member" if kind.by_resource else "machine"
 
 
 def waiting_verb(state: str, count: int) -> str:

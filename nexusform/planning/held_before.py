@@ -131,6 +131,7 @@ def _members(deeds: _Deeds, address: str) -> bool:
 
 
 _OF_BLOCKS: Final = (
+    "even-control-plane",
     "invalid-resource-selectors",
     "object-has-another-owner",
     "older-property-name",

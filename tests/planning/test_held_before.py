@@ -104,3 +104,11 @@ def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
 def test_kinds_of_which_nobody_knows_the_cause_count_as_caused() -> None:
     unheard = warning("zones-pinned", address=str(WEB))
     assert warnings_held_before(Plan(serial=1, diagnostics=(unheard,))) == (False,)
+
+
+def test_an_even_control_plane_is_news_only_where_its_cluster_changes() -> None:
+    even = warning("even-control-plane", "Text.", None, address=str(WEB))
+    plan = Plan(serial=1, diagnostics=(even,))
+    assert warnings_held_before(plan) == (True,)
+    change = Change(WEB, Action.UPDATE, {}, {}, "simulated", 1, 1)
+    assert warnings_held_before(replace(plan, changes=(change,))) == (False,)

@@ -116,7 +116,7 @@ def _upgraded(plan: Plan) -> list[str]:
 
 def _clause(upgrade: Upgrade) -> str:
     # The versions follow.
-    return f"{upgrade.cluster} is upgraded" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"
+    return f"{upgrade.cluster} is upgraded:" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"
 
 
 def _elsewhere(plan: Plan) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
@@ -268,7 +269,8 @@ def _changed(change: Change, schema: BlockSchema | None, words_of_places: tuple[
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = body_difference(change.before, change.after, schema, marks=marks)
     texts = _inside_texts(change, tree)
-    return tuple(_clauses(tree, schema, "", texts)) or words_of_places or _followed(tree)
+    machines = frozenset(change.after.get("machines") or ())
+    return tuple(_clauses(tree, schema, "", texts, machines)) or words_of_places or _followed(tree)
 
 
 def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
@@ -294,10 +296,14 @@ def _followed(tree: Difference) -> tuple[str, ...]:
 
 
 def _clauses(
-    tree: Difference, schema: BlockSchema | None, path: str, texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS
+    tree: Difference,
+    schema: BlockSchema | None,
+    path: str,
+    texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
+    machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
     """`pool1 count 24 -> 30` for every argument that differs, nested blocks too; of manifests (`texts`, by
-    attribute) what changed inside.
+    attribute) what changed inside. `machines` are those of a rack.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -311,7 +317,11 @@ def _clauses(
             blocks.setdefault((block.symbol, block_words), []).append(block.label or block.name)
     for (symbol, block_words), names in blocks.items():
         sign = symbol if symbol in (CREATED, DELETED) else ""
-        clauses += [f"{sign}{path}{names_text(names)}{words}" for words in block_words]
+        subject = f"{sign}{path}{names_text(names)}"
+        if len(names) > 1 and machines == set(names):
+            # A rack that is drained: nobody reads sixteen names to learn that they are all.
+            subject = f"all {len(names)} machines{' no longer' if symbol == DELETED else ''}"
+        clauses += [f"{subject}{words}" for words in block_words]
     return clauses
 
 

@@ -17,7 +17,10 @@ from nexusform.planning.effects import (
     EffectCount,
     effect_counts,
     effect_of,
+    ground_of,
+    is_told,
     state_of,
+    told_pools,
     verb_of,
 )
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
@@ -99,6 +102,7 @@ class PlacementSummary(Struct, frozen=True):
     lose: int = 0
     forget: int = 0
     effects: tuple[EffectCount, ...] = ()
+    anew: int = 0  # of the VMs that move: those whose pool is made anew, as an upgrade tells
 
     @property
     def anything(self) -> bool:
@@ -107,12 +111,31 @@ class PlacementSummary(Struct, frozen=True):
         return any(counts)
 
     @property
+    def lost(self) -> list[tuple[str, int]]:
+        """How many lose what they stand on: ("machine", 33), ("node", 4)."""
+        grounds: Counter[str] = Counter()
+        for effect_count in self.effects:
+            if effect_count.effect is Effect.LOST:
+                grounds[ground_of(effect_count.kind)] += effect_count.count
+        return list(grounds.items())
+
+    @property
     def outcomes(self) -> list[tuple[int, str]]:
         """What becomes of them, in numbers and words: (3, "placed"), (2, "re-created in place")."""
         outcomes: Counter[str] = Counter()
         for effect_count in self.effects:
-            outcomes[OUTCOMES.get(effect_count.effect) or effect_count.state] += effect_count.count
+            outcomes[_outcome(effect_count)] += effect_count.count
+        if self.anew:
+            outcomes = self._without_the_anew(outcomes)
         return [(count, words) for words, count in outcomes.items()]
+
+    def _without_the_anew(self, outcomes: Counter[str]) -> Counter[str]:
+        """The counts with what is made anew pool by pool as a word of its own, and not as moves."""
+        elsewhere = min(self.anew, outcomes[OUTCOMES[Effect.MOVED]])
+        rest = outcomes - Counter(
+            {OUTCOMES[Effect.MOVED]: elsewhere, OUTCOMES[Effect.AGAIN]: self.anew - elsewhere}
+        )
+        return Counter({_ANEW: self.anew}) + rest
 
     @property
     def remarks(self) -> list[str]:
@@ -138,6 +161,16 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.UPDATED: "updated",
     Effect.KEPT: "kept",
 }
+_ANEW = "re-created pool by pool"
+
+
+def _outcome(each: EffectCount) -> str:
+    """What became of objects, in a word or two: `moved`, `without their node`."""
+    if each.effect is Effect.LOST:
+        return f"without their {ground_of(each.kind)}"
+    return OUTCOMES.get(each.effect) or each.state
+
+
 _REMARKED = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
 
 
@@ -153,17 +186,24 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     effects = effect_counts(plan.placements)
     if untold:
         effects = (*effects, EffectCount(VM, Effect.KEPT, "", untold))
-    total = _summary("", sum(counts.values(), Counter()), effects)
+    total = _summary("", sum(counts.values(), Counter()), effects, _made_anew(plan))
     by_kind = []
     for kind in sorted(counts, key=kind_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
-            by_kind.append(_summary(kind, counts[kind], of_kind))
+            by_kind.append(_summary(kind, counts[kind], of_kind, total.anew if kind == VM else 0))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
+def _made_anew(plan: Plan) -> int:
+    """How many VMs are re-created because their pool is, whether on another machine or on theirs."""
+    told = told_pools(plan)
+    moves = (row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE)
+    return sum(is_told(row, told) for row in moves) if told else 0
+
+
 def _summary(
-    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]
+    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...], anew: int
 ) -> PlacementSummary:
     """The counts of one kind."""
     return PlacementSummary(
@@ -176,6 +216,7 @@ def _summary(
         lose=actions[PlacementAction.LOSE],
         forget=actions[PlacementAction.FORGET],
         effects=effects,
+        anew=anew,
     )
 
 

@@ -38,8 +38,10 @@ def upgrade_heading(upgrade: Upgrade) -> str:
 
 
 def versions(upgrade: Upgrade) -> str:
-    """`1.29.4 -> 1.30.1`."""
-    return f"{upgrade.before or 'no version'} -> {upgrade.after or 'no version'}"
+    """`1.29.4 -> 1.30.1`; `to 1.30.1` where no version was asked for before."""
+    if not upgrade.before:
+        return f"to {upgrade.after or 'no version'}"
+    return f"{upgrade.before} -> {upgrade.after or 'no version'}"
 
 
 def upgrade_text(upgrade: Upgrade) -> str:

@@ -32,8 +32,8 @@ def render_diagnostics(
     *,
     terraform: bool = False,
 ) -> str:
-    """All diagnostics by weight, equal ones consolidated; errors come last, where they are seen. `terraform`
-    knows warnings and errors alone.
+    """All diagnostics by weight, the heaviest first, equal ones consolidated. `terraform` knows warnings and
+    errors alone, and has errors last, as Terraform.
 
     `width` is in terminal columns; 0 turns wrapping off. `compact_warnings` gives one line per
     warning, only when there is no error. "" when there are none.
@@ -42,7 +42,7 @@ def render_diagnostics(
     if compact_warnings and consolidated and not has_errors(consolidated):
         return _compact(diagnostics, width)
     levels = ((each, _level(each, terraform=terraform)) for each in consolidated)
-    by_weight = sorted(levels, key=lambda pair: (pair[1] is Level.ERROR, pair[1].order))
+    by_weight = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))
     return "".join(
         render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
         for diagnostic, _ in by_weight

@@ -212,7 +212,7 @@ def _counts(summary: PlacementSummary, paint: Painter) -> str:
         moves = paint(moves, "bold", "yellow")
     updates = f", {summary.update} to update" if summary.update else ""
     counts = f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept{updates}"
-    if summary.lose:
-        lost = f"{summary.lose} {form(summary.lose, 'loses its machine', 'lose their machine')}"
+    for ground, number in summary.lost:
+        lost = f"{number} {form(number, f'loses its {ground}', f'lose their {ground}')}"
         counts += f", {paint(lost, 'bold', 'red')}"
     return f"{counts}, {summary.forget} forgotten" if summary.forget else counts

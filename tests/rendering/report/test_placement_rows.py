@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.report.placement_rows import (
     Detail,
     either_text,
@@ -15,6 +16,7 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
+from nexusform.rendering.text.placement_text import placement_count_lines
 from nexusform.scheduling.racks.vms import Placement
 
 
@@ -194,3 +196,27 @@ def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: Si
     )
     line = only_line(Plan(placements=found))
     assert (line.count, line_verb(line)) == (len(names), verb)
+
+
+def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.LOSE}
+    rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
+    total = summaries(replace(plan, placements=tuple(rows)))[0]
+    assert total.lost == [("member", 3), ("node", 4)]
+    (line, *_) = placement_count_lines((total,), Painter(colour=False))
+    assert line.endswith(", 3 lose their member, 4 lose their node.")
+    assert (3, "without their member") in total.outcomes
+
+
+def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    row = moves[0]
+    pool = PoolUpgrade(row.pool, "NC_G6_28_v1", 1, 1, 1, surges=True, fewest_up=1)
+    upgrade = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,), trigger=row.trigger)
+    told = [(count, words) for count, words in summaries(plan)[0].outcomes if words == "moved"]
+    now = summaries(replace(plan, upgrades=(upgrade,)))[0].outcomes
+    assert told == [(1, "moved")]
+    assert (1, "re-created pool by pool") in now
+    assert not [words for _, words in now if words == "moved"]

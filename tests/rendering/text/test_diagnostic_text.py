@@ -57,11 +57,16 @@ def test_colour_adds_escapes_and_underlines_the_subject(plans: SimpleNamespace) 
     assert '\x1b[4magent_pool "pool1" {\x1b[0m' in coloured
 
 
-def test_warnings_come_first_and_equal_ones_once(plans: SimpleNamespace) -> None:
+def test_what_weighs_most_comes_first_and_equal_ones_once(plans: SimpleNamespace) -> None:
     text = render_diagnostics(samples(plans), plans.files)
     assert text.count("Advice: Value for undeclared variable") == 1
     assert "(and 2 more similar warnings elsewhere)" in text
-    assert text.index("Advice:") < text.index("Error:")
+    assert text.index("Error:") < text.index("Advice:")
+
+
+def test_readers_of_terraform_find_errors_last(plans: SimpleNamespace) -> None:
+    text = render_diagnostics(samples(plans), plans.files, terraform=True)
+    assert text.index("Warning:") < text.index("Error:")
 
 
 def test_one_more_warning_is_said_in_words(plans: SimpleNamespace) -> None:

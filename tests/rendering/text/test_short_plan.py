@@ -14,11 +14,13 @@ from nexusform.diagnostics import warning
 from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.report.object_rows import object_folds
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text.short_placements import hanging
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from tests.planning.harness import all_types
 from tests.rendering.pieces import D, address, change, table, vm_row
 
 CASES = [
@@ -99,6 +101,18 @@ def test_a_move_says_from_where_to_where_and_why(plans: SimpleNamespace) -> None
     assert re.search(r"rack\d-bm\d\d -> rack7-bm14 \(machine_evacuated\)$", line)
     assert "\x1b[1mcluster-d-" in line
     assert "\x1b[1;33m1 to move\x1b[0m" in text
+
+
+def test_a_drained_rack_is_not_sixteen_names() -> None:
+    schema = all_types()["nexus_rack"].schema
+    machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
+    before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
+    for drained, said in ((16, "all 16 machines (evacuate = true)"), (2, "rack3-bm01,02 (evacuate = true)")):
+        overrides = {name: {"evacuate": True, "cordoned": False} for name in list(machines)[:drained]}
+        after = before | {"machine_override": overrides}
+        rack = change(address("nexus_rack", "r"), Action.UPDATE, before, after)
+        (fold,) = object_folds(Plan(changes=(rack,)), lambda _: schema)
+        assert any(words.endswith(said) for words in fold.words)
 
 
 def test_a_replacement_says_what_forces_it(plans: SimpleNamespace) -> None:

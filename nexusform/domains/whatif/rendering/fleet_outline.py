@@ -15,6 +15,8 @@ from nexusform.words import counted, form, listed
 
 _RESOURCES: Final = ("cpu", "memory")
 _MOST_PODS: Final = 20
+_FEW_PLACEMENTS: Final = 20  # so many have a row each
+_MOST_SENTENCES: Final = 60
 
 
 def fleet_outline(simulation: FleetSimulation, origin: str) -> Outline:
@@ -43,7 +45,7 @@ def _how_many_change(placements: Sequence[PlacementOutcome]) -> str:
     """The clause that opens the verdict."""
     changed = sum(bool(placement.gained or placement.lost) for placement in placements)
     if not changed:
-        return f"No placement changes ({len(placements)} looked at)"
+        return f"No placement changes ({len(placements):,} looked at)"
     verb = form(changed, "changes", "change")
     return f"{changed:,} of {counted(len(placements), 'placement')} {verb}"
 
@@ -109,10 +111,37 @@ def _touched(placement: PlacementOutcome) -> bool:
 
 
 def _placements(simulation: FleetSimulation) -> Section:
-    """The section of placements, a row each."""
-    rows = tuple(_placement_row(placement) for placement in simulation.placements)
-    table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows)
-    return Section("Placements", table=table, bad=any(row.bad for row in rows))
+    """The section of placements, a row each; of many only those of which something is to be said."""
+    shown = told_placements(simulation)
+    rows = tuple(_placement_row(placement) for placement in shown)
+    table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows) if rows else None
+    rest = _others(simulation, len(shown))
+    return Section("Placements", lines=rest, table=table, bad=any(row.bad for row in rows))
+
+
+def told_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]:
+    """All placements, or where there are many those that change or fail."""
+    placements = simulation.placements
+    if len(placements) <= _FEW_PLACEMENTS:
+        return placements
+    return [placement for placement in placements if _touched(placement) or placement.bad]
+
+
+def _others(simulation: FleetSimulation, shown: int) -> tuple[str, ...]:
+    """How many placements stay as they are without a row of their own."""
+    left = len(simulation.placements) - shown
+    if not left:
+        return ()
+    others = "other placement" if shown else "placement"
+    text = f"{counted(left, others)} {form(left, 'stays', 'stay')} as {form(left, 'it is', 'they are')}"
+    unfulfilled = sum(
+        not placement.after.fulfilled
+        for placement in simulation.placements
+        if not (_touched(placement) or placement.bad)
+    )
+    if unfulfilled:
+        text += f"; {unfulfilled:,} of them not fulfilled, as before"
+    return (f"{text}.",)
 
 
 def _placement_row(placement: PlacementOutcome) -> Row:
@@ -135,7 +164,7 @@ def _placement_row(placement: PlacementOutcome) -> Row:
 def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
     """Why clusters come and go, and why a policy is not fulfilled."""
     lines: list[str] = []
-    for placement in simulation.placements:
+    for placement in told_placements(simulation):
         lines += [_why(placement, row, "") for row in placement.rows if _moves(placement, row)]
         lines += [
             _why(placement, row, ", with or without this")
@@ -146,7 +175,13 @@ def _reasons(simulation: FleetSimulation) -> Iterator[Section]:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected]
     if lines:
-        yield Section("Why", tuple(lines))
+        yield Section("Why", _first_sentences(lines))
+
+
+def _first_sentences(lines: Sequence[str]) -> tuple[str, ...]:
+    """As many sentences as are read, and how many more there are; JSON has all."""
+    more = len(lines) - _MOST_SENTENCES
+    return tuple(lines) if more <= 1 else (*lines[:_MOST_SENTENCES], f"and {more:,} more like these")
 
 
 def _moves(placement: PlacementOutcome, row: PlacementChange) -> bool:
@@ -170,9 +205,10 @@ def _kept(simulation: FleetSimulation) -> Iterator[Section]:
             kept.append(f"{placement.after.key} on {row.object}: {reason}")
         fresh += _fresh(placement)
     if kept:
-        yield Section("Kept all the same", tuple(kept))
+        yield Section("Kept all the same", _first_sentences(kept))
     if fresh:
-        yield Section("What a placement made anew would do (nothing is moved for that)", tuple(fresh))
+        title = "What a placement made anew would do (nothing is moved for that)"
+        yield Section(title, _first_sentences(fresh))
 
 
 def _fresh(placement: PlacementOutcome) -> Iterator[str]:

@@ -20,6 +20,7 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.whatif.questions.fleet import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Verb
+from nexusform.domains.whatif.rendering.fleet_outline import told_placements
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.answers.outline import Outline
@@ -50,7 +51,7 @@ def _matrices(simulation: FleetSimulation) -> Part:
     notes = _notes(simulation.edits)
     joining = {edit.member for edit in simulation.edits if edit.verb is Verb.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
-    names = tuple(placement.after.key for placement in simulation.placements)
+    names = tuple(placement.after.key for placement in told_placements(simulation))
     squares_after = _after(simulation)
     before = FleetMatrix(names, columns_before, _before(simulation))
     after = FleetMatrix(names, columns, squares_after, notes)

@@ -115,3 +115,20 @@ def test_pods_are_counted_first_and_listed_last() -> None:
     assert [title for title in titles if "Pods" in title] == ["Pods (finding)", "Pods one by one"]
     assert titles[-1] == "Pods one by one"
     assert "web-0" in page[page.index("Pods one by one") :]
+
+
+def test_of_many_placements_those_that_change_are_told() -> None:
+    members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
+    many = "".join(placement(pick_n(1), name=f"p{number}") for number in range(30))
+    state = applied(plan(hub() + members + many))
+    edits, problems = read_edits({Verb.LEAVE: ["c4"]})
+    assert not problems
+    simulation = simulate_fleet(fleet_world(things_of_state(state), all_types(), state.catalogue), edits)
+    assert not isinstance(simulation, list)
+    changed = [each for each in simulation.placements if each.gained or each.lost]
+    assert len(simulation.placements) == 30
+    (section,) = [each for each in fleet_outline(simulation, "").sections if each.title == "Placements"]
+    assert len(section.table.rows if section.table else ()) == len(changed)
+    others = 30 - len(changed)
+    noun = "other placements" if changed else "placements"
+    assert section.lines == ((f"{others} {noun} stay as they are.",) if others else ())
