@@ -30,6 +30,7 @@ __all__ = [
     "DataAnswer",
     "FileProblem",
     "Files",
+    "FollowsPlans",
     "JudgesPlans",
     "Kind",
     "MindsTerms",
@@ -436,6 +437,15 @@ class TellsVerdict(Protocol):
 
     def verdict(self) -> str:
         """What the other side made of the plan that was judged last, in sentences; "" for nothing."""
+        ...
+
+
+@runtime_checkable
+class FollowsPlans(Protocol):
+    """A provider that compares what comes about with what a plan stood on."""
+
+    def follow(self, answers: Mapping[str, str]) -> None:
+        """What servers said to the data blocks of the plan that is carried out from now on, by question."""
         ...
 
 

@@ -26,6 +26,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved import plan_file
+from nexusform.ports import FollowsPlans
 from nexusform.state import codec, journal
 from nexusform.state.draft import Remaining, planned_records
 from nexusform.state.journal import Begun, Finished, Planned, Record
@@ -136,6 +137,9 @@ def _follow(
     """Carry the plan out, settle what hangs on its results and what it claimed, and save the state. The
     claims on `unsettled` steps, which were done before, are settled as well.
     """
+    for provider in run.providers.values():
+        if isinstance(provider, FollowsPlans):
+            provider.follow(plan.basis.answers)
     applied = execute(
         plan,
         recorder,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_controller import Controller, member
 from tests.domains.hub.hub_server import HubServer
 
 WEB = """
@@ -100,15 +101,51 @@ def test_what_others_write_into_an_object_is_content_and_stays(hub: HubServer, t
     assert "No changes." in told("plan")[1]
 
 
-def test_what_the_hub_decides_otherwise_is_a_miss(hub: HubServer, controller: Controller, told: Told) -> None:
+def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
     write()
     code, said = told("apply", "-auto-approve")
-    assert code == 0
+    assert code == 2
+    assert "Apply complete!" in said
     assert "1 prediction missed, 1 came true" in said
     assert "bindings.lon1 was predicted, and is not there" in said
+    assert "lon1 was foretold as picked, and is not picked: no figure changed" in said
+    assert "web: lon1 was sure to be picked, and is not picked" in said
     assert "No changes." in told("plan")[1]
+    write(number=3)
+    said = told("plan")[1]
+    assert "Predictions on web: 3 of 5 settled claims held" in said
+
+
+def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    moved = member("lon1", env="canary")
+    hub.put(moved, "somebody")
+    controller.picks["web"] = ["ams1", "par1"]
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    assert "figures changed since the plan: lon1: label env prod -> canary" in said
+    state = json.loads(told("state", "pull")[1])
+    (placement,) = (one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement")
+    noted = placement["instances"][0]["private"]["hub"]["misses"]
+    assert [(miss["cluster"], miss["kind"]) for miss in noted] == [("ams1", "figures"), ("lon1", "figures")]
+
+
+def test_what_came_true_counts_in_the_score(hub: HubServer, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    told("plan", "-out=x.nfplan")
+    document = json.loads(told("show", "-json", "x.nfplan")[1])
+    (score,) = document["prediction_scores"]
+    assert score["site"] == "web"
+    assert hub.get("ClusterResourcePlacement", "web") is not None
+    assert (score["claims"]["settled"], score["claims"]["held"]) == (6, 6)
 
 
 def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: HubServer, told: Told) -> None:

@@ -12,6 +12,7 @@ from nexusform.domains.hub.api.hub import Asked
 from nexusform.domains.hub.providers.hub_judging import Judging
 from nexusform.domains.hub.providers.hub_reading import find, read_all
 from nexusform.domains.hub.providers.hub_refusals import in_words
+from nexusform.domains.hub.providers.hub_settling import Figures, figures_at_planning
 from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.domains.hub.providers.hub_writing import Writing
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ReadAnswer, ReadRequest
@@ -28,6 +29,7 @@ class FleetHub:
         self._asked = asked
         self._terms = terms
         self._verdict = ""
+        self._at_planning: Mapping[str, Figures] = {}
 
     def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """What the operator lets the run do."""
@@ -56,6 +58,10 @@ class FleetHub:
         self._verdict = judging.verdict
         return found
 
+    def follow(self, answers: Mapping[str, str]) -> None:
+        """What hubs told when the plan was made that is carried out from now on."""
+        self._at_planning = figures_at_planning(answers)
+
     def verdict(self) -> str:
         """What the hub made of the plan that was judged last."""
         return self._verdict
@@ -76,4 +82,5 @@ class FleetHub:
             self._writing(request).delete()
 
     def _writing(self, request: ChangeRequest) -> Writing:
-        return Writing(self._asked.hub(), self._terms, request, self._asked.pace)
+        hub = self._asked.hub()
+        return Writing(hub, self._terms, request, self._asked.pace, self._at_planning.get(hub.server))

@@ -70,23 +70,28 @@ class Watch(Struct, frozen=True):
 
     # --- placements ----------------------------------------------------------------------------
 
-    def placement(self, kind: str, namespace: str, name: str, planned: Mapping[str, Any]) -> Standing:
-        """Wait until a placement is rolled out, or picked its clusters where somebody else rolls out."""
-        last = Standing(done=False)
+    def placement(
+        self, kind: str, namespace: str, name: str, planned: Mapping[str, Any]
+    ) -> tuple[Standing, Standing]:
+        """Wait until a placement is rolled out, or picked its clusters where somebody else rolls out: how it
+        stood when the hub had just decided, and in the end.
+        """
+        decided = last = Standing(done=False)
 
         def look(elapsed: float) -> tuple[bool, str]:
-            nonlocal last
+            nonlocal last, decided
             shown = shown_placement(self.hub, kind, namespace, name)
             if shown is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
             last = placement_standing(shown, planned, external=is_external(shown.placement))
+            decided = decided if decided.decided else last
             behind = last.done and snapshots_behind(planned, last.latest) and not is_external(shown.placement)
             if behind and elapsed < _QUIET:
                 return False, "the hub has not taken a snapshot of the new content yet"
             return last.done, last.words
 
         self.until(look, f"{kind} {name}")
-        return last
+        return decided, last
 
     def scheduled(self, kind: str, namespace: str, name: str) -> None:
         """Wait until a placement that a run or an eviction names is there and has its clusters: a run in
@@ -245,3 +250,17 @@ def what_is_left(hub: Hub, kind: str, namespace: str, name: str) -> list[str]:
 def _held_by(body: Mapping[str, Any]) -> str:
     names = (body.get("metadata") or {}).get("finalizers") or ()
     return f" (held by {counted(len(names), 'finalizer')}: {', '.join(names)})" if names else ""
+
+
+_AGENT: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
+
+
+def hub_version(hub: Hub) -> str:
+    """The image of the hub's agent; "" where it may not be looked at, or runs elsewhere."""
+    try:
+        agent = hub.get(_AGENT)
+    except Refused:
+        return ""
+    template = (((agent or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+    images = [str(each.get("image") or "") for each in template.get("containers") or ()]
+    return images[0] if images else ""

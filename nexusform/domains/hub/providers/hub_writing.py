@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
-from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.hub_approvals import approve
 from nexusform.domains.hub.providers.hub_bodies import (
@@ -39,9 +40,16 @@ from nexusform.domains.hub.providers.hub_refusals import (
     refuse_managed,
     stands_already,
 )
+from nexusform.domains.hub.providers.hub_settling import (
+    Figures,
+    Settled,
+    Settling,
+    figures_of,
+    is_decided_anew,
+)
 from nexusform.domains.hub.providers.hub_standing import Standing, is_approved
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.domains.hub.providers.hub_watch import Watch, is_external
+from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_external
 from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
 
 Values = Mapping[str, Any]
@@ -55,6 +63,7 @@ class Writing(Struct, frozen=True):
     terms: Terms
     request: ChangeRequest
     pace: Pace
+    at_planning: Figures | None = None  # the members' figures on which the plan stands
 
     @property
     def _kind(self) -> str:
@@ -197,8 +206,14 @@ class Writing(Struct, frozen=True):
         note = {ON_HUB: {"uid": uid}} if uid and self._kind != MANIFESTS else {}
         if self._kind in PLACEMENTS:
             what = named(self._kind, planned)
-            standing = self._watch.placement(*what, planned.get("bindings") or {})
-            return _with_bindings(planned, standing, self.hub, what, note)
+            decided, standing = self._watch.placement(*what, planned.get("bindings") or {})
+            settled = self._settled(decided, standing)
+            for miss in settled.misses:
+                self.request.tell(StepNews(words=miss.words))
+            if note:
+                note = {ON_HUB: {**note[ON_HUB], **settled.note()}}
+            answer = _with_bindings(planned, standing, self.hub, what, note)
+            return replace(answer, claims=settled.claims)
         if self._kind in RUNS:
             self._await_run()
         elif self._kind == EVICTION:
@@ -206,6 +221,25 @@ class Writing(Struct, frozen=True):
             if why:
                 self.request.tell(StepNews(words=f"{planned['name']} was not carried out: {why}"))
         return ProviderAnswer(planned, note=note)
+
+    def _settled(self, decided: Standing, last: Standing) -> Settled:
+        """What became of what was foretold, at the first moment at which the hub had decided. Where others
+        act on the placement meanwhile (an eviction of the same apply) it is the end that counts.
+        """
+        planned = self._planned.get("bindings") or {}
+        prior = (self.request.prior or {}).get("bindings") or {}
+        if self.request.prior is not None and not is_decided_anew(prior, planned):
+            return Settled()
+        name = str(self._planned.get("name"))
+        settling = Settling(self.at_planning, self.at_planning or {}, spread_counts=not prior)
+        looks = [settling.settle(name, planned, each.bindings) for each in (decided, last)]
+        settled = min(looks, key=lambda each: len(each.misses))
+        if not settled.misses:
+            return settled
+        shown = decided.bindings if settled is looks[0] else last.bindings
+        now = figures_of(self.hub.list(MEMBER.collection))
+        settling = replace(settling, now=now, version=hub_version(self.hub))
+        return settling.settle(name, planned, shown)
 
     def _await_run(self) -> None:
         """Raises ProviderProblem for a run that ended without success."""
