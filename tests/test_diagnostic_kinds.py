@@ -17,7 +17,7 @@ from pathlib import Path
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Problem, Severity, error, warning
-from nexusform.domains.pods.scheduling.warnings import RISKS
+from nexusform.domains.pods.scheduling.risks import RISKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"
@@ -133,7 +133,7 @@ def made() -> frozenset[str]:
 @cache
 def uses() -> dict[str, Use]:
     """Every id with where it is used."""
-    table: dict[str, Use] = {kind: Use() for kind in sorted({*on_the_page(), *made()})}
+    table: dict[str, Use] = {kind: Use() for kind in sorted({*on_the_page(), *made(), *RISKS})}
     for path, nodes in NODES.items():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         room = parts[1] if parts[0] == "domains" else parts[0]

@@ -56,13 +56,14 @@ class Taint(Struct, frozen=True):
 
 class Toleration(Struct, frozen=True):
     """What a pod or placement puts up with. An empty effect stands for all, an empty key with Exists for
-    every taint.
+    every taint. `seconds`: how long a pod stays where a NoExecute taint comes; None for ever.
     """
 
     key: str = ""
     operator: str = EQUAL
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
 
 
 def label_selector(

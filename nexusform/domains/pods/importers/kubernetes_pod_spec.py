@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest, plain_text
@@ -52,10 +53,11 @@ _BUILT_IN_PRIORITIES: Final = {
 NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 _NODE: Final = "node.kubernetes.io/"
+_MINUTES: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its own.
 _ALWAYS: Final = (
-    Toleration(_NODE + "not-ready", EXISTS, "", "NoExecute"),
-    Toleration(_NODE + "unreachable", EXISTS, "", "NoExecute"),
+    Toleration(_NODE + "not-ready", EXISTS, "", "NoExecute", _MINUTES),
+    Toleration(_NODE + "unreachable", EXISTS, "", "NoExecute", _MINUTES),
 )
 _DAEMON: Final = tuple(
     Toleration(_NODE + what, EXISTS, "", NO_SCHEDULE)
@@ -237,12 +239,13 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    tolerations = read_tolerations(spec) + _ALWAYS
+    tolerations = read_tolerations(spec)
     if kind == "DaemonSet":
-        tolerations += _DAEMON
+        tolerations += tuple(replace(each, seconds=None) for each in _ALWAYS) + _DAEMON
         if spec.flag("hostNetwork"):
             tolerations += (_HOST_NETWORK,)
-    return tolerations
+        return tolerations
+    return tolerations + _ALWAYS
 
 
 def _priority(spec: Fields, priorities: Priorities) -> int:
@@ -511,5 +514,8 @@ def read_tolerations(spec: Fields) -> tuple[Toleration, ...]:
         if not key and operator != EXISTS:
             fields.say("operator", "must be Exists when key is empty.")
         effect = fields.one_of("effect", _EFFECTS, "")
-        tolerations.append(Toleration(key, operator, fields.text("value"), effect))
+        # Any whole number will do: what is below 0 is no time at all.
+        seconds = fields.data.get("tolerationSeconds")
+        lasts = seconds if isinstance(seconds, int) else None
+        tolerations.append(Toleration(key, operator, fields.text("value"), effect, lasts))
     return tuple(tolerations)

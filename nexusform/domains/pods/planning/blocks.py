@@ -24,7 +24,7 @@ from nexusform.domains.pods.planning.nodes import clusters_with_nodes
 from nexusform.domains.pods.planning.observed import Elsewhere, observed_clusters
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.planning.recorded import clusters_as_recorded, is_current
-from nexusform.domains.pods.scheduling.warnings import PodWarning
+from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation

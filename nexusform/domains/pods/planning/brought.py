@@ -18,7 +18,7 @@ from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.rows import OBSERVED, PodNote, pod_values, read_note, read_pod
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.warnings import PREEMPTS, PodWarning
+from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
 
 OVERRIDE_CHANGED: Final = "override_changed"
@@ -241,6 +241,10 @@ class Brought(Struct):
         evict_now = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
         takers = {pod.workload for pod in self.everything() if pod.node and pod.victims} - evict_now
         earlier = [each for each in self.warnings if each.kind == PREEMPTS and each.workload in takers]
+        # So it is with those that a taint evicted: the next look finds them elsewhere.
+        told_now = {warning.workload for warning in warnings if warning.kind == NO_EXECUTE_EVICTS}
+        told_before = [each for each in self.warnings if each.kind == NO_EXECUTE_EVICTS]
+        earlier += [each for each in told_before if each.workload not in told_now]
         self.warnings = (*warnings, *earlier)
 
     def show(self, cluster: NodeCluster) -> None:

@@ -17,7 +17,7 @@ from nexusform.domains.pods.importers.kubernetes_nodes import Observation, Obser
 from nexusform.domains.pods.planning.brought import PodKey, PriorPods
 from nexusform.domains.pods.planning.nodes import NodeCluster, total_of
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.rules import image_locality
+from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.domains.pods.scheduling.workloads import ZONE, Node, PodSpec, StandingPod
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.vm_object import VmObject
@@ -204,17 +204,22 @@ def _takes(node: Node, spec: PodSpec) -> bool:
 
 
 def stand_where_seen(
-    standing: dict[PodKey, StandingPod], pods: Iterable[StandingPod]
+    standing: dict[PodKey, StandingPod], pods: Iterable[StandingPod], nodes: Mapping[str, Node]
 ) -> dict[str, list[StandingPod]]:
     """Let pods of one cluster stand where they were seen; gives them by workload. Those that state foretells
-    beyond them stand, too: they came after kubectl looked.
+    beyond them stand, too: they came after kubectl looked. So did those in whose place a NoExecute taint
+    evicts what was seen.
     """
     foretold: dict[str, dict[int, str]] = {}
     for (workload, number), pod in standing.items():
         foretold.setdefault(workload, {})[number] = pod.node
     seen: dict[str, list[StandingPod]] = {}
     for pod in pods:
-        seen.setdefault(pod.workload, []).append(pod)
+        evicted = (
+            "/DaemonSet/" not in pod.workload and taints.stays_for(pod.spec, nodes[pod.node]) is not None
+        )
+        if not evicted or pod.workload not in foretold:
+            seen.setdefault(pod.workload, []).append(pod)
     facts = {key: _as_foretold(own_pods, foretold.get(key, {})) for key, own_pods in seen.items()}
     for own_pods in facts.values():
         for pod in own_pods:

@@ -26,8 +26,9 @@ from nexusform.domains.pods.planning.rows import pod_row
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.preemption import allowed_now, covers
+from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import PodWarning, warnings_of
+from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
 from nexusform.planning.phases import HostedWorkload
 from nexusform.planning.plan import Disruptions, PlacementChange
@@ -124,7 +125,8 @@ class PodPhase:
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= {pod.spec.namespace for pod in observed.standing} | _namespaces(observed.objects)
         recorded = self._nodes(cluster_id)
-        facts = stand_where_seen(self._standing.setdefault(cluster_id, {}), observed.standing)
+        standing = self._standing.setdefault(cluster_id, {})
+        facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name)
         if not self._is_as_seen(cluster_id, recorded, facts):
             self._as_recorded.discard(cluster_id)
         seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
@@ -371,16 +373,19 @@ class PodPhase:
             brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
             brought.warn([warning for warning in warnings if warning.workload in own])
             brought.show(cluster)
-        for outcome in prediction.displaced:
-            self._displace(outcome, cluster.id)
+        strangers = [each for each in prediction.displaced if not self._displace(each, cluster.id)]
+        self._brought[keys[0]].warnings += tuple(evicted_strangers(model, strangers))
 
-    def _displace(self, outcome: PodOutcome, cluster_id: str) -> None:
-        """Tell the object of an evicted pod. Those of other states and of nobody here have none."""
+    def _displace(self, outcome: PodOutcome, cluster_id: str) -> bool:
+        """Tell the object of an evicted pod, if there is one: those of other states and of nobody here have
+        none.
+        """
         for key, brought in self._brought.items():
             if key[1] == cluster_id and outcome.workload in (brought.before.keys() | brought.outcomes.keys()):
                 brought.displace(outcome)
                 self._disturbed.add(key)
-                return
+                return True
+        return False
 
     def _look_again(self, cluster: NodeCluster) -> None:
         """Predict once more what has not come to rest, until nothing changes: what came later may be the

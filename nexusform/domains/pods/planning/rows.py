@@ -38,6 +38,7 @@ REASONS: Final[Mapping[str, str]] = {
     "workload_removed": "its workload is gone",
     REJECTED: "kubelet refuses it",
     "preempted": "a pod of higher priority takes its place",
+    "no_execute": "a NoExecute taint of its node evicts it",
     "binding_removed": "the cluster no longer holds the placement",
 }
 _MOST_NAMES: Final = 5

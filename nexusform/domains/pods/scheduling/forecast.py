@@ -37,6 +37,7 @@ NODE_REMOVED = "node_removed"
 TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
 PREEMPTED = "preempted"
+NO_EXECUTE = "no_execute"
 
 
 class PodOutcome(Struct, frozen=True):

@@ -9,6 +9,7 @@ priority, which are placed anew after them, or are tried again after the rest, a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, R
 from nexusform.domains.pods.scheduling.preemption import Eviction, covers
 from nexusform.domains.pods.scheduling.quotas import Ledger
 from nexusform.domains.pods.scheduling.rollouts import Rollout, replace_pods
+from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.session import Look, Session, Verdict
 from nexusform.domains.pods.scheduling.work import (
     PodToPlace,
@@ -62,6 +64,12 @@ def predict(
     return Predictor(cluster, standing, workloads, seed, lost, removed).run()
 
 
+# Of these no pod is evicted: daemons are their controller's, the others leave anyway.
+_NEVER_EVICTED: Final = ("DaemonSet", "Terminating")
+# Pods that are evicted from one node and find another where that happens again would never come to rest.
+_MOST_EVICTIONS: Final = 10
+
+
 class Predictor:
     """One prediction on its way. `look` is told of every pod just before it is decided."""
 
@@ -104,17 +112,32 @@ class Predictor:
         return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
 
     def _stands(self, pod: StandingPod) -> bool:
-        """Whether a pod stays on its node: the node is still there, and the pod is not lost with it."""
-        return pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
+        """Whether a pod stays on its node: the node is still there, the pod is not lost with it, and no taint
+        drives it away at once.
+        """
+        is_there = pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
+        return is_there and self._stays_for(pod) != 0
+
+    def _stays_for(self, pod: StandingPod) -> int | None:
+        """For how many seconds a NoExecute taint lets a pod go on; None for ever. Daemons are their
+        controller's, and nobody is evicted who leaves anyway.
+        """
+        if pod.stays or pod.workload.split("/")[1] in _NEVER_EVICTED:
+            return None
+        return taints.stays_for(pod.spec, self.nodes[pod.node])
 
     def run(self) -> Prediction:
         """Decide everything."""
         works = [self._prepare(workload) for workload in self.queue]
         self.works = {work.workload.key: work for work in works}
         self._admit(works)
+        for pod in self.bystanders:
+            if pod.node in self.nodes and not self._stands(pod):
+                self._displace(pod, forecast.NO_EXECUTE)
         for work in works:
             self._decide(work)
         self._retry(works)
+        self._evict_in_time(works)
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
         forecasts = {work.workload.key: self._forecast(work) for work in works}
         displaced = self._outcomes_of_all(self.strangers.values())
@@ -150,7 +173,9 @@ class Predictor:
             elif pod.refused and pod.spec.template == workload.pod.template:
                 work.over.append(pod)
             elif pod.node:
-                work.to_place.append(PodToPlace(pod.number, "", pod.node, forecast.NODE_REMOVED))
+                lost = pod.node not in self.nodes or (pod.workload, pod.number) in self.lost
+                trigger = forecast.NODE_REMOVED if lost else forecast.NO_EXECUTE
+                work.to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:
                 work.to_place.append(PodToPlace(pod.number, waited=True, age=pod.age))
         missing = max(0, workload.replicas - len(pods))
@@ -331,7 +356,7 @@ class Predictor:
             if work is not None:
                 self._lose(work, eviction)
             else:
-                self._displace(eviction)
+                self._displace(eviction.pod, forecast.PREEMPTED, pod_name(*eviction.by))
 
     def _lose(self, work: Work, eviction: Eviction) -> None:
         """A pod of a workload of this prediction was evicted: it is asked for again."""
@@ -345,11 +370,10 @@ class Predictor:
         if standing is None:
             return  # a rollout has replaced it
         standing.remove(pod)
-        self._ask_again(work, eviction)
+        self._ask_again(work, pod, forecast.PREEMPTED, pod_name(*eviction.by))
 
-    def _displace(self, eviction: Eviction) -> None:
+    def _displace(self, pod: StandingPod, trigger: str, by: str = "") -> None:
         """A bystander was evicted: its controller, if it has one, makes it again."""
-        pod = eviction.pod
         namespace, kind, name = pod.workload.split("/", 2)
         work = self.strangers.get(pod.workload)
         if work is None:
@@ -361,24 +385,81 @@ class Predictor:
             return
         self.displaced.add((pod.workload, pod.number))
         if is_made_anew(pod.workload):
-            self._ask_again(work, eviction)
+            self._ask_again(work, pod, trigger, by)
         else:
-            work.gone.append((pod, forecast.PREEMPTED))
+            work.gone.append((pod, trigger))
 
-    def _ask_again(self, work: Work, eviction: Eviction) -> None:
+    def _ask_again(self, work: Work, victim: StandingPod, trigger: str, by: str) -> None:
         """Ask for a pod anew in place of one that was evicted; it is Pending until it is placed."""
-        victim = eviction.pod
         again = PodToPlace(
             number=victim.number,
             pin=victim.node if work.is_daemon else "",
             previous=victim.node,
-            trigger=forecast.PREEMPTED,
-            preempted_by=pod_name(*eviction.by),
+            trigger=trigger,
+            preempted_by=by,
         )
         work.to_place.append(again)
         if work.begun:
             waiting = Verdict("", certain=True, feasible=0)
             work.made[victim.number] = self._made(work.workload, waiting, again)
+
+    # --- whom a taint lets run for a while ----------------------------------------------------
+
+    def _evict_in_time(self, works: list[Work]) -> None:
+        """Evict the pods that tolerate a NoExecute taint for some seconds only: they are made anew, and where
+        another node suits them better by now, they are there for good.
+        """
+        if not any(
+            taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints
+        ):
+            return
+        for _ in range(_MOST_EVICTIONS):
+            moved = [self._move_in_time(work) for work in works if not work.is_daemon]
+            moved += [self._displace_in_time(pod) for pod in self.bystanders]
+            if not any(moved):
+                return
+            self._retry(works)
+
+    def _move_in_time(self, work: Work) -> bool:
+        """Evict those of a workload that have had their time; whether one goes elsewhere."""
+        key, spec = work.workload.key, work.workload.pod
+        by_number = {pod.number: pod for pod in work.to_place}
+        made = [StandingPod(key, each.number, each.node, spec) for each in work.made.values() if each.node]
+        moved = False
+        for pod in (*work.keeps, *made):
+            verdict = self._outlast(pod)
+            if verdict is None:
+                continue
+            moved = True
+            if pod in work.keeps:
+                work.keeps.remove(pod)
+                again = PodToPlace(pod.number, "", pod.node, forecast.NO_EXECUTE)
+                work.to_place.append(again)
+            else:
+                again = by_number[pod.number]
+            work.made[pod.number] = self._made(work.workload, verdict, again)
+        return moved
+
+    def _displace_in_time(self, pod: StandingPod) -> bool:
+        """Evict a bystander that has had its time; whether it goes elsewhere."""
+        if pod.node not in self.nodes or (pod.workload, pod.number) in self.displaced:
+            return False
+        verdict = self._outlast(pod)
+        if verdict is None:
+            return False
+        self._displace(pod, forecast.NO_EXECUTE)
+        work = self.strangers[pod.workload]
+        if is_made_anew(pod.workload):
+            work.made[pod.number] = self._made(work.workload, verdict, work.to_place[-1])
+        return True
+
+    def _outlast(self, pod: StandingPod) -> Verdict | None:
+        """Where a pod goes that a taint lets run for a while; None where it stays or comes back."""
+        if not self._stays_for(pod):
+            return None
+        self.session.remove(pod)
+        verdict = self.session.place(pod.spec, pod.workload, pod.number)
+        return None if verdict.node == pod.node else verdict
 
     def _made(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
         """What becomes of a pod by its verdict."""

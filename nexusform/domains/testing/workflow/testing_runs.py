@@ -16,7 +16,7 @@ from nexusform.configuration.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
-from nexusform.domains.pods.scheduling.warnings import RISKS
+from nexusform.domains.pods.scheduling.risks import RISKS
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.domains.testing.workflow.testing_configuration import (
     AssertScope,

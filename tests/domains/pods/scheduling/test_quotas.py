@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import warnings
+from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.forecast import Prediction
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import warnings_of
@@ -109,7 +109,7 @@ def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: in
 def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
     cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
     (warning,) = warnings_of(cluster, predict(cluster, (), [web()]))
-    assert warning.kind == warnings.NOT_MADE
+    assert warning.kind == risks.NOT_MADE
     assert warning.detail == (
         "Deployment default/web: 1 of 3 pods would not be made: exceeded quota: compute, "
         "requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
@@ -138,7 +138,7 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     agent = replace(web("agent", 1), kind="DaemonSet")
     cluster = Cluster("k", tainted)
     (warning,) = warnings_of(cluster, predict(cluster, (), [agent]))
-    assert warning.kind == warnings.NOWHERE
+    assert warning.kind == risks.NOWHERE
     assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
     assert not warnings_of(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
@@ -166,7 +166,7 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     (forecast,) = hung.forecasts.values()
     assert (running(hung, forecast.workload.key), forecast.stuck, forecast.not_made) == (2, True, 1)
     (warning,) = warnings_of(Cluster("k", NODES), hung)
-    assert warning.kind == warnings.STUCK
+    assert warning.kind == risks.STUCK
     assert warning.detail == (
         "Deployment default/web: 1 new pod would not be made beside the old ones: exceeded quota: "
         "compute, requested: pods=1, used: pods=2, limited: pods=2."

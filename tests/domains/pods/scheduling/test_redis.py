@@ -6,15 +6,9 @@ import pytest
 
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+from nexusform.domains.pods.scheduling.risks import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
 from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import (
-    DEADLOCK,
-    PENDING,
-    SHARED_MACHINE,
-    STUCK,
-    TOO_MANY,
-    warnings_of,
-)
+from nexusform.domains.pods.scheduling.warnings import warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
 from tests.domains.pods.scheduling.outcomes import pending
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import warnings
+from nexusform.domains.pods.scheduling import risks
+from nexusform.domains.pods.scheduling.hardware_risks import proposed_key
+from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import PodWarning, proposed_key, warnings_of
+from nexusform.domains.pods.scheduling.warnings import warnings_of
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Node,
@@ -55,7 +57,7 @@ ONE_MACHINE = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m1", **{BARE: "m1"}
 
 def test_pods_without_any_rule_on_one_machine() -> None:
     (warning,) = warnings_about(ONE_MACHINE, web())
-    assert warning.kind == warnings.SHARED_MACHINE
+    assert warning.kind == risks.SHARED_MACHINE
     assert warning.place == "m1"
     assert warning.detail == (
         "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2) "
@@ -140,14 +142,14 @@ def test_all_pods_in_one_rack_when_others_were_open() -> None:
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
     (warning,) = warnings_about(nodes, full, small)
-    assert (warning.kind, warning.place) == (warnings.SHARED_RACK, "r1")
+    assert (warning.kind, warning.place) == (risks.SHARED_RACK, "r1")
     assert "Use topologyKey: zone." in warning.detail
 
 
 def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"}), node("w3", "m3")]
     (warning,) = warnings_about(nodes, web(over=BARE))
-    assert warning.kind == warnings.UNLABELLED
+    assert warning.kind == risks.UNLABELLED
     assert f"1 worker w3 lacks the label {BARE}" in warning.detail
     assert "never keeps pods off there" in warning.detail
     assert kinds(nodes, web(over=BARE, hard=False)) == []
@@ -156,19 +158,19 @@ def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
 def test_a_key_that_nobody_has() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     (anti,) = warnings_about(nodes, web(over="kubernetes.io/zone"))
-    assert anti.kind == warnings.UNKNOWN_KEY
+    assert anti.kind == risks.UNKNOWN_KEY
     assert f"A key that they have is {BARE}." in anti.detail
     assert "refuses nothing" in anti.detail
     spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
     both = warnings_about(nodes, web(pod=replace(web().pod, spread=(spread,))))
-    assert [w.kind for w in both] == [warnings.UNKNOWN_KEY, warnings.PENDING]
+    assert [w.kind for w in both] == [risks.UNKNOWN_KEY, risks.PENDING]
     assert "stay Pending" in both[0].detail
 
 
 def test_more_replicas_than_machines() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     both = warnings_about(nodes, web(3, over=BARE))
-    assert [w.kind for w in both] == [warnings.TOO_MANY, warnings.PENDING]
+    assert [w.kind for w in both] == [risks.TOO_MANY, risks.PENDING]
     assert "at most 2 can run" in both[0].detail
     assert "1 of 3 pods (web-2) would stay Pending" in both[1].detail
 
@@ -177,7 +179,7 @@ def test_a_rollout_that_will_hang() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     stiff = web(over=BARE, max_unavailable=0)
     (warning,) = warnings_about(nodes, stiff)
-    assert warning.kind == warnings.DEADLOCK
+    assert warning.kind == risks.DEADLOCK
     assert "Set maxUnavailable: 1, or add matchLabelKeys: [pod-template-hash] to the term." in warning.detail
     assert kinds([*nodes, node("w3", "m3", **{BARE: "m3"})], stiff) == []
     assert kinds(nodes, replace(stiff, strategy=Strategy.RECREATE)) == []
@@ -190,7 +192,7 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     nodes = [node("w1", "m1", "r1"), node("w2", "m2", "r2")]
     full = replace(web(max_unavailable=0), pod=PodSpec(requests=Requests(3000), template="1"))
     (warning,) = warnings_about(nodes, full)
-    assert warning.kind == warnings.DEADLOCK
+    assert warning.kind == risks.DEADLOCK
     assert warning.detail == (
         "Deployment default/web: the next change of its template will hang: a new pod must run before an old "
         "one may stop, as maxUnavailable (25% of 2) rounds down to 0, and there is no room for one more: "
@@ -201,9 +203,9 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     # What it would evict makes room, and what stays Pending is told as that.
     low = replace(web(1), name="low", pod=PodSpec(requests=Requests(1000)))
     one = replace(full, replicas=1)
-    assert kinds([nodes[0]], one, low) == [warnings.DEADLOCK]
+    assert kinds([nodes[0]], one, low) == [risks.DEADLOCK]
     assert kinds([nodes[0]], replace(one, pod=replace(one.pod, priority=7)), low) == []
-    assert kinds([nodes[0]], full) == [warnings.PENDING]
+    assert kinds([nodes[0]], full) == [risks.PENDING]
     quota = Quota("default", "compute", (("pods", 2),))
     roomy = replace(full, pod=replace(full.pod, requests=Requests(100)))
     cluster = Cluster("k", tuple(nodes), quotas=(quota,))
@@ -222,14 +224,14 @@ def test_pods_that_evict_others_say_whom() -> None:
         found = warnings_of(cluster, predict(cluster, standing, [low, workload]))
         return {f"{w.kind} of {w.workload}": w.detail for w in found}
 
-    pending = f"{warnings.PENDING} of {low.key}"
+    pending = f"{risks.PENDING} of {low.key}"
     evicted = said(high)
-    assert list(evicted) == [f"{warnings.PREEMPTS} of {high.key}", pending]
+    assert list(evicted) == [f"{risks.PREEMPTS} of {high.key}", pending]
     assert (
         "its pods (priority 7) find no node, so 1 pod of lower priority is evicted: high-0 (low-0)."
-        in (evicted[f"{warnings.PREEMPTS} of {high.key}"])
+        in (evicted[f"{risks.PREEMPTS} of {high.key}"])
     )
-    assert list(said(polite)) == [f"{warnings.PENDING} of {high.key}"]
+    assert list(said(polite)) == [f"{risks.PENDING} of {high.key}"]
 
 
 def test_the_point_of_a_pending_pod_fits_a_line() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.matching import NO_SCHEDULE, Taint, is_tolerated, untolerated
+from nexusform.scheduling.matching import NO_SCHEDULE, Taint, is_tolerated, tolerates, untolerated
 
 REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"
@@ -31,6 +31,31 @@ def evicting(pod: PodSpec, node: Node) -> Taint | None:
     """The first taint of a node that evicts a pod which runs there."""
     hard = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
     return untolerated(hard, pod.tolerations)
+
+
+def all_evicting(pod: PodSpec, node: Node) -> list[Taint]:
+    """The taints of a node that evict a pod which runs there, at once or after a time."""
+    lasting = [each for each in pod.tolerations if each.seconds is None]
+    hard = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
+    return [taint for taint in hard if not is_tolerated(taint, lasting)]
+
+
+def stays_for(pod: PodSpec, node: Node) -> int | None:
+    """How many seconds a pod stays on a node that evicts it; None for ever. Of each taint the first
+    toleration counts, of several the shortest time (pkg/controller/tainteviction).
+    """
+    if not node.taints:
+        return None
+    times: list[int] = []
+    for taint in node.taints:
+        if taint.effect != NO_EXECUTE:
+            continue
+        toleration = next((each for each in pod.tolerations if tolerates(each, taint)), None)
+        if toleration is None:
+            return 0
+        if toleration.seconds is not None:
+            times.append(max(0, toleration.seconds))
+    return min(times, default=None)
 
 
 def raw(pod: PodSpec, node: Node) -> int:
