@@ -177,7 +177,7 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
         for pod in _standing(workload, placed.get(workload.key), names):
             standing[pod.workload, pod.number] = pod
     if observed is not None:
-        _stand_where_seen(standing, observed.standing, workloads)
+        _stand_where_seen(standing, observed, workloads)
     pods = tuple(standing.values())
     if any(workload.key not in placed for workload in workloads):
         pods = predict(model, pods, workloads).standing()
@@ -185,10 +185,10 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
 
 
 def _stand_where_seen(
-    standing: dict[PodKey, StandingPod], observed: Iterable[StandingPod], workloads: Iterable[Workload]
+    standing: dict[PodKey, StandingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
     """Let what was seen hold its room; pods of these workloads are as their templates have them."""
-    facts = stand_where_seen(standing, observed)
+    facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name)
     for workload in workloads:
         for pod in facts.get(workload.key, ()):
             standing[pod.workload, pod.number] = replace(pod, spec=workload.pod)
