@@ -172,7 +172,7 @@ _ALL: Final = (
     Domain(
         name="sites",
         what="Many sites as data: one folded plan, waves, workers",
-        uses=("azure",),
+        uses=("azure", "whatif"),
         rim=("workflow", "engines", "cli"),
     ),
     Domain(

@@ -54,7 +54,8 @@ class PlanRequest(Struct, frozen=True):
 
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
     observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
-    `tie_breaks` None = the default of the certainty rule; `split_seed` draws or names how VMs lie whose
+    `tie_breaks` None = the default of the certainty rule, `first_tie_break` is the seed of the first;
+    `split_seed` draws or names how VMs lie whose
     NUMA cells nobody told. `applying` lets timestamp() and uuid() answer,
     the latter with random ones from `new_uuid`. `planned` is called for every object that is planned.
     `want_rejected` fills in why other
@@ -79,6 +80,7 @@ class PlanRequest(Struct, frozen=True):
     replaces: tuple[str, ...] = ()
     refreshed: Mapping[Address, ObjectState | None] = field(default_factory=dict)
     tie_breaks: int | None = None
+    first_tie_break: int = 0
     split_seed: Way = 0
     want_rejected: bool = False
     explain: tuple[tuple[str, str], ...] = ()

@@ -68,6 +68,7 @@ class PlanOptions(Struct, frozen=True):
     excludes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     tie_breaks: int | None = None
+    first_tie_break: int = 0
     want_rejected: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
@@ -201,6 +202,7 @@ class Run(Struct):
             replaces=options.replaces,
             planned=self.notices.planned,
             tie_breaks=options.tie_breaks,
+            first_tie_break=options.first_tie_break,
             want_rejected=options.want_rejected,
             explain=options.explain,
             now=options.now or plan_time(self.project.place.environment),

@@ -39,5 +39,5 @@ class Engine(Protocol):
 
 def lost(task: Task, why: str) -> Answer:
     """The answer for a task that no worker came to the end of."""
-    status = Status.REFUSED if task.kind is Kind.PLAN else Status.FAILED
+    status = Status.REFUSED if task.kind in (Kind.PLAN, Kind.ASK) else Status.FAILED
     return Answer(task.site, status, why)

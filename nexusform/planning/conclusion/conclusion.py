@@ -102,7 +102,9 @@ def conclude(
     request, prior, order = blocks.request, blocks.prior, blocks.order
     changes, problems = build_changes(blocks.instances, order, prior)
     ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
-    tie_breaks, measured = measure(world.sites, request.tie_breaks, keep_outcomes=ruled)
+    tie_breaks, measured = measure(
+        world.sites, request.tie_breaks, first=request.first_tie_break, keep_outcomes=ruled
+    )
     certainty = as_claims_held(measured, _records(prior))
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()

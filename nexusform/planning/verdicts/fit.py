@@ -378,10 +378,10 @@ def _pool_as_it_held(pool: PoolCertainty, record: Record) -> PoolCertainty:
 
 
 def measure(
-    sites: Mapping[str, SitePlan], runs: int | None, *, keep_outcomes: bool = False
+    sites: Mapping[str, SitePlan], runs: int | None, *, first: int = 0, keep_outcomes: bool = False
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site; `runs` None takes the default for so many VMs. Gives
-    how many runs were made, 0 when nothing was placed.
+    """Repeat the placements of every site with the seeds from `first` on; `runs` None takes the default for
+    so many VMs. Gives how many runs were made, 0 when nothing was placed.
     """
     operations = chain.from_iterable(site.operations for site in sites.values())
     placed = sum(1 for operation in operations if isinstance(operation, VmPlaced))
@@ -392,7 +392,7 @@ def measure(
     for site_id, site in sites.items():
         if site.base is None or not site.operations or run_count == 0:
             continue
-        outcome = repeat(site.base, site.operations, run_count, keep_outcomes=keep_outcomes)
+        outcome = repeat(site.base, site.operations, run_count, first=first, keep_outcomes=keep_outcomes)
         vms = {token: sure for token, sure in outcome.vms.items() if isinstance(token, int)}
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
         machines = [site.machines[name] for name in outcome.drawn]

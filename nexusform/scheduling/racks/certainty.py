@@ -136,10 +136,15 @@ def _stand(scheduler: RackScheduler, operation: Stand) -> int:
 
 
 def repeat(
-    base: RackScheduler, operations: Sequence[Operation], runs: int, *, keep_outcomes: bool = False
+    base: RackScheduler,
+    operations: Sequence[Operation],
+    runs: int,
+    *,
+    first: int = 0,
+    keep_outcomes: bool = False,
 ) -> RepeatedRuns:
-    """Play the operations with the seeds 0..runs-1, each of which draws ties and splits, and compare with
-    those of `base`'s own seeds.
+    """Play the operations with so many seeds from `first` on, each of which draws ties and splits, and
+    compare with those of `base`'s own seeds.
 
     `base` is as it was before the first operation, and stays so. With no runs nothing is known and
     the answer is empty. A VM that the plan could not place has no certainty; one that a run could not
@@ -156,7 +161,7 @@ def repeat(
     cells.take(actual)
     outcomes = []
     fits: list[bool] = []
-    for seed in range(runs):
+    for seed in range(first, first + runs):
         outcome = replay(base, operations, seed, seed)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)

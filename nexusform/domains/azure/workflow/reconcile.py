@@ -76,13 +76,43 @@ def reconcile(
     place: Place, directory: str, locking: Locking, notices: Notices, *, replays: bool
 ) -> Reconciled:
     """Compare, judge the separation rules on what is, and write what was observed into the state."""
+    seen, refused = _seen(place, directory)
+    if seen is None:
+        return Reconciled(diagnostics=tuple(refused))
+    opened = open_project(place)
+    if opened.project is None:
+        return Reconciled(diagnostics=opened.diagnostics, sources=opened.sources)
+    with begin(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        if not run.ready:
+            answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
+        else:
+            answer = _Reconciling(run, *seen).answer(replays=replays)
+    more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
+    return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
+
+
+def replay_alone(run: Run, directory: str) -> Reconciled:
+    """What the rule explains of the sites that state has, on what stands. Writes nothing."""
+    seen, refused = _seen(run.project.place, directory)
+    if seen is None:
+        return Reconciled(diagnostics=tuple(refused))
+    try:
+        return _Reconciling(run, *seen).played()
+    except ProviderProblem as problem:
+        return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
+
+
+def _seen(
+    place: Place, directory: str
+) -> tuple[tuple[Sequence[AzSite], ObservedSites] | None, list[Diagnostic]]:
+    """The sites as they stand and what tells of them; None, and why, where they cannot be read."""
     source, refused = source_for(place, directory)
     if source is None:
-        return Reconciled(diagnostics=tuple(refused))
+        return None, refused
     try:
         sites, findings = source.read()
     except ProviderProblem as problem:
-        return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
+        return None, [error("reading-what-stands-failed", str(problem))]
     is_captured = source.provider != KIND
     provider = ObservedSites(
         NAME,
@@ -92,18 +122,7 @@ def reconcile(
         captured=is_captured,
     )
     problems = [diagnostic_of(problem) for problem in findings if problem.severity is Severity.ERROR]
-    if problems:
-        return Reconciled(diagnostics=tuple(problems))
-    opened = open_project(place)
-    if opened.project is None:
-        return Reconciled(diagnostics=opened.diagnostics, sources=opened.sources)
-    with begin(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
-        if not run.ready:
-            answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
-        else:
-            answer = _Reconciling(run, sites, provider).answer(replays=replays)
-    more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
-    return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
+    return (None, problems) if problems else ((sites, provider), [])
 
 
 class _Reconciling:
@@ -138,6 +157,18 @@ class _Reconciling:
             claims=self._claims(),
             diagnostics=tuple(problems),
         )
+
+    def played(self) -> Reconciled:
+        """The replays of the sites that state has. Raises ProviderProblem."""
+        observed, absent, unseen = self._observed()
+        checks = tuple(self._checks(observed, absent, unseen))
+        names = {
+            str(each.current.attributes.get("name"))
+            for address, each in self.state.instances.items()
+            if address.type == "nexus_site" and each.current is not None
+        }
+        played = tuple(each for each in self._replays(checks) if each.site in names)
+        return Reconciled(checks=checks, replays=played)
 
     def _vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
         for address in sorted(self.state.instances, key=address_order):

@@ -155,7 +155,7 @@ class DaskCluster:
         future = self._client.submit(
             work,
             encode(task),
-            key=f"{task.kind.value} {task.site}-{task.fleet.session}{self._numbered:08x}",
+            key=f"{_label(task)} {task.site}-{task.fleet.session}{self._numbered:08x}",
             workers=[home] if home else None,
             retries=_RETRIES,
             pure=False,
@@ -214,6 +214,11 @@ class DaskCluster:
             return
         self._heard = monotonic()
         self._client.run(hear, task.fleet.session, on_error="ignore")
+
+
+def _label(task: Task) -> str:
+    """What the dashboard calls a task."""
+    return task.question.asked.value if task.question is not None else task.kind.value
 
 
 def _certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:

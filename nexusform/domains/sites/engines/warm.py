@@ -37,7 +37,7 @@ class _Work(Struct):
     done: Done
     waiting: deque[Task]
     own: dict[int, deque[Task]] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 class WarmWorkers:
@@ -100,7 +100,7 @@ class WarmWorkers:
         """Give a task to a worker."""
         each = self._processes[number]
         each.task = task
-        work.attempts[task.site] = work.attempts.get(task.site, 0) + 1
+        work.attempts[task.identity] = work.attempts.get(task.identity, 0) + 1
         try:
             send(each.tasks, encode(task))
         except OSError:
@@ -142,7 +142,7 @@ class WarmWorkers:
         work.waiting.extend(work.own.pop(number, ()))  # what it held is held no more
         if gone.task is None:
             return
-        if work.attempts[gone.task.site] < _ATTEMPTS:
+        if work.attempts[gone.task.identity] < _ATTEMPTS:
             work.waiting.append(gone.task)
             return
         work.done(gone.task, lost(gone.task, _how(gone.process)))

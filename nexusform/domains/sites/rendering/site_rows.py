@@ -27,7 +27,7 @@ def site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str, ...]:
         rows.append(f"{fold.symbol or '>'} {fold.label}: {words}" if words else f"{fold.symbol} {fold.label}")
     rows += _output_rows(plan)
     rows += _placement_rows(plan)
-    return tuple(_neutral(harmless(row), site) for row in rows)
+    return tuple(neutral(harmless(row), site) for row in rows)
 
 
 def _output_rows(plan: Plan) -> Iterable[str]:
@@ -45,7 +45,7 @@ def _placement_rows(plan: Plan) -> Iterable[str]:
             yield f"{noun} {verb_of(each.effect, each.state, each.count)}"
 
 
-def _neutral(text: str, site: str) -> str:
+def neutral(text: str, site: str) -> str:
     """The text with SITE in place of the site's name where that stands as a word."""
     return re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", HERE, text)
 

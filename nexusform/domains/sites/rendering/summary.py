@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.sites.rendering.site_rows import HERE
+from nexusform.domains.sites.rendering.site_rows import HERE, neutral
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Answer, Status
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, outline_markdown
@@ -43,17 +43,13 @@ def reasons_of(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Why sites are refused or failed, and which ones for the same reason; the commonest first."""
     by_reason: dict[str, list[PlannedSite]] = {}
     for site in sites:
-        reason = _LISTED.sub(r"\1.", _neutral(site.answer.reason, site.name))
+        reason = _LISTED.sub(r"\1.", neutral(site.answer.reason, site.name))
         by_reason.setdefault(reason, []).append(site)
     told = [
         (reason if len(alike) > 1 else alike[0].answer.reason, [site.name for site in alike])
         for reason, alike in by_reason.items()
     ]
     return sorted(told, key=lambda pair: -len(pair[1]))
-
-
-def _neutral(text: str, site: str) -> str:
-    return re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", HERE, text)
 
 
 def names_text(names: Sequence[str], most: int = _MOST_NAMES) -> str:

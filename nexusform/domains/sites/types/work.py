@@ -16,7 +16,7 @@ class Kind(StrEnum):
     """What is to be done with a site.
 
     `prepare` takes its lock, plans it anew, compares, and keeps all that for `apply`; `release` lets go of
-    it again. `status` only reads.
+    it again. `status` only reads, and so does `ask`.
     """
 
     PLAN = "plan"
@@ -24,6 +24,7 @@ class Kind(StrEnum):
     APPLY = "apply"
     RELEASE = "release"
     STATUS = "status"
+    ASK = "ask"
 
 
 class Status(StrEnum):
@@ -59,6 +60,37 @@ class Fleet(Struct, frozen=True):
     lock_timeout: float = 0.0
 
 
+class Asked(StrEnum):
+    """What may be asked of sites."""
+
+    CERTAINTY = "certainty"
+    FAILURE = "failure"
+    REPLAY = "replay"
+
+
+class Question(Struct, frozen=True):
+    """One part of a question, of `parts` that together are the whole answer, whoever answers them.
+
+    `runs`: tie-breaks that this part repeats, from the seed `part * runs` on. `source`: the export that a
+    replay looks at; SITE in it stands for the site's name.
+    """
+
+    asked: Asked
+    part: int = 0
+    parts: int = 1
+    runs: int = 0
+    source: str = ""
+
+
+class Finding(Struct, frozen=True):
+    """One row of what was found out: of a VM, a rack or a way of spreading. Figures of parts are added up."""
+
+    name: str
+    figures: dict[str, int | float] = {}
+    words: tuple[str, ...] = ()
+    bad: bool = False
+
+
 class Task(Struct, frozen=True):
     """One thing to do with one site.
 
@@ -70,6 +102,12 @@ class Task(Struct, frozen=True):
     fleet: Fleet
     digest: str = ""
     plan: str = ""
+    question: Question | None = None
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """What tells tasks of one call from each other."""
+        return self.site, self.question.part if self.question is not None else 0
 
 
 class Trouble(Struct, frozen=True):
@@ -92,6 +130,7 @@ class Answer(Struct, frozen=True):
     names pools that stood on several racks and stand on one afterwards. `state` is where its state is,
     `reads` the states of others that its plan was made from. `plan` is the digest of the plan file. `held`:
     the lock was taken and is kept. `broken_sure`: predictions that were called sure and did not hold.
+    `findings` answer a question.
     """
 
     site: str
@@ -115,6 +154,7 @@ class Answer(Struct, frozen=True):
     held: bool = False
     machines: int = 0
     vms: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
 _TASKS: Final = msgspec.json.Decoder(Task)

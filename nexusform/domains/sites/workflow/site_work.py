@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from itertools import starmap
 from pathlib import Path
 from threading import RLock
 from time import monotonic
@@ -23,11 +22,17 @@ from msgspec.structs import replace
 from nexusform.applying.events import StepEvent
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.domains.azure.providers.azure_budget import BUDGET_VARIABLE
-from nexusform.domains.sites.rendering.site_rows import placement_figures, redundancy_lost, site_rows
+from nexusform.domains.sites.rendering.site_rows import placement_figures, site_rows
 from nexusform.domains.sites.types.definition import FILE_NAME, FleetDefinition, SiteEntry
-from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
+from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.rescued_state import bring_back, waiting_state
+from nexusform.domains.sites.workflow.site_answers import (
+    planned_answer,
+    refused_answer,
+    state_of,
+    troubles_of,
+)
 from nexusform.domains.sites.workflow.site_digest import plan_digest
 from nexusform.domains.sites.workflow.site_project import (
     known_configuration,
@@ -49,8 +54,6 @@ from nexusform.workflow.stored import read_stored
 
 PLAN_SUFFIX: Final = ".nfplan"
 KEPT_FOR: Final = 120.0  # seconds that a lock is kept for a command that is not heard of any more
-LOCKED: Final = "error-acquiring-the-state-lock"
-_WHO: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MOST_CALLS: Final = 3_000
 _CHANGED: Final = (
@@ -86,14 +89,16 @@ class Worker:
             os.chdir(task.fleet.root)
             definition, problems = self._definition(task.fleet)
             if definition is None:
-                return _refused(task.site, problems)
+                return refused_answer(task.site, problems)
             site = self._entries.get(task.site)
             if site is None or definition.digest != task.fleet.definition:
                 return Answer(task.site, Status.REFUSED, _CHANGED)
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths of a root module start there
             except OSError as problem:
-                return _placed(_refused(site.name, [_no_source(site, problem)]), site.source, task.fleet.root)
+                return _placed(
+                    refused_answer(site.name, [_no_source(site, problem)]), site.source, task.fleet.root
+                )
             return _placed(self._work(task, site), site.source, task.fleet.root)
 
     def _definition(self, fleet: Fleet) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
@@ -123,6 +128,11 @@ class Worker:
                 return self._release(task)
             case Kind.STATUS:
                 return _status(task, site)
+            case Kind.ASK:
+                # questions load what no plan has use for
+                from nexusform.domains.sites.workflow.site_questions import answer_question
+
+                return answer_question(task, site)
 
     # --- applying ------------------------------------------------------------------------------
 
@@ -131,20 +141,20 @@ class Worker:
         self._let_go(task)
         opened = open_site(task.fleet, site, os.environ)
         if opened.project is None:
-            return _refused(site.name, opened.diagnostics)
+            return refused_answer(site.name, opened.diagnostics)
         leaving = ExitStack()
         locking = Locking(timeout=task.fleet.lock_timeout)
         if waiting_state(opened.project.place):
             with begin(opened.project, "OperationTypeApply", locking) as run:
                 problems = bring_back(run) if run.ready else list(run.diagnostics)
             if problems:
-                return _refused(site.name, problems)
+                return refused_answer(site.name, problems)
         run = leaving.enter_context(begin(opened.project, "OperationTypeApply", locking))
         kept = _Kept(run, None, None, leaving)
         answer = (
             _compared(task, site, kept, opened.diagnostics)
             if run.ready
-            else _refused(site.name, run.diagnostics)
+            else refused_answer(site.name, run.diagnostics)
         )
         if answer.held:
             self._kept[task.fleet.session, site.name] = kept
@@ -191,13 +201,13 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
     fleet = task.fleet
     opened = open_site(fleet, site, os.environ)
     if opened.project is None:
-        return _refused(site.name, opened.diagnostics)
+        return refused_answer(site.name, opened.diagnostics)
     if waiting := waiting_state(opened.project.place):
-        return _refused(site.name, waiting)
+        return refused_answer(site.name, waiting)
     locking = Locking(enabled=fleet.lock, timeout=fleet.lock_timeout, alone=not fleet.lock)
     with begin(opened.project, "OperationTypePlan", locking, settles=False) as run:
         if not run.ready:
-            return _refused(site.name, [*opened.diagnostics, *run.diagnostics])
+            return refused_answer(site.name, [*opened.diagnostics, *run.diagnostics])
         plan = run.plan(PlanOptions(now=fleet.now)).plan
         written = ""
         problems: list[Diagnostic] = []
@@ -205,53 +215,8 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
             path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
             problems = save_plan(plan, run, str(path), durable=False)
             written = "" if has_errors(problems) else plan_file.digest(path.read_bytes())
-        answer = _planned(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
+        answer = planned_answer(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
     return replace(answer, plan=written)
-
-
-def _planned(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> Answer:
-    """A plan as an answer."""
-    problems = [*problems, *plan.diagnostics]
-    if plan.denied or has_errors(problems):
-        return replace(
-            _refused(site.name, problems),
-            state=_state_of(run, site),
-            reads=_read_by(run),
-        )
-    placed, moved, removed = placement_figures(plan)
-    return Answer(
-        site=site.name,
-        status=Status.PLANNED if plan.has_changes else Status.UNCHANGED,
-        digest=plan_digest(plan),
-        rows=site_rows(plan, site.name, run.project.registries),
-        placed=placed,
-        moved=moved,
-        removed=removed,
-        redundancy_lost=redundancy_lost(plan),
-        troubles=_troubles(problems),
-        state=_state_of(run, site),
-        reads=_read_by(run),
-        serial=plan.serial,
-        machines=sum(len(each.machines) for each in plan.sites),
-        vms=sum(len(pool.kept) + len(pool.came) for each in plan.sites for pool in each.pools),
-    )
-
-
-def _state_of(run: Run, site: SiteEntry) -> str:
-    return whereabouts(site.backend, run.project.backend.describe())
-
-
-def _read_by(run: Run) -> tuple[str, ...]:
-    """The states of others that a plan was made from."""
-    states = run.project.remote_states
-    return tuple(sorted(starmap(whereabouts, states.places))) if states is not None else ()
-
-
-def _refused(name: str, problems: Iterable[Diagnostic], status: Status = Status.REFUSED) -> Answer:
-    """The answer for a site with which nothing can be done: the first error is the reason."""
-    listed = list(problems)
-    first = next((each for each in listed if each.severity is Severity.ERROR), None)
-    return Answer(name, status, _reason(first), troubles=_troubles(listed))
 
 
 def _no_source(site: SiteEntry, problem: OSError) -> Diagnostic:
@@ -289,33 +254,6 @@ def _placed_text(text: str, source: str) -> str:
     return _LINE.sub(placed, text)
 
 
-def _reason(problem: Diagnostic | None) -> str:
-    """An error in a sentence or two."""
-    if problem is None:
-        return "It cannot be planned."
-    detail = problem.detail.split("\n\n", 1)[0].strip()
-    if problem.id == LOCKED:
-        holder = _WHO.search(problem.detail)
-        detail = f"{holder[1].strip()} holds it." if holder else detail
-    return problem.summary + (f": {detail}" if detail else ".")
-
-
-def _troubles(problems: Iterable[Diagnostic]) -> tuple[Trouble, ...]:
-    """Diagnostics as data."""
-    return tuple(
-        Trouble(
-            severity=problem.severity.value,
-            id=problem.id,
-            summary=problem.summary,
-            detail=problem.detail,
-            file=problem.subject.filename if problem.subject else "",
-            line=problem.subject.start.line if problem.subject else 0,
-            address=problem.address,
-        )
-        for problem in problems
-    )
-
-
 # --- applying ------------------------------------------------------------------------------------
 
 
@@ -340,12 +278,12 @@ def _compared(task: Task, site: SiteEntry, kept: _Kept, problems: Sequence[Diagn
         Status.PLANNED,
         digest=task.digest,
         plan=task.plan,
-        state=_state_of(run, site),
+        state=state_of(run, site),
         held=True,
     )
     rest, wrong = rest_of(run.stored, run.project.place)
     if has_errors(wrong):
-        return _refused(name, wrong)
+        return refused_answer(name, wrong)
     if rest is not None and task.plan and rest.plan_digest == task.plan:
         kept.rest = rest  # this very plan was begun and not ended
         return found
@@ -359,7 +297,7 @@ def _compared(task: Task, site: SiteEntry, kept: _Kept, problems: Sequence[Diagn
         return Answer(name, Status.REFUSED, why)
     plan = run.plan(PlanOptions(now=task.fleet.now)).plan
     if plan.denied or has_errors(run.diagnostics):
-        return _refused(name, [*problems, *run.diagnostics, *plan.diagnostics])
+        return refused_answer(name, [*problems, *run.diagnostics, *plan.diagnostics])
     digest = plan_digest(plan)
     if digest != task.digest:
         rows = site_rows(plan, name, run.project.registries)
@@ -384,7 +322,7 @@ def _carried_out(task: Task, site: SiteEntry, kept: _Kept) -> Answer:
                 task.site,
                 Status.UNCHANGED,
                 digest=task.digest,
-                state=_state_of(run, site),
+                state=state_of(run, site),
             )
         outcome = apply_plan(run, plan, _Silent(), options)
     return _outcome(task, site, run, plan, outcome)
@@ -403,8 +341,8 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
         placed=placed,
         moved=moved,
         removed=removed,
-        troubles=_troubles(problems),
-        state=_state_of(run, site),
+        troubles=troubles_of(problems),
+        state=state_of(run, site),
         serial=applied.state.serial,
         hits=applied.hits,
         misses=len(applied.misses),
@@ -413,7 +351,9 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
     if outcome.complete:
         return answer
     failure = next((end for end in applied.ends if end.error), None)
-    why = f"{failure.address}: {failure.error}" if failure is not None else _refused("", problems).reason
+    why = (
+        f"{failure.address}: {failure.error}" if failure is not None else refused_answer("", problems).reason
+    )
     return replace(answer, reason=why)
 
 
@@ -437,10 +377,10 @@ def _status(task: Task, site: SiteEntry) -> Answer:
     configuration, _ = known_configuration(place)
     backend, problems = open_state(task.fleet, place, site, configuration)
     if backend is None:
-        return _refused(site.name, problems)
+        return refused_answer(site.name, problems)
     stored, wrong = read_stored(backend, closely=False)
     if stored is None:
-        return _refused(site.name, [*problems, *wrong])
+        return refused_answer(site.name, [*problems, *wrong])
     state = stored.state
     reason = ""
     status = Status.APPLIED if state.lineage else Status.SKIPPED

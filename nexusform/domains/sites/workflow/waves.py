@@ -18,7 +18,7 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task
 from nexusform.domains.sites.workflow.order import rounds
 from nexusform.domains.sites.workflow.progress import Event, Line, Progress
-from nexusform.domains.sites.workflow.site_work import LOCKED
+from nexusform.domains.sites.workflow.site_answers import LOCKED
 from nexusform.ports import Clock
 from nexusform.words import counted, duration, form, listed
 

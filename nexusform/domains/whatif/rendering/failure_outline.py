@@ -37,14 +37,14 @@ def failure_outline(failure: Failure, origin: str) -> Outline:
         sections += [_comebacks(failure), *(_places(pool) for pool in failure.comebacks)]
     return Outline(
         f"Loss of {failure.scope.value} {failure.lost} ({origin})",
-        _headline(failure),
+        failure_headline(failure),
         failure.bad,
         tuple(_facts(failure)),
         tuple(sections),
     )
 
 
-def _headline(failure: Failure) -> str:
+def failure_headline(failure: Failure) -> str:
     """What is down, what that loses, and whether it comes back."""
     if not failure.vms:
         return "Nothing is down: no VM stands there."

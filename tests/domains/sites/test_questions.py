@@ -1,0 +1,137 @@
+"""Questions to all sites are answered alike whoever answers them and in however many parts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.sites.types.work import Answer, Finding, Status
+from nexusform.domains.sites.workflow import fleet_questions
+from tests.domains.azure.captured_site import captured_site
+
+Command = Callable[..., tuple[int, str, str]]
+Fleet = Callable[..., None]
+Golden = Callable[[str, str], None]
+STATE = Path(__file__).parents[3] / "state" / "nexus-document.nfstate"
+
+
+def answers(command: Command, *words: str) -> dict[str, Any]:
+    _, out, err = command(*words, "-format=json")
+    assert out, err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet()
+    monkeypatch.setattr(fleet_questions, "RUNS_OF_A_PART", 20)
+    document = answers(command, "certainty", "-runs=100", "-site=par1")
+    monkeypatch.chdir("site")
+    assert run(["plan", "-var=name=par1", "-tie-breaks=100", "-report=json:../p.json"]) == 0
+    plan = json.loads(Path("../p.json").read_text())
+    in_plan = {
+        row["object"]: [round(100 * row["certainty"][share]) for share in ("machine", "rack", "rack_count")]
+        for row in plan["placement_changes"]
+        if row.get("certainty")
+    }
+    in_parts = {
+        each["name"].partition(":")[2]: [each["machine"], each["rack"], each["rack_count"]]
+        for each in document["sites"][0]["findings"]
+    }
+    assert in_parts == in_plan
+    assert in_plan
+
+
+def test_what_people_read(fleet: Fleet, command: Command, golden: Golden) -> None:
+    fleet({"par1": {}, "par2": {"workers": 3}, "par3": {"wokers": 3}})
+    code, certainty, err = command("certainty", "-runs=50")
+    assert (code, err) == (1, "")
+    code, before, _ = command("failure", "-site=par1")
+    assert code == 1
+    fleet({"par1": {}, "par2": {"workers": 3}})
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    code, failure, _ = command("failure")
+    assert code == 2
+    golden("questions.txt", f"{certainty}\n{before}\n{failure}")
+
+
+def test_racks_are_shared_out_and_come_back_in_their_order(fleet: Fleet, command: Command) -> None:
+    fleet({"par1": {"racks": 5}})
+    command("plan", "-out=f.nfsites")
+    command("apply", "f.nfsites")
+    document = answers(command, "failure", "-site=par1")
+    assert [each["name"] for each in document["sites"][0]["findings"]] == [
+        f"par1/rack{number}" for number in range(1, 6)
+    ]
+    assert run(["sites", "failure", "-workers=2", "-site=par1", "-report=json:two.json"]) == 2
+    assert json.loads(Path("two.json").read_text()) == document
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_answers_the_same(fleet: Fleet) -> None:
+    distributed = pytest.importorskip("distributed")
+    fleet({"par1": {}, "par2": {"workers": 3}})
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
+        engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
+        assert run(["sites", "certainty", "-runs=300", engine, "-report=json:dask.json"]) == 0
+    assert run(["sites", "certainty", "-runs=300", "-workers=1", "-report=json:one.json"]) == 0
+    assert Path("dask.json").read_bytes() == Path("one.json").read_bytes()
+
+
+def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
+    part = Answer("par1", Status.PLANNED, digest="a", findings=(Finding("vm", {"runs": 100}),))
+    whole = fleet_questions.whole_answer
+    assert whole("par1", {0: part}, 2).status is Status.SKIPPED
+    other = Answer("par1", Status.PLANNED, digest="b")
+    assert "Ask again" in whole("par1", {0: part, 1: other}, 2).reason
+    refused = Answer("par1", Status.REFUSED, "why")
+    assert whole("par1", {0: part, 1: refused}, 2) == refused
+    assert whole("par1", {0: part, 1: part}, 2).findings[0].figures == {"runs": 200}
+
+
+def test_mistakes_of_a_question(fleet: Fleet, command: Command) -> None:
+    fleet()
+    code, _, err = command("certainty", "-runs=150")
+    assert (code, "a multiple of it" in err) == (1, True)
+    code, _, err = command("replay")
+    assert (code, "Say what to compare with" in err) == (1, True)
+    command("plan", "-out=f.nfsites")
+    command("apply", "f.nfsites")
+    code, out, _ = command("replay", "-from=exports/SITE", "-site=par1")
+    assert (code, "exports/par1" in " ".join(out.split())) == (1, True)
+
+
+def test_a_replay_says_what_reconcile_says_and_writes_nothing(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet({"par1": {}})
+    captured_site(json.loads(STATE.read_text()), Path("exports", "par1"))
+    Path("states").mkdir()
+    shutil.copy(STATE, "states/par1.nfstate")
+    before = Path("states/par1.nfstate").read_bytes()
+    document = answers(command, "replay", "-from=exports/SITE", "-site=par1")
+    code, out, _ = command("replay", "-from=exports/SITE", "-site=par1")
+    assert code == 0
+    assert "judged VMs (100.0 %) stand where the rule puts them" in " ".join(out.split())
+    assert Path("states/par1.nfstate").read_bytes() == before
+    Path("own").mkdir()
+    shutil.copy(STATE, "own/s.nfstate")
+    Path("own/main.nf.hcl").write_text("")
+    monkeypatch.chdir("own")
+    capsys.readouterr()
+    run(["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"])
+    known = json.loads(capsys.readouterr().out)["replays"]
+    assert [[each["hits"], each["judged"], each["sure"]] for each in document["sites"][0]["findings"]] == [
+        [each["hits"], each["judged"], each["sure_hits"]] for each in known
+    ]
