@@ -124,8 +124,8 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     [
         (
             Wave("one"),
-            Answer("a", Status.APPLIED, hits=9, broken_sure=1),
-            "that was called sure did not hold",
+            Answer("a", Status.APPLIED, hits=9, broken_sure=("vm1 was sure to stand on bm1",)),
+            "1 prediction that was called sure did not hold. a: vm1 was sure to stand on bm1.",
         ),
         (Wave("one", max_miss_rate=0.5), Answer("a", Status.APPLIED, hits=1, misses=2), "2 of 3 predictions"),
     ],

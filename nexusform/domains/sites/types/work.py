@@ -129,7 +129,7 @@ class Answer(Struct, frozen=True):
     site's name as SITE, so that sites with which the same happens have the same rows; `redundancy_lost`
     names pools that stood on several racks and stand on one afterwards. `state` is where its state is,
     `reads` the states of others that its plan was made from. `plan` is the digest of the plan file. `held`:
-    the lock was taken and is kept. `broken_sure`: predictions that were called sure and did not hold.
+    the lock was taken and is kept. `broken_sure`: what its plan was sure of and is not so.
     `findings` answer a question.
     """
 
@@ -150,7 +150,7 @@ class Answer(Struct, frozen=True):
     applied_at: str = ""
     hits: int = 0
     misses: int = 0
-    broken_sure: int = 0
+    broken_sure: tuple[str, ...] = ()
     held: bool = False
     machines: int = 0
     vms: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
@@ -42,7 +42,6 @@ from nexusform.domains.sites.workflow.site_project import (
     place_of_site,
     whereabouts,
 )
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved import plan_file
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
@@ -56,6 +55,7 @@ PLAN_SUFFIX: Final = ".nfplan"
 KEPT_FOR: Final = 120.0  # seconds that a lock is kept for a command that is not heard of any more
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MOST_CALLS: Final = 3_000
+_MOST_BROKEN: Final = 5  # that are named for each site
 _CHANGED: Final = (
     "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
     "again."
@@ -346,7 +346,7 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
         serial=applied.state.serial,
         hits=applied.hits,
         misses=len(applied.misses),
-        broken_sure=_broken_sure(plan, outcome),
+        broken_sure=outcome.broken_sure[:_MOST_BROKEN],
     )
     if outcome.complete:
         return answer
@@ -355,17 +355,6 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
         f"{failure.address}: {failure.error}" if failure is not None else refused_answer("", problems).reason
     )
     return replace(answer, reason=why)
-
-
-def _broken_sure(plan: Plan, outcome: ApplyOutcome) -> int:
-    """How many VMs are not where the plan was sure that they would be."""
-    sure: Mapping[tuple[str, str], bool] = {
-        (str(row.address), row.object): True
-        for row in plan.placements
-        if row.kind == VM and row.certainty is not None and row.certainty.machine == 1
-    }
-    missed = {(miss.address, str(step)) for miss in outcome.applied.misses for step in miss.path}
-    return sum(key in sure for key in missed)
 
 
 # --- looking ---------------------------------------------------------------------------------------

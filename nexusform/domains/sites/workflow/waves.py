@@ -20,7 +20,7 @@ from nexusform.domains.sites.workflow.order import rounds
 from nexusform.domains.sites.workflow.progress import Event, Line, Progress
 from nexusform.domains.sites.workflow.site_answers import LOCKED
 from nexusform.ports import Clock
-from nexusform.words import counted, duration, form, listed
+from nexusform.words import counted, duration, first_of, form, listed
 
 _PAUSE: Final = 1.0  # seconds between looks at whether somebody wants to stop
 _BAD: Final = (Status.REFUSED, Status.FAILED)
@@ -151,7 +151,7 @@ class _Tally(Struct):
     bad: int = 0
     hits: int = 0
     misses: int = 0
-    broken_sure: int = 0
+    broken_sure: tuple[str, ...] = ()
     stop: str = ""
     resumable: bool = True
 
@@ -160,7 +160,7 @@ class _Tally(Struct):
         self.bad += answer.status in _BAD
         self.hits += answer.hits
         self.misses += answer.misses
-        self.broken_sure += answer.broken_sure
+        self.broken_sure += tuple(f"{answer.site}: {words}" for words in answer.broken_sure)
         self.stop = self.stop or self.why()
 
     def why(self) -> str:
@@ -170,7 +170,9 @@ class _Tally(Struct):
             verb = form(self.bad, "is refused or has failed", "are refused or have failed")
             return f"{sites} {verb}, and max_failures is {self.wave.max_failures}."
         if self.broken_sure:
-            return f"{counted(self.broken_sure, 'prediction')} that was called sure did not hold."
+            count = counted(len(self.broken_sure), "prediction")
+            verb = form(len(self.broken_sure), "was", "were")
+            return f"{count} that {verb} called sure did not hold. {first_of(self.broken_sure, _FEW, '; ')}."
         judged = self.hits + self.misses
         if judged and self.misses / judged > self.wave.max_miss_rate:
             return (
