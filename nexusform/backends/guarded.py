@@ -7,9 +7,11 @@ another one than was read before, nothing is written: an answer was wrong, or so
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+from msgspec import Struct
 
 from nexusform.backends.deadlines import Deadline
 from nexusform.backends.journal_lines import check_records
@@ -211,12 +213,19 @@ def _digest(document: bytes | None) -> str:
     return _NOTHING if document is None else hashlib.sha256(document.rstrip(b"\n")).hexdigest()
 
 
+class _Naming(Struct, frozen=True):
+    """What names a state among the members of its document; the rest is passed over."""
+
+    lineage: str
+    serial: int
+
+
 def _in_words(document: bytes | None) -> str:
     """What a document is, as far as it says so."""
     if document is None:
         return "no state"
     try:
-        members = json.loads(document)
-        return f'the state with lineage "{members["lineage"]}", serial {members["serial"]}'
-    except (ValueError, LookupError, TypeError, RecursionError):
+        naming = msgspec.json.decode(document, type=_Naming)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return f"a document of {len(document)} bytes"
+    return f'the state with lineage "{naming.lineage}", serial {naming.serial}'

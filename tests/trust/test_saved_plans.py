@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from nexusform.cli.main import run
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest
+from nexusform.planning.saved.shared_values import Unsharing
 
 CONFIGURATION = """
 resource "nexus_site" "lab" {}
@@ -34,10 +35,11 @@ def forge(path: Path, member: str, change: Callable[[Any], None]) -> None:
     """Change one part of a plan file, and the digest that the file has of it."""
     members = plan_file.unpack(path.read_bytes())
     assert members is not None
-    content = json.loads(members[member])
-    change(content)
-    members[member] = json.dumps(content).encode()
     manifest = json.loads(members["nexusform.json"])
+    sharing = Unsharing(manifest["mark"], json.loads(members["values.json"]))
+    content = sharing.whole(json.loads(members[member]))
+    change(content)
+    members[member] = json.dumps(content, default=lambda _unknown: f"{manifest['mark']}?").encode()
     manifest["members"][member] = digest(members[member])
     path.write_bytes(plan_file.pack({**members, "nexusform.json": json.dumps(manifest).encode()}))
 

@@ -6,22 +6,25 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Action, Plan
 from nexusform.planning.saved.record_codec import write_record
+from nexusform.planning.saved.sameness import same
 from nexusform.state import json_text
 
 # What a plan says of how it was made.
-_NOT_COMPARED: Final = frozenset({"basis", "nexusform_version", "timestamp", "variables", "prior_digest"})
+_NOT_COMPARED: Final = frozenset(
+    {"basis", "diagnostics", "nexusform_version", "timestamp", "variables", "prior_digest"}
+)
 
 
 def parts_made_otherwise(plan: Plan, again: Plan) -> list[str]:
     """The parts of a plan that are not those of the one that is made again of the same."""
-    shown, made = write_record(plan), write_record(again)
     # Providers and imports may have said more; what planning says must be there.
-    said = {_text(each) for each in shown.pop("diagnostics", [])}
-    names = [] if {_text(each) for each in made.pop("diagnostics", [])} <= said else ["warnings"]
-    parts = [name for name in {**shown, **made} if name not in _NOT_COMPARED]
-    names += [name for name in parts if _text(shown.get(name)) != _text(made.get(name))]
+    said = set(map(_text, plan.diagnostics))
+    names = [] if said.issuperset(map(_text, again.diagnostics)) else ["warnings"]
+    parts = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
+    names += [name for name in parts if not same(getattr(plan, name), getattr(again, name))]
     return [name.replace("_", " ") for name in names]
 
 
@@ -48,8 +51,8 @@ def _seen(plan: Plan) -> dict[str, list[object]]:
     return seen
 
 
-def _text(record: Any) -> bytes:
-    return json_text.dumps(_without_places(record), sort=True, default=str)
+def _text(diagnostic: Diagnostic) -> bytes:
+    return json_text.dumps(_without_places(write_record(diagnostic)), sort=True, default=str)
 
 
 def _without_places(record: Any) -> Any:

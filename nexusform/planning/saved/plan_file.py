@@ -1,13 +1,14 @@
 """A plan as a file: a ZIP of JSON documents that is applied exactly as it was reviewed.
 
 `nexusform.json` comes first and names the format, the version and the SHA-256 of every other
-member; `plan.json` and its large parts; the configuration as it was read; the prior state as it
-stood; last of all `signature.json`, when the plan was signed. The same plan gives the same bytes on every
-machine. Sensitive values stand in it in plain text, as they do in the state.
+member; `values.json`, what the others share; `plan.json` and its large parts; the configuration as it was
+read; the prior state as it stood; last of all `signature.json`, when the plan was signed. The same plan gives
+the same bytes on every machine. Sensitive values stand in it in plain text, as they do in the state.
 
 The archive has exactly one form: members stored as they are, in order, at one fixed time. Any unzip program
 opens it. Nothing is compressed: the bytes then depend on the content alone, not on the version of a
-compression library, and a small file cannot unfold into a large one.
+compression library, and a small file cannot unfold into a large one. What is equal stands once instead
+(shared_values.py, tables.py), within bounds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
 from typing import Any, Final
 from zlib import crc32
 
@@ -27,15 +27,17 @@ from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved.record_codec import read_record, write_record
+from nexusform.planning.saved.shared_values import Misshapen, Sharing, Unsharing
 from nexusform.ports import FileProblem
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
-from nexusform.values import UNKNOWN, Unknown
+from nexusform.values import Unknown
 
 FORMAT: Final = "nexusform-plan"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _MANIFEST: Final = "nexusform.json"
+_VALUES: Final = "values.json"
 _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
 _PRIOR: Final = "prior-state.json"
@@ -48,7 +50,7 @@ _OF_SITES: Final = (
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
-_MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
+_MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 
 
 class SavedPlan(Struct, frozen=True):
@@ -101,13 +103,13 @@ def write(
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(snapshot.items()))}
-        mark, members = _marked(documents)
+        mark, members = _written(documents)
     members[_PRIOR] = prior_state
     manifest = {
         "format": FORMAT,
         "version": VERSION,
         "nexusform_version": plan.nexusform_version or nexusform.__version__,
-        "unknown": mark,
+        "mark": mark,
         "members": {name: digest(content) for name, content in members.items()},
     }
     members = {_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members}
@@ -138,36 +140,15 @@ def signature_of(members: Mapping[str, bytes], name: str) -> tuple[dict[str, Any
     return _signature(members.get(_SIGNATURE), name), _signed_digest(parts)
 
 
-def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
-    """The documents as JSON with a string in the place of each UNKNOWN, and that string.
-
-    The string is one that stands nowhere else in them, so nothing else can be taken for it.
-    """
-    seen: set[Any] = set()
-
-    def as_null(value: Any) -> Any:
-        if isinstance(value, Unknown):
-            return seen.add(value)
-        return json_text.plain_mapping(value)
-
-    members = {name: json_text.dumps(value, default=as_null) for name, value in documents.items()}
-
-    def is_free(mark: str) -> bool:
-        written = json_text.dumps(mark)
-        return not any(written in member for member in members.values())
-
-    mark = next(filter(is_free, _marks()))
-    if not seen:
-        return mark, members
+def _written(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
+    """The documents as JSON, after the values that they share, and the mark of what stands for others."""
+    sharing = Sharing(documents)
 
     def as_mark(value: Any) -> Any:
-        return mark if isinstance(value, Unknown) else json_text.plain_mapping(value)
+        return sharing.unknown if isinstance(value, Unknown) else json_text.plain_mapping(value)
 
-    return mark, {name: json_text.dumps(value, default=as_mark) for name, value in documents.items()}
-
-
-def _marks() -> Iterator[str]:
-    return (f"\0unknown{number or ''}" for number in count())
+    parts = {_VALUES: sharing.shared, **sharing.documents}
+    return sharing.mark, {name: json_text.dumps(value, default=as_mark) for name, value in parts.items()}
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -205,21 +186,24 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     for member in _MEMBERS:
         if digests[member] != digest(members[member]):
             raise _damaged(name, f'Its part "{member}" is not what was saved.')
-    mark = manifest.get("unknown")
-    if not isinstance(mark, str):
-        raise _damaged(name, "It does not say how unknown values are written.")
-    record = _document(members, _PLAN, mark, name)
+    mark = manifest.get("mark")
+    if not isinstance(mark, str) or not mark:
+        raise _damaged(name, "It does not say how shared values are written.")
+    try:
+        documents = _documents(members, mark, name)
+    except Misshapen as problem:
+        raise _damaged(name, str(problem)) from None
+    record = documents.pop(_PLAN)
     if not isinstance(record, dict):
         raise _damaged(name, f'Its part "{_PLAN}" is not an object.')
-    large = {part: _document(members, f"{part}.json", mark, name) for part in _LARGE}
+    snapshot = documents.pop(_CONFIGURATION)
+    if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
+        raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
     try:
-        plan = read_record(Plan, record | large)
+        plan = read_record(Plan, record | {part: documents.pop(f"{part}.json") for part in _LARGE})
     except ConversionProblem as problem:
         where = path_text(problem.path)
         raise _damaged(name, f"It does not fit at {where}: {problem.message}.") from None
-    snapshot = _document(members, _CONFIGURATION, mark, name)
-    if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
-        raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
     unsigned = data if signature is None else pack(members)
     return SavedPlan(plan, snapshot, members[_PRIOR], digest(unsigned), _signed_digest(members), signature)
 
@@ -278,35 +262,18 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in match.group().split(".")) if match else ()
 
 
-def _document(members: Mapping[str, bytes], member: str, mark: str, name: str) -> Any:
-    content = members[member]
+def _documents(members: Mapping[str, bytes], mark: str, name: str) -> dict[str, Any]:
+    """The parts of a plan with every shared value in its place. Raises Refused and Misshapen."""
+    sharing = Unsharing(mark, _document(members, _VALUES, name))
+    parts = (part for part in _MEMBERS if part not in (_VALUES, _PRIOR))
+    return {part: sharing.whole(_document(members, part, name)) for part in parts}
+
+
+def _document(members: Mapping[str, bytes], member: str, name: str) -> Any:
     try:
-        document = json_text.loads(content)
+        return json_text.loads(members[member])
     except json_text.JsonProblem as problem:
         raise _damaged(name, f'Its part "{member}" is not JSON: {problem.message}.') from None
-    return _unmark(document, mark) if json_text.dumps(mark) in content else document
-
-
-def _unmark(document: Any, mark: str) -> Any:
-    """Put UNKNOWN where the mark stands, in place."""
-    if document == mark:
-        return UNKNOWN
-    waiting: list[Any] = [document]
-    while waiting:
-        holder = waiting.pop()
-        if holder.__class__ is dict:
-            steps: Any = list(holder.items())
-        elif holder.__class__ is list:
-            steps = enumerate(holder)
-        else:
-            continue
-        for step, part in steps:
-            if part.__class__ is str:
-                if part == mark:
-                    holder[step] = UNKNOWN
-            elif part.__class__ is dict or part.__class__ is list:
-                waiting.append(part)
-    return document
 
 
 def _refused(kind: str, detail: str) -> Refused:

@@ -5,6 +5,9 @@ field added later reads as its default from older data. Known annotations: str, 
 None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
 Address, and unions with None, of str and int, or of records; a Place is a record of one of the kinds
 of placements. Tuples inside plain data come back as lists.
+
+A long tuple of records becomes a table: a column for each field that differs from its default somewhere,
+with each value once (tables.py).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from msgspec.structs import fields
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.placement_kinds.registry import place_classes
 from nexusform.plain_data import ConversionProblem
+from nexusform.planning.saved.tables import SHORTEST, Field, read_table, write_table
 from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.value_types import Type, type_from_json, type_to_json
@@ -30,10 +34,22 @@ Read = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """How values of one annotation are written and read; None: they are JSON data already."""
+    """How values of one annotation are written and read; None: they are JSON data already.
+
+    `table` is how many of them are, where they are records. `is_plain`: they are data of any form.
+    """
 
     write: Write | None
     read: Read
+    table: _Table | None = None
+    is_plain: bool = False
+
+
+class _Table(NamedTuple):
+    """How long tuples of a kind of record are written and read."""
+
+    kind: type[Any]
+    fields: tuple[Field, ...]
 
 
 def write_record(record: Any) -> dict[str, Any]:
@@ -123,14 +139,18 @@ def _optional(inner: Shape) -> Shape:
     return Shape(
         None if write is None else lambda value: None if value is None else write(value),
         lambda data: None if data is None else inner.read(data),
+        is_plain=inner.is_plain,
     )
 
 
 def _sequence(item: Shape) -> Shape:
-    """How a tuple of any length is written: as a list."""
+    """How a tuple of any length is written: as a list, or as a table."""
     write = item.write
+    write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
     def read(data: Any) -> tuple[Any, ...]:
+        if item.table is not None and data.__class__ is dict:
+            return read_table(data, item.table.kind, item.table.fields)
         if data.__class__ is not list:
             raise ConversionProblem((), "a list expected")
         try:
@@ -139,7 +159,12 @@ def _sequence(item: Shape) -> Shape:
             # Read again, slower, for the number of the element that is wrong.
             return tuple([_inside(index, item.read, element) for index, element in enumerate(data)])
 
-    return Shape(list if write is None else lambda value: [write(element) for element in value], read)
+    def write_many(value: Any) -> Any:
+        is_long = item.table is not None and len(value) >= SHORTEST
+        table = write_table(value, item.table.fields) if item.table is not None and is_long else None
+        return write_list(value) if table is None else table
+
+    return Shape(write_list if item.table is None else write_many, read)
 
 
 def _fixed(items: tuple[Shape, ...]) -> Shape:
@@ -178,27 +203,33 @@ def _mapping(key: Any, value: Shape) -> Shape:
         return {name: _inside(name, value.read, inner) for name, inner in data.items()}
 
     if write is None:
-        return Shape(None, read)
+        return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
 
 class _Field(NamedTuple):
     name: str
-    write: Write | None
-    read: Read
+    shape: Shape
     default: Any  # NODEFAULT when the field must be there
+
+    def column(self) -> Field:
+        """The field in a table."""
+        many = _sequence(self.shape)
+        assert many.write is not None
+        return Field(self.name, self.default, not self.shape.is_plain, many.write, many.read)
 
 
 def _record(kind: type[Any]) -> Shape:
     """How a struct is written: an object without the fields that have their defaults."""
     hints = get_type_hints(kind)
-    written = [_Field(field.name, *shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
-    readers = {field.name: field.read for field in written}
+    written = [_Field(field.name, shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
+    writers = [(field.name, field.shape.write, field.default) for field in written]
+    readers = {field.name: field.shape.read for field in written}
     required = {field.name for field in written if field.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
-        for name, write_field, _, default in written:
+        for name, write_field, default in writers:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):
                 continue
@@ -214,7 +245,7 @@ def _record(kind: type[Any]) -> Shape:
             raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
         return kind(**{name: _inside(name, readers[name], value) for name, value in data.items()})
 
-    return Shape(write, read)
+    return Shape(write, read, _Table(kind, tuple([field.column() for field in written])))
 
 
 def _default_of(field: Any) -> Any:
@@ -261,7 +292,7 @@ def _place() -> Shape:
 
 # --- from annotation to shape ------------------------------------------------------------------
 
-_PLAIN: Final = Shape(None, lambda data: data)
+_PLAIN: Final = Shape(None, lambda data: data, is_plain=True)
 _LEAVES: Final[Mapping[Any, Shape]] = {
     Any: _PLAIN,
     str: _exactly(str),

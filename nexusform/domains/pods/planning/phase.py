@@ -68,6 +68,7 @@ class PodPhase:
         self.members: Mapping[str, str] = members if members is not None else {}
         self.findings: list[tuple[str, Problem]] = []
         self._brought: dict[Key, Brought] = {}
+        self._clusters_of: dict[str, set[str]] = {}  # by object, of what is brought
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
         self._lost: dict[str, frozenset[PodKey]] = {}
@@ -94,7 +95,7 @@ class PodPhase:
         }
 
     def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
-        brought = self._brought.setdefault((prior.address, prior.cluster_id), Brought())
+        brought = self._bringing(prior.address, prior.cluster_id)
         standing = self._standing.setdefault(prior.cluster_id, {})
         pods = list(brought.stand(prior, specs))
         standing.update({(pod.workload, pod.number): pod for pod in pods})
@@ -193,7 +194,7 @@ class PodPhase:
             objects = (*self._manifests_on(cluster_id), *others)
             specs = _specs(unwrapped(before or manifests).manifests, objects)
             self._stand(PriorPods(placement_address, cluster_id, prior_workloads), specs)
-        brought = self._brought.setdefault(key, Brought())
+        brought = self._bringing(*key)
         if brought.before and not prior_workloads and not brought.outcomes:
             self.leave(placement_address, cluster_id)
         brought.manifests = unwrapped(manifests).manifests
@@ -219,7 +220,7 @@ class PodPhase:
         if cluster is None:
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
-            brought = self._brought.setdefault((address, cluster_id), Brought())
+            brought = self._bringing(address, cluster_id)
             self._left_alone.pop((address, cluster_id), None)
             brought.manifests = unwrapped(manifests).manifests
         everywhere = self._manifests_on(cluster_id)
@@ -264,8 +265,13 @@ class PodPhase:
 
     def note(self, address: str) -> dict[str, Any]:
         """What state is to note of an object: on which clusters its pods are foretold by today's rules."""
-        own = {cluster_id for owner, cluster_id in self._brought if owner == address}
-        return edition_note(own - self._as_recorded) if own - self._as_recorded else {}
+        anew = self._clusters_of.get(address, set()) - self._as_recorded
+        return edition_note(anew) if anew else {}
+
+    def _bringing(self, address: str, cluster_id: str) -> Brought:
+        """What an object brings to a cluster, nothing at first."""
+        self._clusters_of.setdefault(address, set()).add(cluster_id)
+        return self._brought.setdefault((address, cluster_id), Brought())
 
     def requests(self, cluster_name: str) -> tuple[int, int]:
         """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
