@@ -54,6 +54,13 @@ SETTINGS: Final = BlockSchema(
             optional=True,
             default=False,
         ),
+        "act_on_machines": Attribute(
+            BOOL,
+            "Cordon machines before their VMs leave (evacuate, cordon_status), and uncordon them when their "
+            "blocks no longer say so. It takes the rights for these actions. Default: people do that.",
+            optional=True,
+            default=False,
+        ),
     },
     {},
     "Reads sites from Azure as they are now; makes, changes and deletes clusters, agent pools and VMs. The "
@@ -75,7 +82,8 @@ def make(
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
         return ObservedSites(NAME, source, "wait until it is done", subscription.read)
-    return AzureSites(NAME, source, subscription)
+    acts_on_machines = bool(settings.get("act_on_machines"))
+    return AzureSites(NAME, source, subscription, acts_on_machines=acts_on_machines)
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:

@@ -28,7 +28,6 @@ from nexusform.words import counted
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
 VM: Final = "nexus_virtual_machine"
-MACHINE: Final = "nexus_bare_metal_machine"
 # What Azure changes of an agent pool that stands; with anything else it is made anew.
 _PATCHED: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
 

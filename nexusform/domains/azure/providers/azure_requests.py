@@ -22,6 +22,7 @@ _TYPES: Final = {
     "kubernetes_clusters": ("kubernetesClusters",),
     "agent_pools": ("kubernetesClusters", "agentPools"),
     "virtual_machines": ("virtualMachines",),
+    "bare_metal_machines": ("bareMetalMachines",),
 }
 RESTING: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 BROKEN: Final = frozenset({"Failed", "Canceled"})
@@ -71,6 +72,25 @@ class Verb(StrEnum):
     CREATE = "create_or_update"
     UPDATE = "update"
     DELETE = "delete"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+
+
+_ACTIONS: Final = frozenset({Verb.CORDON, Verb.UNCORDON})  # which change no version of what they are sent to
+_TO_DO: Final = {
+    Verb.CREATE: "make",
+    Verb.UPDATE: "change",
+    Verb.DELETE: "delete",
+    Verb.CORDON: "cordon",
+    Verb.UNCORDON: "uncordon",
+}
+_WAS_DONE: Final = {
+    Verb.CREATE: "made",
+    Verb.UPDATE: "changed",
+    Verb.DELETE: "deleted",
+    Verb.CORDON: "cordoned",
+    Verb.UNCORDON: "uncordoned",
+}
 
 
 class ArmChange(Struct, frozen=True):
@@ -115,8 +135,8 @@ class Failed(ProviderProblem):
         self.status = status
         self.change = change
         words = ": ".join(str(said[key]) for key in ("code", "message") if said.get(key))
-        what = {Verb.CREATE: "make", Verb.UPDATE: "change", Verb.DELETE: "delete"}[change.verb]
-        text = f"Azure could not {what} {change.target.title} ({status}): {words or 'it does not say why'}"
+        undone = f"Azure could not {_TO_DO[change.verb]} {change.target.title} ({status})"
+        text = f"{undone}: {words or 'it does not say why'}"
         super().__init__(text if text.endswith(".") else f"{text}.", exists=change.verb is Verb.CREATE)
 
 
@@ -178,7 +198,7 @@ class Arm:
     def _noted(self, failed: Failed, step: ChangeRequest) -> ProviderProblem:
         """A failure with what state is to note of it, so that the change is due again."""
         change = failed.change
-        if step.prior is None or change.verb is Verb.DELETE:
+        if step.prior is None or change.verb is Verb.DELETE or change.verb in _ACTIONS:
             return failed  # what failed while it was made is tainted; what still stands shows that by itself
         noted = note_of(
             change.target.path(self._subscription), failed.code or failed.status, str(failed), change, step
@@ -242,7 +262,9 @@ class Arm:
                 sent = sent or later.may_be_sent
                 continue
             succeeded = bool(url) and self.follow(url, change, step)
-            self._until_shown(change, step, str((seen or {}).get("etag") or ""), succeeded=succeeded)
+            # An action need not make another version of what it is sent to.
+            etag = "" if change.verb in _ACTIONS else str((seen or {}).get("etag") or "")
+            self._until_shown(change, step, etag, succeeded=succeeded)
             return
 
     def _until_shown(
@@ -286,7 +308,7 @@ class Arm:
         conditions: dict[str, Any] = {}
         if change.verb is Verb.CREATE:
             conditions = {"match_condition": MatchConditions.IfMissing}
-        elif etag := (seen or {}).get("etag"):
+        elif change.verb not in _ACTIONS and (etag := (seen or {}).get("etag")):
             conditions = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
         try:
             # Nothing is sent twice by the client itself: what an unanswered request did is looked at first.
@@ -388,11 +410,12 @@ def _judge(change: ArmChange, seen: Mapping[str, Any] | None, *, sent: bool) -> 
     if state not in RESTING:
         return _Standing.GOES_ON
     # What only the azure block asks for need not show once it was sent: a key is not given back.
-    asked = {"properties": change.shown or {}} if sent else change.body or {}
+    is_action = change.verb in _ACTIONS
+    asked = {"properties": change.shown or {}} if sent or is_action else change.body or {}
     is_as_asked = change.verb is Verb.CREATE or shows(seen, asked)
     if not is_as_asked or (change.again and not sent):
         return _Standing.TO_SEND
-    if state in BROKEN:
+    if state in BROKEN and not is_action:  # a machine may have been so for long, and do what is asked
         if sent:
             raise Failed(change, state, _reason(seen))
         return _Standing.TO_SEND
@@ -418,8 +441,7 @@ def _gone(change: ArmChange) -> str:
 
 
 def _not_shown(change: ArmChange) -> str:
-    what = {Verb.CREATE: "made", Verb.UPDATE: "changed", Verb.DELETE: "deleted"}[change.verb]
-    return f"{change.target.title} was {what}, and Azure does not show it so."
+    return f"{change.target.title} was {_WAS_DONE[change.verb]}, and Azure does not show it so."
 
 
 def note_of(arm_id: str, code: str, words: str, change: ArmChange, step: ChangeRequest) -> dict[str, Any]:

@@ -6,7 +6,7 @@ After a change the resource is read back: where its VMs landed is what Azure say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from threading import Lock
@@ -18,11 +18,21 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.azure.providers.azure_changes import (
     CLUSTER,
-    MACHINE,
     POOL,
     VM,
     Surroundings,
     changes_of,
+)
+from nexusform.domains.azure.providers.azure_machines import (
+    MACHINE,
+    RACK,
+    Asked,
+    Wish,
+    as_cordoned,
+    as_evacuated,
+    asked_of_machines,
+    cordon_change,
+    is_of_cordons_alone,
 )
 from nexusform.domains.azure.providers.azure_nodes import (
     doomed_nodes,
@@ -58,7 +68,6 @@ from nexusform.domains.azure.providers.observed_site import ObservedSites, Shown
 from nexusform.ports import (
     UNFINISHED,
     ChangeRequest,
-    ObjectKey,
     ProviderAnswer,
     ProviderProblem,
     ReadAnswer,
@@ -74,14 +83,20 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_model import AzSite
 
 _MOST_NAMED: Final = 4
-_CORDON, _UNCORDON, _EMPTY = "cordon", "uncordon", "empty"
 _ACTIONS: Final = {
-    _CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
-    _UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
-    _EMPTY: "to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "
-    '"Cordoned" beside evacuate, and cordon it before the apply.',
+    Wish.CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
+    Wish.UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
+    Wish.EMPTY: "to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "
+    '"Cordoned" beside evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = '
+    "true in the provider block.",
+}
+_DOING: Final = {
+    Wish.CORDON: "cordons these machines",
+    Wish.UNCORDON: "uncordons these machines",
+    Wish.EMPTY: "cordons these machines before their VMs leave; they stay so until evacuate is taken away",
 }
 _ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
+_OF_MACHINES: Final = frozenset({MACHINE, RACK})
 # What the bodies of all objects of a site have alike.
 _TOP: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
@@ -92,8 +107,11 @@ class AzureSites(ObservedSites):
 
     sends = True
 
-    def __init__(self, name: str, source: str, subscription: Subscription) -> None:
+    def __init__(
+        self, name: str, source: str, subscription: Subscription, *, acts_on_machines: bool = False
+    ) -> None:
         super().__init__(name, source, "wait until it is done", subscription.read)
+        self._acts_on_machines = acts_on_machines
         self._subscription = subscription
         self._made: dict[str, str] = {}  # resource groups of what this run made, by id
         self._looking_up = Lock()
@@ -101,11 +119,15 @@ class AzureSites(ObservedSites):
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Make it, or go on making it. Raises ProviderProblem."""
-        return self._act(request) if request.key.type in _ACTED_ON else super().create(request)
+        if request.key.type in _ACTED_ON:
+            return self._act(request)
+        return self._act_on_machines(request, super().create)
 
     def update(self, request: ChangeRequest) -> ProviderAnswer:
         """Change it, or go on changing it. Raises ProviderProblem."""
-        return self._act(request) if request.key.type in _ACTED_ON else super().update(request)
+        if request.key.type in _ACTED_ON:
+            return self._act(request)
+        return self._act_on_machines(request, super().update)
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete it, or wait until it is gone. Raises ProviderProblem."""
@@ -120,6 +142,13 @@ class AzureSites(ObservedSites):
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands, and whether a change of it still goes on."""
         answers = super().read(requests)
+        if self._acts_on_machines:
+            answers = [
+                replace(answer, attributes=as_evacuated(answer.attributes, request.known))
+                if request.key.type == MACHINE and answer.attributes is not None
+                else answer
+                for request, answer in zip(requests, answers, strict=True)
+            ]
         under_way = self._under_way()
         return [
             replace(
@@ -176,25 +205,78 @@ class AzureSites(ObservedSites):
 
     def _left_to_people(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Machines are cordoned by people: once for each thing that is to be done."""
-        numbers: dict[str, list[int]] = {}
+        wishes: dict[Wish, list[tuple[int, Asked]]] = {}
         for number, request in enumerate(requests):
-            if request.key.type == MACHINE and (action := _asked_of_machine(request)):
-                numbers.setdefault(action, []).append(number)
-        for action, asked in sorted(numbers.items()):
-            keys = [requests[number].key for number in asked]
-            names = first_of([key.id.rpartition("/")[2] for key in keys], _MOST_NAMED)
-            machines = f"{counted(len(keys), 'machine')} ({names})"
-            detail = f"{machines}: {_ACTIONS[action]} {self._command(keys[0], action)}"
-            yield asked[0], Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
+            for asked in asked_of_machines(request) if request.key.type in _OF_MACHINES else ():
+                wishes.setdefault(asked.wish, []).append((number, asked))
+        for wish, numbered in sorted(wishes.items()):
+            number, first = numbered[0]
+            names = first_of([asked.name for _, asked in numbered], _MOST_NAMED)
+            machines = f"{counted(len(numbered), 'machine')} ({names})"
+            if self._acts_on_machines:
+                doing = f"apply {_DOING[wish]}: {names}."
+                yield number, Problem((), "machines-are-cordoned", doing, Severity.WARNING)
+                yield from self._unknown_machines(numbered)
+                continue
+            detail = f"{machines}: {_ACTIONS[wish]} {self._command(first)}"
+            yield number, Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
 
-    def _command(self, machine: ObjectKey, action: str) -> str:
+    def _unknown_machines(self, numbered: Iterable[tuple[int, Asked]]) -> Iterator[tuple[int, Problem]]:
+        """Machines that are to be cordoned or uncordoned, and that Azure does not show."""
+        for number, asked in numbered:
+            try:
+                self._machine_id(asked)
+            except ProviderProblem as problem:
+                yield number, Problem((), "provider-cannot-do-this", str(problem))
+
+    def _command(self, asked: Asked) -> str:
         """What cordons or uncordons a machine."""
-        verb = _UNCORDON if action == _UNCORDON else _CORDON
-        group = group_of(self._directory().hinted.get(machine.id, "")) or "MANAGED_RESOURCE_GROUP"
-        name = machine.id.rpartition("/")[2]
-        return f"For example: az networkcloud baremetalmachine {verb} --name {name} --resource-group {group}"
+        verb = Wish.UNCORDON if asked.wish is Wish.UNCORDON else Wish.CORDON
+        group = group_of(self._directory().hinted.get(asked.id, "")) or "MANAGED_RESOURCE_GROUP"
+        command = f"az networkcloud baremetalmachine {verb} --name {asked.name} --resource-group {group}"
+        return f"For example: {command}"
 
     # --- doing ---------------------------------------------------------------------------------
+
+    def _act_on_machines(
+        self, request: ChangeRequest, find_done: Callable[[ChangeRequest], ProviderAnswer]
+    ) -> ProviderAnswer:
+        """Cordon machines, or let them take VMs again, where the provider is to do that; whatever else is
+        asked is found done. Raises ProviderProblem.
+        """
+        if not self._acts_on_machines or request.key.type not in _OF_MACHINES:
+            return find_done(request)
+        changes = [cordon_change(asked, self._machine_id(asked)) for asked in asked_of_machines(request)]
+        if changes:
+            self._subscription.arm().carry_out(changes, request)
+        planned = request.planned or {}
+        if changes and is_of_cordons_alone(request):
+            return ProviderAnswer(planned)
+        if changes:
+            self._look_anew()
+        if request.key.type != MACHINE:
+            return find_done(request)
+        answer = find_done(replace(request, planned=as_cordoned(planned)))
+        cordon_status = planned.get("cordon_status")
+        return replace(answer, attributes={**answer.attributes, "cordon_status": cordon_status})
+
+    def _machine_id(self, asked: Asked) -> str:
+        """The id in Azure of a machine that is to be cordoned or uncordoned. Raises ProviderProblem."""
+        arm_id = self._directory().hinted.get(asked.id)
+        if arm_id is None:
+            rack = asked.id.split("/")[1]
+            raise ProviderProblem(
+                f"Azure shows no machine {asked.name} in rack {rack}: it cannot be cordoned or uncordoned. "
+                "Write the machine as Azure calls it (`nexusform import -from=azure` does)."
+            )
+        return arm_id
+
+    def _look_anew(self) -> None:
+        """Forget what the sites showed."""
+        with self._lock:
+            self._sites = None
+        with self._looking_up:
+            self._ids = None
 
     def _act(self, request: ChangeRequest) -> ProviderAnswer:
         """Carry a change out in Azure; what it made is read back."""
@@ -369,15 +451,6 @@ class AzureSites(ObservedSites):
         if not busy:
             return set()
         return {ours for ours, arm_id in self._directory().acted_on.items() if id_key(arm_id) in busy}
-
-
-def _asked_of_machine(request: ChangeRequest) -> str:
-    """What a plan asks of a machine that Azure does and apply does not, "" for nothing."""
-    prior, planned = request.prior or {}, request.planned or {}
-    if planned.get("cordon_status") != prior.get("cordon_status"):
-        return _CORDON if planned.get("cordon_status") == "Cordoned" else _UNCORDON
-    is_emptied = planned.get("evacuate") and not prior.get("evacuate")
-    return _EMPTY if is_emptied and planned.get("cordon_status") != "Cordoned" else ""
 
 
 def _left_to_kubectl(anew: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:

@@ -67,6 +67,11 @@ class Operation:
     over: bool = False
     looks: int = 0
 
+    @property
+    def owner(self) -> str:
+        """What it is about: of an action the machine."""
+        return self.path.rpartition("/")[0] if self.method == "POST" else self.path
+
 
 @dataclass
 class Site:
@@ -119,7 +124,9 @@ class Site:
         self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
         fails = self.faults.fails > 0
         self.faults.fails -= fails
-        if method == "DELETE":
+        if method == "POST":  # an action of a machine changes no version of it
+            pass
+        elif method == "DELETE":
             self.resources[key]["properties"]["provisioningState"] = "Deleting"
         elif method == "PUT":
             self.put(path, {**(body or {}), "systemData": {"createdAt": "2026-01-01T00:00:00Z"}})
@@ -142,6 +149,12 @@ class Site:
         """The operation is over: what it was about shows so."""
         operation.over = True
         key = operation.path.lower()
+        if operation.method == "POST":
+            machine, _, action = key.rpartition("/")
+            if not operation.fails:
+                status = {"cordon": "Cordoned", "uncordon": "Uncordoned"}[action]
+                self.resources[machine]["properties"]["cordonStatus"] = status
+            return
         if operation.method == "DELETE" and not operation.fails:
             owned = [path for path in self.resources if path == key or path.startswith(f"{key}/")]
             for path in owned:
@@ -316,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.serve()
 
-    do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of http.server
+    do_PUT = do_PATCH = do_DELETE = do_POST = do_GET  # noqa: N815 - names of http.server
 
     def serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -370,7 +383,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
             return 200, self.page(path, site.of_type(parts[-1], under)), {}
         for operation in site.operations.values():
-            if operation.path.lower() == path.lower() and not operation.over:
+            if operation.owner.lower() == path.lower() and not operation.over:
                 operation.polls -= 1  # time goes by for those who only look at the resource, too
                 if operation.polls <= 0:
                     site.end(operation)
@@ -446,7 +459,8 @@ class _Handler(BaseHTTPRequestHandler):
         if faults.throttles:
             faults.throttles -= 1
             return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0"}
-        standing = site.resources.get(path.lower())
+        owner = path.rpartition("/")[0] if self.command == "POST" else path
+        standing = site.resources.get(owner.lower())
         if self.headers.get("If-None-Match") == "*" and standing:
             return 412, error("PreconditionFailed", "It exists."), {}
         match = (self.headers.get("If-Match") or "").strip('"')
@@ -460,6 +474,8 @@ class _Handler(BaseHTTPRequestHandler):
             "Canceled",
             None,
         ):
+            return 409, error("Conflict", "Another operation is in progress."), {}
+        if any(operation.owner == owner and not operation.over for operation in site.operations.values()):
             return 409, error("Conflict", "Another operation is in progress."), {}
         site.change(self.command, path, body)
         name = f"op{len(site.operations)}"
