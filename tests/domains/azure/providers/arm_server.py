@@ -451,6 +451,12 @@ class _Handler(BaseHTTPRequestHandler):
         result = site.resources.get(operation.path.lower())
         return 200, {**told, "status": "Succeeded", "properties": result and result["properties"]}, {}
 
+    def is_busy(self, path: str, standing: Body | None) -> bool:
+        """Whether an operation goes on that no other one may join."""
+        acted_on = (one.owner == path for one in self.arm.site.operations.values() if not one.over)
+        state = (standing or {}).get("properties", {}).get("provisioningState")
+        return state not in (*ENDED, None) or any(acted_on)
+
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
         site, faults = self.arm.site, self.arm.site.faults
         if faults.conflicts:
@@ -468,14 +474,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 412, error("PreconditionFailed", "It is another version."), {}
         if standing is None and self.command != "PUT":
             return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", path), {})
-        if standing and standing["properties"].get("provisioningState") not in (
-            "Succeeded",
-            "Failed",
-            "Canceled",
-            None,
-        ):
-            return 409, error("Conflict", "Another operation is in progress."), {}
-        if any(operation.owner == owner and not operation.over for operation in site.operations.values()):
+        if self.is_busy(owner, standing):
             return 409, error("Conflict", "Another operation is in progress."), {}
         site.change(self.command, path, body)
         name = f"op{len(site.operations)}"
