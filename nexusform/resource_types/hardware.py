@@ -1,21 +1,17 @@
-"""The hardware of a machine: a machine SKU of the catalogue, or a `machine` block of its own; when a machine
-takes new VMs, and the words for why it does not.
-
-Schedulable = compute-plane, Uncordoned, not evacuating, On, ready, Provisioned. cordonStatus alone
-is not enough: a spare control-plane machine may be Uncordoned and still take no tenant VM.
-"""
+"""The hardware of a machine: a machine SKU of the catalogue, or a `machine` block of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.resource_types.machine_facts import refusal_of
 from nexusform.resource_types.shared_arguments import is_known, whole_number_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import VFS_PER_CELL, VmSku
+from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import NUMBER, STRING
 
@@ -99,8 +95,13 @@ def hardware_of(attributes: Mapping[str, Any]) -> Hardware | None:
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
     if sku is None:
         return None
+    return hardware_of_sku(sku, sku.name)
+
+
+def hardware_of_sku(sku: MachineSku, name: str | None) -> Hardware:
+    """The hardware that a machine SKU stands for; `name` None where the catalogue does not list it."""
     return Hardware(
-        sku=sku.name,
+        sku=name,
         cells=sku.cells,
         cpus_per_cell=sku.cpus_per_cell,
         memory_gib_per_cell=sku.memory_gib_per_cell,
@@ -148,47 +149,23 @@ def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[
     return []
 
 
-COMPUTE_PLANE: Final = "compute-plane"
-CORDONED: Final = "cordoned"
-EVACUATING: Final = "being evacuated"
-
-
-def is_compute_plane(role: str) -> bool:
-    """Whether a role is compute-plane: plainly, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
-    name, _, flag = role.lower().rpartition("/")[2].partition("=")
-    return name == COMPUTE_PLANE and flag in {"", "true"}
-
-
-def refusal_of(
-    *,
-    roles: Iterable[str] = (COMPUTE_PLANE,),
-    cordoned: bool = False,
-    evacuating: bool = False,
-    power_state: str = "On",
-    ready_state: str = "True",
-    detailed_status: str = "Provisioned",
-) -> str:
-    """Why a machine takes no new VM, or "" when it is schedulable.
-
-    Every reason is named ("cordoned, powered off"); the words follow "the machine is".
-    """
-    reasons: list[str] = []
-    if not any(is_compute_plane(role) for role in roles):
-        listed = ", ".join(sorted(roles))
-        reasons.append(
-            f"not a compute-plane machine (roles: {listed})" if listed else "without the role compute-plane"
-        )
-    if evacuating:
-        reasons.append(EVACUATING)
-    if cordoned:
-        reasons.append(CORDONED)
-    if power_state.lower() != "on":
-        reasons.append("powered off")
-    if ready_state.lower() != "true":
-        reasons.append("not ready")
-    if detailed_status.lower() != "provisioned":
-        reasons.append(f'not provisioned (detailed status "{detailed_status}")')
-    return ", ".join(reasons)
+def machine_with(
+    hardware: Hardware, facts: Mapping[str, Any], *, name: str, rack: str, availability_zone: str, slot: int
+) -> Machine:
+    """A machine as the scheduler sees it: its hardware, and what is known of it (machine_facts.py)."""
+    return Machine(
+        name=name,
+        rack=rack,
+        availability_zone=availability_zone,
+        slot=slot,
+        machine_sku=hardware.sku,
+        cells=hardware.cells,
+        cpus_per_cell=hardware.cpus_per_cell,
+        memory_gib_per_cell=hardware.memory_gib_per_cell,
+        disk_gib=hardware.disk_gib,
+        refusal=refusal_of(facts),
+        vfs_per_cell=hardware.vfs_per_cell,
+    )
 
 
 def with_vfs(sku: VmSku, values: Mapping[str, Any]) -> VmSku:

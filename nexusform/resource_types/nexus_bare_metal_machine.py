@@ -10,13 +10,13 @@ from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.hardware import (
-    COMPUTE_PLANE,
     MACHINE_BLOCK,
     MACHINE_SKU,
     hardware_of,
     hardware_problems,
-    refusal_of,
+    machine_with,
 )
+from nexusform.resource_types.machine_facts import DETAILED_STATUSES, fact_attributes
 from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     figure_attribute,
@@ -31,23 +31,7 @@ from nexusform.resource_types.shared_arguments import (
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType, SetType
-
-DETAILED_STATUSES: Final = (
-    "Available",
-    "Deprovisioning",
-    "Error",
-    "Preparing",
-    "Provisioned",
-    "Provisioning",
-)
-
-
-def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> Attribute:
-    return Attribute(
-        STRING, description, optional=True, default=default, choices=choices, decides_placement=True
-    )
-
+from nexusform.value_types import NUMBER, STRING, ListType
 
 _OCCUPIED: Final = NestedBlock(
     BlockSchema(
@@ -84,35 +68,7 @@ _SCHEMA: Final = BlockSchema(
             decides_placement=True,
         ),
         "machine_sku": MACHINE_SKU,
-        "roles": Attribute(
-            SetType(STRING),
-            "Roles; only compute-plane machines house VMs.",
-            optional=True,
-            default=[COMPUTE_PLANE],
-            decides_placement=True,
-        ),
-        "cordon_status": _status("Whether it takes new VMs.", "Uncordoned", ("Uncordoned", "Cordoned")),
-        "evacuate": Attribute(
-            BOOL,
-            "Its VMs are re-placed, and it takes no new ones.",
-            optional=True,
-            default=False,
-            decides_placement=True,
-        ),
-        "power_state": _status("Whether it is powered on.", "On", ("On", "Off")),
-        "ready_state": Attribute(
-            STRING,
-            "Whether it is ready for VMs; a bool is taken too.",
-            optional=True,
-            default="True",
-            pattern="(?i:true|false)",
-            pattern_hint='"True" or "False"',
-            decides_placement=True,
-        ),
-        "detailed_status": _status(
-            f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.",
-            "Provisioned",
-        ),
+        **fact_attributes(),
     },
     {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
     "One bare-metal machine of a rack.",
@@ -236,27 +192,13 @@ def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None
     hardware = hardware_of(attributes)
     if hardware is None:
         return None
-    roles = attributes.get("roles")
-    refusal = refusal_of(
-        roles=roles if isinstance(roles, list) else [COMPUTE_PLANE],
-        cordoned=attributes.get("cordon_status") == "Cordoned",
-        evacuating=attributes.get("evacuate") is True,
-        power_state=str(attributes.get("power_state") or "On"),
-        ready_state=str(attributes.get("ready_state") or "True"),
-        detailed_status=str(attributes.get("detailed_status") or "Provisioned"),
-    )
-    return Machine(
+    return machine_with(
+        hardware,
+        attributes,
         name=str(attributes["name"]),
         rack=rack.name,
         availability_zone=rack.availability_zone,
         slot=int(attributes["slot"]),
-        machine_sku=hardware.sku,
-        cells=hardware.cells,
-        cpus_per_cell=hardware.cpus_per_cell,
-        memory_gib_per_cell=hardware.memory_gib_per_cell,
-        disk_gib=hardware.disk_gib,
-        refusal=refusal,
-        vfs_per_cell=hardware.vfs_per_cell,
     )
 
 

@@ -15,8 +15,9 @@ from nexusform.resource_types.hardware import (
     MACHINE_SKU,
     hardware_of,
     hardware_problems,
-    refusal_of,
+    machine_with,
 )
+from nexusform.resource_types.machine_facts import facts_of_override, switch_attributes
 from nexusform.resource_types.shared_arguments import (
     duplicate_problem,
     id_attribute,
@@ -31,24 +32,15 @@ from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.value_types import BOOL, NUMBER, STRING, MapType, ObjectType
+from nexusform.value_types import NUMBER, STRING, MapType, ObjectType
 from nexusform.values import UNKNOWN
 
 MAX_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
 
-def _switch(description: str) -> Attribute:
-    return Attribute(BOOL, description, optional=True, default=False, decides_placement=True)
-
-
 _OVERRIDE: Final = NestedBlock(
-    BlockSchema(
-        {
-            "cordoned": _switch("The machine takes no new VMs; those it has stay."),
-            "evacuate": _switch("The machine's VMs are re-placed, and it takes no new ones."),
-        }
-    ),
+    BlockSchema(switch_attributes()),
     Nesting.MAP,
     "What is different about one of the rack's machines.",
     label="name",
@@ -188,23 +180,14 @@ def machines_of(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     machines = []
     for slot in range(1, int(attributes["machine_count"]) + 1):
         name = machine_name(rack, slot)
-        override = overrides.get(name) or {}
-        refusal = refusal_of(
-            cordoned=override.get("cordoned") is True, evacuating=override.get("evacuate") is True
-        )
         machines.append(
-            Machine(
+            machine_with(
+                hardware,
+                facts_of_override(overrides.get(name) or {}),
                 name=name,
                 rack=rack,
                 availability_zone=zone if isinstance(zone, str) else zone_from_name(rack),
                 slot=slot,
-                machine_sku=hardware.sku,
-                cells=hardware.cells,
-                cpus_per_cell=hardware.cpus_per_cell,
-                memory_gib_per_cell=hardware.memory_gib_per_cell,
-                disk_gib=hardware.disk_gib,
-                refusal=refusal,
-                vfs_per_cell=hardware.vfs_per_cell,
             )
         )
     return tuple(machines)

@@ -120,7 +120,7 @@ class Run(Struct):
             return _failed(options, *problems)
         said += problems
         request = self.request(options)
-        if options.refresh and request.state.instances:
+        if options.refresh and (request.state.instances or self._observes()):
             from nexusform.workflow.what_stands import as_it_stands
 
             try:
@@ -139,6 +139,10 @@ class Run(Struct):
         inventories = (*result.plan.inventories, *captures_read(self.providers))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, said)
+
+    def _observes(self) -> bool:
+        """Whether a provider looks at a site: then it is asked, be it for nothing that state knows."""
+        return any(provider.observes for provider in self.providers.values())
 
     def _contradictions(self) -> list[Diagnostic]:
         """What is wrong with the state by itself."""

@@ -178,12 +178,7 @@ class _Adoption:
             "slot": slot,
             "machine_sku": machine.machine_sku if own else machine.machine_sku or DEFAULT_MACHINE_SKU,
             "machine": figures,
-            "roles": list(machine.roles),
-            "cordon_status": machine.cordon_status,
-            "evacuate": False,
-            "power_state": machine.power_state,
-            "ready_state": machine.ready_state,
-            "detailed_status": machine.detailed_status,
+            **machine.facts,
             "occupied": self.occupied.get(machine.name, []),
         }
         refers: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}

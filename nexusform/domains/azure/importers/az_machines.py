@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Severity
 from nexusform.domains.azure.importers.arm import Item, id_key, name_of
 from nexusform.domains.azure.importers.az_model import AzMachine, AzRack
+from nexusform.resource_types.machine_facts import EXPORTED_FACTS, default_facts
 from nexusform.scheduling.racks.vms import MachineSku
 from nexusform.words import counted
 
@@ -88,13 +89,6 @@ def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
 _OF_EVERY_MACHINE: Final = ("rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
 _HOW_SKUS_TELL: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
-# What a status that an export lacks reads as; a machine that lacks one counts as not ready.
-_STATES: Final[Mapping[str, str]] = {
-    "cordonStatus": "Uncordoned",
-    "powerState": "On",
-    "readyState": "False",
-    "detailedStatus": "Provisioned",
-}
 
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
@@ -198,15 +192,9 @@ def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
     sku, hardware = _hardware(sku_id, rack, slot, reading)
     if sku is None and hardware is None:
         _report_unknown_sku(item, name, sku_id, rack, lists_skus=bool(reading.rack_skus))
-    states = {key: item.text(key) for key in _STATES}
-    absent = sorted(key for key, state in states.items() if state is None)
-    if absent:
-        detail = f'the machine "{name}" has no {", ".join(absent)}; it counts as not ready.'
-        item.report(absent[0], "unknown-machine-state", detail, Severity.WARNING)
-    roles = plain_roles(item.texts("machineRoles"))
+    facts = _facts(item, name)
     if item.value("machineRoles") is None:
-        roles = (role_of_sku(sku_id) or slot_role or COMPUTE,)
-    said = {key: state or _STATES[key] for key, state in states.items()}
+        facts["roles"] = [role_of_sku(sku_id) or slot_role or COMPUTE]
     return AzMachine(
         name=name,
         id=item.text("id") or name,
@@ -215,13 +203,30 @@ def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
         machine_sku=sku,
         machine_sku_id=sku_id,
         machine_name=item.text("machineName"),
-        roles=roles,
-        cordon_status=said["cordonStatus"],
-        power_state=said["powerState"],
-        ready_state="False" if absent else said["readyState"],
-        detailed_status=said["detailedStatus"],
+        facts=facts,
         hardware=hardware,
     )
+
+
+def _facts(item: Item, machine: str) -> dict[str, Any]:
+    """What an export says of a machine, by the names of the facts; one that lacks a state is not ready."""
+    facts = default_facts()
+    absent: list[str] = []
+    for fact in EXPORTED_FACTS:
+        if fact.name == "roles":
+            facts["roles"] = list(plain_roles(item.texts(fact.exported)))
+            continue
+        said = item.text(fact.exported)
+        if said is not None:
+            facts[fact.name] = said
+        elif fact.absent is not None:
+            facts[fact.name] = fact.absent
+            absent.append(fact.exported)
+    if absent:
+        facts["ready_state"] = "False"
+        detail = f'the machine "{machine}" has no {", ".join(sorted(absent))}; it counts as not ready.'
+        item.report(min(absent), "unknown-machine-state", detail, Severity.WARNING)
+    return facts
 
 
 def _server_in(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
@@ -357,9 +362,5 @@ def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzM
         machine_sku=sku or rack.machine_sku,
         machine_sku_id=None,
         machine_name=server.text("machineName"),
-        roles=(role or COMPUTE,),
-        cordon_status="Uncordoned",
-        power_state="On",
-        ready_state="True",
-        detailed_status="Provisioned",
+        facts={**default_facts(), "roles": [role or COMPUTE]},
     )

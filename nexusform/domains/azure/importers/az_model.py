@@ -4,7 +4,8 @@ say. Frozen; ids are ARM ids as written.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,11 +23,10 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """A bare-metal machine and the states that decide whether it takes new VMs.
+    """A bare-metal machine, and the facts about it (resource_types/machine_facts.py), roles in plain words.
 
-    `name` is the ARM name, `machine_name` the host name that operators set. `roles` are plain
-    ("compute-plane"). `machine_sku` None: the catalogue does not have it; `hardware` then is what its SKU id
-    names, or None.
+    `name` is the ARM name, `machine_name` the host name that operators set. `machine_sku` None: the catalogue
+    does not have it; `hardware` then is what its SKU id names, or None.
     """
 
     name: str
@@ -36,12 +36,13 @@ class AzMachine(Struct, frozen=True):
     machine_sku: str | None
     machine_sku_id: str | None
     machine_name: str | None
-    roles: tuple[str, ...]
-    cordon_status: str
-    power_state: str
-    ready_state: str
-    detailed_status: str
+    facts: Mapping[str, Any]
     hardware: MachineSku | None = None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Its roles, sorted."""
+        return tuple(self.facts["roles"])
 
 
 class AzPlacement(Struct, frozen=True):

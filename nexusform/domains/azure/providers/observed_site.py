@@ -27,6 +27,7 @@ from nexusform.ports import (
     ReadAnswer,
     ReadRequest,
 )
+from nexusform.resource_types.machine_facts import EXPORTED_FACTS
 from nexusform.words import first_of, form
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -350,10 +351,9 @@ def _of_this_resource(
 
 
 # What of a type is asked for and shows on a site, and what the platform decides and shows there.
-_MACHINE_STATES: Final = ("roles", "cordon_status", "power_state", "ready_state", "detailed_status")
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     _RACK: ("availability_zone",),
-    "nexus_bare_metal_machine": _MACHINE_STATES,
+    "nexus_bare_metal_machine": tuple(fact.name for fact in EXPORTED_FACTS),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
     _POOL: (
         "node_count",

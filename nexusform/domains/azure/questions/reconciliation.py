@@ -33,7 +33,8 @@ from nexusform.domains.azure.questions.replay import (
     Replay,
     replay,
 )
-from nexusform.resource_types.hardware import refusal_of
+from nexusform.resource_types.hardware import hardware_of_sku, machine_with
+from nexusform.resource_types.machine_facts import default_facts, refusal_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, RackSpread, Terms, VmSku
 
@@ -126,7 +127,7 @@ def _cause(site: str, machine: str, reality: RealMachines) -> str:
     real = reality.machines.get((site, machine))
     if real is None:
         return f"{machine} is not in the export"
-    refusal = machine_refusal(real)
+    refusal = refusal_of(real.facts)
     return f"{machine}: {refusal}" if refusal else ""
 
 
@@ -154,17 +155,13 @@ def _machines(inventory: AzInventory) -> Iterator[Machine]:
         hardware = catalogue.get(machine.machine_sku or "", machine.hardware)
         if hardware is None:
             continue
-        yield Machine(
+        yield machine_with(
+            hardware_of_sku(hardware, machine.machine_sku),
+            default_facts() if machine.name in housing else machine.facts,
             name=machine.name,
             rack=machine.rack,
             availability_zone=zones.get(machine.rack, machine.rack),
             slot=machine.slot,
-            machine_sku=machine.machine_sku,
-            cells=hardware.cells,
-            cpus_per_cell=hardware.cpus_per_cell,
-            memory_gib_per_cell=hardware.memory_gib_per_cell,
-            disk_gib=hardware.disk_gib,
-            refusal="" if machine.name in housing else machine_refusal(machine),
         )
 
 
@@ -283,7 +280,7 @@ def capture(site: AzSite) -> SiteCapture:
     """Count a site."""
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
-    refusals = [(machine.name, machine_refusal(machine)) for machine in compute]
+    refusals = [(machine.name, refusal_of(machine.facts)) for machine in compute]
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
     return SiteCapture(
         name=site.name,
@@ -297,18 +294,6 @@ def capture(site: AzSite) -> SiteCapture:
         homeless=tuple(_homeless(inventory)),
         exported_at=inventory.exported_at,
         age_certain=inventory.age_certain,
-    )
-
-
-def machine_refusal(machine: AzMachine) -> str:
-    """Why a machine takes no new VM, "" when it does."""
-    return refusal_of(
-        roles=list(machine.roles),
-        cordoned=machine.cordon_status == "Cordoned",
-        evacuating=False,
-        power_state=machine.power_state,
-        ready_state=machine.ready_state,
-        detailed_status=machine.detailed_status,
     )
 
 

@@ -13,6 +13,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzPool,
     AzVirtualMachine,
 )
+from nexusform.resource_types.machine_facts import EXPORTED_FACTS
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
 
 _OCCUPIED: Final = ObjectType.of(
@@ -50,11 +51,7 @@ MACHINES_TYPE: Final = MapType(
             "machine_sku": STRING,
             "machine_sku_id": STRING,
             "machine_name": STRING,
-            "roles": SetType(STRING),
-            "cordon_status": STRING,
-            "power_state": STRING,
-            "ready_state": STRING,
-            "detailed_status": STRING,
+            **{fact.name: fact.attribute.type for fact in EXPORTED_FACTS},
             "occupied": ListType(_OCCUPIED),
             "arm_id": STRING,
         }
@@ -141,11 +138,7 @@ def _machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, An
         "machine_sku": machine.machine_sku,
         "machine_sku_id": machine.machine_sku_id,
         "machine_name": machine.machine_name,
-        "roles": list(machine.roles),
-        "cordon_status": machine.cordon_status,
-        "power_state": machine.power_state,
-        "ready_state": machine.ready_state,
-        "detailed_status": machine.detailed_status,
+        **{fact.name: machine.facts[fact.name] for fact in EXPORTED_FACTS},
         "occupied": occupied,
         "arm_id": machine.id,
     }

@@ -183,12 +183,12 @@ class TestRacksAndMachines:
         machines = [machine(cordonStatus="Cordoned"), machine("m2", 2, powerState="Off", readyState="False")]
         inventory, _ = read(bare_metal_machines=machines)
         first, second = inventory.machines
-        assert (first.cordon_status, first.power_state) == ("Cordoned", "On")
-        assert (second.power_state, second.ready_state) == ("Off", "False")
+        assert (first.facts["cordon_status"], first.facts["power_state"]) == ("Cordoned", "On")
+        assert (second.facts["power_state"], second.facts["ready_state"]) == ("Off", "False")
 
     def test_a_machine_without_a_state_is_not_ready(self) -> None:
         inventory, (finding,) = read(bare_metal_machines=[machine(powerState=None)])
-        assert inventory.machines[0].ready_state == "False"
+        assert inventory.machines[0].facts["ready_state"] == "False"
         assert "powerState" in finding.detail
 
     def test_aggregator_racks_without_machines_are_left_out(self) -> None:
