@@ -15,6 +15,7 @@ from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.forecasts import Score
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
+from nexusform.planning.other_room import OtherRoom
 from nexusform.scheduling.decision import Certainty, Place, Refusal
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, OutputState
@@ -469,9 +470,10 @@ class Plan(Struct, frozen=True):
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read, `basis` what may be another by the time of apply. `moved` are pairs
-    of an old address and a new one. `sites` and `room` are who stands where and what is left: empty until
-    `planning.conclusion.room_left` has told them, which is the last that happens to a plan. `shown` are
-    attributes of objects that data sources show: of these the plan goes on from there, whatever state holds.
+    of an old address and a new one. `sites`, `room` and `room_other` are who stands where and what is left:
+    empty until `planning.conclusion.room_left` has told them, which is the last that happens to a plan.
+    `shown` are attributes of objects that data sources show: of these the plan goes on from there, whatever
+    state holds.
     `judgements` are what those that the plan will be sent to make of it, a sentence each.
     """
 
@@ -507,6 +509,7 @@ class Plan(Struct, frozen=True):
     separation_rules: tuple[SeparationVerdict, ...] = ()
     sites: tuple[SiteVms, ...] = ()
     room: tuple[SiteRoom, ...] = ()
+    room_other: tuple[OtherRoom, ...] = ()
     draws: Draws | None = None
     basis: Basis = field(default_factory=Basis)
     rollouts: tuple[Rollout, ...] = ()

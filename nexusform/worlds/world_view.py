@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.other_room import SITE_TYPE, OtherRoom, nodes_of, noted_supplies, other_room
 from nexusform.planning.plan import Plan
 from nexusform.planning.vms.sites import (
     Ground,
@@ -102,7 +103,7 @@ class SiteView(Struct, frozen=True, dict=True):
 
     `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
     does not manage; `skus` all VM SKUs that may be asked for; `offered_by` names by machine the resource that
-    makes it.
+    makes it. `other` is what is left beside machines, () where no provider looked.
     """
 
     id: str
@@ -114,6 +115,7 @@ class SiteView(Struct, frozen=True, dict=True):
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
     offered_by: Mapping[str, str] = field(default_factory=dict)
+    other: tuple[OtherRoom, ...] = ()
 
     @property
     def homeless(self) -> tuple[str, ...]:
@@ -265,7 +267,25 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         scheduler=site.scheduler,
         skus=ground.skus,
         offered_by=site.offered_by,
+        other=_other(site, of_site, ground),
     )
+
+
+def _other(site: SitePlan, clusters: Iterable[Cluster], ground: Ground) -> tuple[OtherRoom, ...]:
+    """What is left beside machines."""
+    things = [thing for _, thing in ground.things if thing.address.type == SITE_TYPE]
+    notes = (noted_supplies(thing.note) for thing in things if thing.attributes.get("name") == site.id)
+    supplies = next((found for found in notes if found is not None), None)
+    if supplies is None:
+        return ()
+    pools = (
+        (pool.owner, pool.demand)
+        for cluster in clusters
+        for pool in cluster.pools
+        if cluster.kind is OwnerKind.NKS
+    )
+    nodes = nodes_of(pools)
+    return other_room(site.id, site.name, supplies, nodes, nodes)
 
 
 def _kind_of(kind: ResourceType) -> OwnerKind:

@@ -15,6 +15,15 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
+from nexusform.planning.other_room import (
+    SITE_TYPE,
+    Nodes,
+    OtherRoom,
+    declared_network,
+    nodes_of,
+    noted_supplies,
+    other_room,
+)
 from nexusform.planning.plan import Action, Change, Plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import BROKEN
@@ -45,13 +54,38 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     if any(change.action is not Action.NO_OP for change in plan.changes) and _was_placed(plan):
         after = occupied_sites(plan, result.objects, registries, Side.AFTER)
     room = () if plan.errored else headroom(before, after)
-    return replace(result, plan=replace(plan, sites=site_records(before, after, order), room=room))
+    other = () if plan.errored else _other_room(plan, before, after)
+    records = site_records(before, after, order)
+    return replace(result, plan=replace(plan, sites=records, room=room, room_other=other))
 
 
 def _was_placed(plan: Plan) -> bool:
     """Whether nothing is in error but places: then everything else is known."""
     errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
     return all(problem.id in (DOES_NOT_FIT, BROKEN) for problem in errors)
+
+
+def _other_room(
+    plan: Plan, before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
+) -> tuple[OtherRoom, ...]:
+    """What is left beside machines on the sites that a provider looked at, by site id."""
+    declared = {
+        str(change.after.get("name")): network
+        for change in plan.changes
+        if change.after is not None and (network := declared_network(change.after))
+    }
+    rows: dict[str, tuple[OtherRoom, ...]] = {}
+    for change in plan.changes:
+        supplies = noted_supplies(change.private) if change.address.type == SITE_TYPE else None
+        attributes = change.after or change.before
+        if supplies is None or attributes is None:
+            continue
+        site = str(attributes["name"])
+        sides = [
+            nodes_of(side[site].pools, declared) if site in side else Nodes() for side in (before, after)
+        ]
+        rows[site] = other_room(site, site, supplies, *sides)
+    return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
 
 
 def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:

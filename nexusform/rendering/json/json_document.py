@@ -22,6 +22,7 @@ from nexusform.rendering.json.json_parts import (
     provider_name,
 )
 from nexusform.rendering.json.json_placements import (
+    other_room_documents,
     placement_changes,
     placement_tables,
     rollout_documents,
@@ -103,6 +104,7 @@ def plan_document(
         rollouts=rollout_documents(plan),
         upgrades=upgrade_documents(plan),
         room=room_documents(plan.room),
+        **({"room_other": other_room_documents(plan.room_other)} if plan.room_other else {}),
         draws=draws_document(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
         **({"judgements": list(plan.judgements)} if plan.judgements else {}),

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import place_document
 from nexusform.planning.occupancy import Room, SiteRoom
+from nexusform.planning.other_room import OtherRoom
 from nexusform.planning.plan import (
     PlacementAction,
     PlacementChange,
@@ -207,6 +208,28 @@ def room_documents(room: Iterable[SiteRoom]) -> list[dict[str, Any]]:
             "after": _room_document(row.after),
         }
         for row in room
+    ]
+
+
+def other_room_documents(rows: Iterable[OtherRoom]) -> list[dict[str, Any]]:
+    """What may run out beside the room of machines: null is what is not known."""
+    return [
+        {
+            "site_id": row.site_id,
+            "site": row.site,
+            "kind": str(row.kind),
+            "name": row.name or None,
+            "unit": row.unit,
+            "captured": row.total is not None,
+            "total": row.total,
+            "used_before": row.used_before,
+            "used_after": row.used,
+            "free_before_at_most": row.free_before,
+            "free_after_at_most": row.free,
+            "surge": row.surge,
+            "lacks": row.lacks,
+        }
+        for row in rows
     ]
 
 

@@ -39,7 +39,7 @@ from nexusform.planning.plan import (
 from nexusform.rendering.report.entries import Entries, Finding, plan_entries, plan_findings
 from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
-from nexusform.rendering.report.room_table import RoomRow, room_rows, sites_with_room
+from nexusform.rendering.report.room_table import RoomRow, other_rows, room_rows, sites_with_room
 from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.rendering.report.upgrade_words import upgrade_clause
 from nexusform.rendering.report.wording import plan_counts
@@ -110,7 +110,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         placements=_placements(report),
         certainty=sure_of(plan),
         sites=sites_with_room(plan.room),
-        room=room_rows(plan.room),
+        room=(*room_rows(plan.room), *other_rows(plan.room, plan.room_other)),
         inventory=inventory_text(plan),
         inventory_is_old=inventory_is_old(plan),
         stake=_stake(plan, report),

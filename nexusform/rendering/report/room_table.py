@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.planning.occupancy import Room, SiteRoom
+from nexusform.planning.other_room import OtherKind, OtherRoom, left_text, tightest
 from nexusform.words import first_of
 
 _MOST_NAMES: Final = 3
@@ -61,12 +62,46 @@ def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
     )
 
 
-def site_rooms(room: Sequence[SiteRoom]) -> list[SiteSummary]:
-    """What the room of every site comes to, in the plan's order."""
+# What is asked of the kinds of which a table has a row, in words.
+_OTHER_ROWS: Final[Mapping[OtherKind, str]] = {
+    OtherKind.NODE_ADDRESSES: "addresses left for nodes, at most",
+    OtherKind.POD_BLOCKS: "blocks of pod addresses left (one a node)",
+    OtherKind.STORAGE: "GiB left on storage",
+}
+
+
+def other_rows(room: Sequence[SiteRoom], others: Sequence[OtherRoom]) -> tuple[RoomRow, ...]:
+    """What is left beside machines, in the columns of `room_rows`: of each kind what runs out first."""
+    sites = [rows[0].site_id for rows in _by_site(room)]
+    by_site = {site: [row for row in others if row.site_id == site] for site in sites}
+    if not any(by_site.values()):
+        return ()
+    rows: list[RoomRow] = []
+    for kind, label in _OTHER_ROWS.items():
+        first = [tightest(by_site[site], kind) for site in sites]
+        values = tuple(
+            (left_text(row, row.free_before), left_text(row, row.free)) if row else ("-", "-")
+            for row in first
+        )
+        worse = tuple(_is_worse(row) for row in first)
+        rows.append(RoomRow(label, values, worse))
+    return tuple(rows)
+
+
+def _by_site(room: Sequence[SiteRoom]) -> list[list[SiteRoom]]:
     by_site: dict[str, list[SiteRoom]] = {}
     for row in room:
         by_site.setdefault(row.site_id, []).append(row)
-    return [_site(rows) for rows in by_site.values()]
+    return list(by_site.values())
+
+
+def _is_worse(row: OtherRoom | None) -> bool:
+    return row is not None and row.free is not None and row.free < (row.free_before or 0)
+
+
+def site_rooms(room: Sequence[SiteRoom]) -> list[SiteSummary]:
+    """What the room of every site comes to, in the plan's order."""
+    return [_site(rows) for rows in _by_site(room)]
 
 
 def _site(rows: Sequence[SiteRoom]) -> SiteSummary:

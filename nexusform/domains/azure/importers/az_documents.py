@@ -32,6 +32,9 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
     "kubernetesclusters/agentpools": "agent_pools",
     "clusters": "clusters",
     "rackskus": "rack_skus",
+    "l3networks": "l3_networks",
+    "storageappliances": "storage_appliances",
+    "volumes": "volumes",
 }
 KINDS: Final = (*KIND_OF_TYPE.values(), NODES)
 _GROUND: Final = ("racks", "bare_metal_machines")

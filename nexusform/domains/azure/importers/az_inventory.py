@@ -43,6 +43,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzVirtualMachine,
 )
 from nexusform.domains.azure.importers.az_sites import GROUND, by_site, the_site
+from nexusform.domains.azure.importers.az_supplies import read_supplies
 from nexusform.domains.azure.importers.az_workloads import (
     ListedVm,
     PoolLists,
@@ -181,6 +182,7 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         listed=items.listed,
         clusters_lacking=items.clusters_lacking,
         troubles=tuple(_troubles(items, filled)),
+        supplies=read_supplies(items),
     )
 
 

@@ -162,6 +162,49 @@ class AzTrouble(Struct, frozen=True):
     reason: str = ""
 
 
+class AzNetwork(Struct, frozen=True):
+    """An L3 network: the key of its id, and how many IPv4 addresses its prefix has for hosts (None: it has
+    no such prefix). The platform keeps some of these for its own.
+    """
+
+    name: str
+    key: str
+    addresses: int | None
+
+
+class AzAppliance(Struct, frozen=True):
+    """A storage appliance: GiB in all, and used; None where the platform does not say."""
+
+    name: str
+    capacity_gib: int | None
+    used_gib: int | None
+
+
+class AzClusterNetwork(Struct, frozen=True):
+    """What a Kubernetes cluster says of its networks: the key of the id of the L3 network that its nodes have
+    their addresses of, how many IPv4 addresses its pods have, those of its load balancers by pool; and how
+    many nodes its body shows.
+    """
+
+    cluster: str
+    node_network: str
+    pod_addresses: int | None
+    balancer_addresses: tuple[tuple[str, int], ...]
+    nodes: int
+
+
+class AzSupplies(Struct, frozen=True):
+    """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
+    MiB. `attached`: how many VMs are attached to each network, by the key of its id.
+    """
+
+    networks: tuple[AzNetwork, ...] | None = None
+    appliances: tuple[AzAppliance, ...] | None = None
+    volumes: tuple[int, int] | None = None
+    clusters: tuple[AzClusterNetwork, ...] = ()
+    attached: tuple[tuple[str, int], ...] = ()
+
+
 class AzInventory(Struct, frozen=True):
     """A whole site: everything sorted by name.
 
@@ -169,7 +212,8 @@ class AzInventory(Struct, frozen=True):
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
     that the export itself named it. `listed` are the kinds (StandardFile.kind) of which the export has a
     whole list: what that lacks is not there. `clusters_lacking` are clusters of which it has agent pools
-    alone, by name, of this or another site. `troubles` are what the platform says is not well.
+    alone, by name, of this or another site. `troubles` are what the platform says is not well, `supplies`
+    what there is beside machines.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -182,6 +226,7 @@ class AzInventory(Struct, frozen=True):
     listed: frozenset[str] = frozenset()
     clusters_lacking: tuple[str, ...] = ()
     troubles: tuple[AzTrouble, ...] = ()
+    supplies: AzSupplies = AzSupplies()
 
 
 class AzSite(Struct, frozen=True):
@@ -246,6 +291,21 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "rack_skus",
         "rack_skus.json",
         "az networkcloud racksku list --output json",
+    ),
+    StandardFile(
+        "l3_networks",
+        "l3_networks.json",
+        "az networkcloud l3network list --output json",
+    ),
+    StandardFile(
+        "storage_appliances",
+        "storage_appliances.json",
+        "az networkcloud storageappliance list --output json",
+    ),
+    StandardFile(
+        "volumes",
+        "volumes.json",
+        "az networkcloud volume list --output json",
     ),
     StandardFile(
         "nodes",

@@ -40,6 +40,8 @@ POOLS: Final = "agent_pools"
 VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
 _LISTS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
+# What a site has beside machines: where a subscription does not show it, it is not known.
+_SUPPLIES: Final = ("l3_networks", "storage_appliances", "volumes")
 _AT_ONCE: Final = 8  # requests at a time
 _OF_TENANTS: Final = frozenset({VMS, CLUSTERS})
 
@@ -102,10 +104,25 @@ class Subscription:
                 else listing.list_by_subscription()
             )
             documents[kind] = self._kept(items)
+        documents |= self._supplies(client)
         owners = [(group_of(str(one.get("id"))), str(one.get("name"))) for one in documents[CLUSTERS]]
         with ThreadPoolExecutor(_AT_ONCE) as asked:  # a list of pools is a request for each cluster
             pools = asked.map(lambda owner: self.pools(*owner), owners)
             documents[POOLS] = list(chain.from_iterable(pools))
+        return documents
+
+    def _supplies(self, client: Any) -> dict[str, list[dict[str, Any]]]:
+        """Networks and storage, as far as they may be read."""
+        from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+
+        documents = {}
+        for kind in _SUPPLIES:
+            try:
+                documents[kind] = self._kept(getattr(client, kind).list_by_subscription())
+            except ClientAuthenticationError:
+                raise
+            except HttpResponseError:
+                continue
         return documents
 
     def _kept(self, items: Iterable[Any]) -> list[dict[str, Any]]:

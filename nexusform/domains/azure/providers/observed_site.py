@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_refusal
 from nexusform.plain_data import Path
+from nexusform.planning.other_room import SITE_TYPE, note_of_supplies
 from nexusform.ports import (
     UNMANAGED,
     ChangeRequest,
@@ -162,7 +163,8 @@ class ObservedSites:
         """One object as the site shows it; as state has it where the site says nothing of it."""
         key = request.key
         if key.type in _OF_OURS:
-            return ReadAnswer(request.attributes or None)
+            note = self._supplies(key.id) if key.type == SITE_TYPE and request.attributes else {}
+            return ReadAnswer(request.attributes or None, note=note)
         one = objects.get((key.type, key.id))
         if one is None and self._would_show(key):
             return ReadAnswer(None, observed=True)
@@ -176,6 +178,13 @@ class ObservedSites:
             return ReadAnswer(_with_known_nodes(attributes, request.known))
         attributes = _without_deleted(attributes, request.known)
         return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
+
+    def _supplies(self, site_id: str) -> Mapping[str, Any]:
+        """The note of what a site has beside machines; of one that is not shown what was noted stays."""
+        from nexusform.domains.azure.importers.az_supplies import supplies_of
+
+        site = self._site(site_id)
+        return note_of_supplies(supplies_of(site.inventory.supplies)) if site is not None else {}
 
     def _hides_nodes(self, key: ObjectKey) -> bool:
         """Whether an object is a cluster or pool of which the site does not say which nodes there are."""

@@ -15,6 +15,7 @@ from nexusform.domains.whatif.questions.fragmentation import (
     largest_sku,
     skus_in_use,
 )
+from nexusform.planning.other_room import OtherRoom
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.splits import kept_away
@@ -93,6 +94,7 @@ class CapacityAnswer(Struct, frozen=True):
 
     `loose` are the machines with VMs whose NUMA cells nobody told: counts hold for all ways in which those
     may lie. On `overfull` ones they cannot lie in any way. `homeless` are VMs that no machine is known of.
+    `other` is what is left beside machines.
     """
 
     site_id: str
@@ -107,6 +109,7 @@ class CapacityAnswer(Struct, frozen=True):
     loose: tuple[str, ...] = ()
     overfull: tuple[str, ...] = ()
     homeless: tuple[str, ...] = ()
+    other: tuple[OtherRoom, ...] = ()
 
     @property
     def bad(self) -> bool:
@@ -146,6 +149,7 @@ def find_capacity(
         loose=tuple(name for name in site.scheduler.loose_machines() if name in names),
         overfull=tuple(name for name in site.scheduler.overfull_machines() if name in names),
         homeless=site.homeless,
+        other=site.other,
     )
 
 

@@ -11,10 +11,12 @@ from msgspec import Struct
 
 from nexusform.domains.whatif.questions.capacity import SkuRoom, find_capacity
 from nexusform.domains.whatif.questions.fragmentation import largest_sku
+from nexusform.planning.other_room import OtherKind, OtherRoom
 from nexusform.scheduling.racks.vms import Interval, StandingVm, gib
 from nexusform.worlds.world_view import SiteView
 
 DAYS_OF_A_MONTH: Final = 365.25 / 12
+VOLUMES: Final = OtherKind.VOLUMES  # called after how many there are
 LEAST_DAYS: Final = 1.0  # a shorter history tells no pace
 
 
@@ -55,13 +57,26 @@ class Outlook(Struct, frozen=True):
     months: tuple[float, float] | None
 
 
+class OtherOutlook(Struct, frozen=True):
+    """How long something beside machines lasts: it was used by so much more a month. `months` None: what is
+    used of it does not grow, or no history tells (`monthly` None).
+    """
+
+    row: OtherRoom
+    monthly: float | None = None
+    months: float | None = None
+
+
 class SiteLine(Struct, frozen=True):
-    """A site, from which state file and serial, and how long its room lasts (None: no history tells)."""
+    """A site, from which state file and serial, and how long its room lasts (None: no history tells). `other`
+    is what may run out beside machines, () where no provider looked.
+    """
 
     state: str
     serial: int
     room: SiteRoom
     outlook: Outlook | None
+    other: tuple[OtherOutlook, ...] = ()
 
 
 def room_of(site: SiteView) -> SiteRoom:
@@ -147,3 +162,36 @@ def find_outlook(room: SiteRoom, earlier: Mapping[str, Taken], now: datetime) ->
     if monthly <= 0:
         return Outlook(since, monthly, None)
     return Outlook(since, monthly, (room.room.now.least / monthly, room.room.now.most / monthly))
+
+
+def find_other_outlooks(
+    rows: Iterable[OtherRoom], earlier: Mapping[str, Iterable[OtherRoom]], now: datetime
+) -> tuple[OtherOutlook, ...]:
+    """How long each lasts at the pace since the oldest of the `earlier` versions (by when they were written,
+    RFC 3339) that knows of it.
+    """
+    return tuple(_other_outlook(row, earlier, now) for row in rows)
+
+
+def _other_outlook(row: OtherRoom, earlier: Mapping[str, Iterable[OtherRoom]], now: datetime) -> OtherOutlook:
+    if row.used is None or row.free is None:
+        return OtherOutlook(row)
+    for since in sorted(earlier):
+        days = (now - datetime.fromisoformat(since)).total_seconds() / 86_400
+        for before in earlier[since]:
+            is_it = (before.kind, before.name) == (row.kind, row.name) or before.kind is row.kind is VOLUMES
+            if not is_it or before.used is None or days < LEAST_DAYS:
+                continue
+            monthly = (row.used - before.used) / days * DAYS_OF_A_MONTH
+            months = max(row.free, 0) / monthly if monthly > 0 else None
+            return OtherOutlook(row, monthly, months)
+    return OtherOutlook(row)
+
+
+def first_out(outlooks: Iterable[OtherOutlook]) -> OtherOutlook | None:
+    """What runs out first: what lacks today, then what lasts the fewest months; None where nothing does."""
+    lacking = [one for one in outlooks if one.row.lacks]
+    if lacking:
+        return lacking[0]
+    ending = [(one.months, one) for one in outlooks if one.months is not None]
+    return min(ending, key=lambda pair: pair[0])[1] if ending else None

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.domains.whatif.questions.fragmentation import BrokenBy, Fragmentation
+from nexusform.planning.other_room import POD_BLOCK, WORDS, OtherRoom
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.rendering.json.json_placements import other_room_documents
 from nexusform.rendering.notation.places import fits_text, interval_document
 from nexusform.scheduling.racks.vms import Interval, VmSku
 from nexusform.words import counted, form, listed
@@ -106,6 +108,7 @@ def _sections(answer: CapacityAnswer) -> Iterable[Section]:
     yield _rooms(answer)
     yield _zones(answer)
     yield _lost(answer)
+    yield from other_sections(answer.other)
     yield from _fragmentation(answer.fragmentation)
 
 
@@ -180,6 +183,35 @@ def _mix(mix: MixAnswer) -> Section:
     return Section("Filled with the mix", tuple(lines), table=table, bad=not mix.sets.most)
 
 
+def other_sections(rows: Sequence[OtherRoom]) -> Iterable[Section]:
+    """A row for each thing that may run out beside machines; nothing where no provider looked."""
+    if not rows:
+        return
+    lines = (
+        "What is left is what is left at most: the platform keeps some addresses for its own.",
+        f"A node takes a block of {POD_BLOCK} pod addresses at least.",
+        "Which services have addresses of load balancers, and which claims wait, Azure does not tell.",
+    )
+    cells = tuple(_other_row(row) for row in rows)
+    table = Table(("beside machines", "of", "left", "an upgrade"), cells, frozenset({2, 3}))
+    yield Section("Beside machines", lines, table=table)
+
+
+def _other_row(row: OtherRoom) -> Row:
+    upgrade = f"+{row.surge:,}" if row.surge else ""
+    return Row((WORDS[row.kind], row.name or "-", left_of(row), upgrade), row.lacks)
+
+
+def left_of(row: OtherRoom) -> str:
+    """`1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`."""
+    unit = f" {row.unit}" if row.unit == "GiB" else ""
+    if row.total is None:
+        return "not captured"
+    if row.free is None:
+        return f"{row.total:,}{unit}, use not captured"
+    return f"{row.free:,} of {row.total:,}{unit}"
+
+
 def _fragmentation(cells: Fragmentation) -> Iterable[Section]:
     if cells.yardstick is None:
         return
@@ -245,6 +277,7 @@ def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
         "memory_gib": {"total": figures.memory_gib, "free": figures.free_memory_gib},
         "vm_skus": [_sku_document(room) for room in answer.rooms],
         "fragmentation": _fragmentation_document(answer.fragmentation),
+        **({"room_other": other_room_documents(answer.other)} if answer.other else {}),
         "mix": None if answer.mix is None else _mix_document(answer.mix),
     }
 

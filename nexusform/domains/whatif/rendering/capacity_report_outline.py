@@ -7,7 +7,14 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nexusform.domains.whatif.questions.capacity_report import Outlook, SiteLine
+from nexusform.domains.whatif.questions.capacity_report import (
+    OtherOutlook,
+    Outlook,
+    SiteLine,
+    first_out,
+)
+from nexusform.domains.whatif.rendering.capacity_outline import left_of
+from nexusform.planning.other_room import WORDS
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.placements_csv import harmless_cells
 from nexusform.scheduling.racks.vms import Interval
@@ -36,11 +43,34 @@ def report_outline(lines: Sequence[SiteLine]) -> Outline:
     table = Table(_HEADS, rows, frozenset(range(_FIRST_FIGURE, len(_HEADS))))
     return Outline(
         "Capacity of all sites",
-        f"{counted(len(lines), 'site')}: {_fullest(lines)}.",
+        f"{counted(len(lines), 'site')}: {_fullest(lines)}{_lacking(lines)}.",
         bad=False,
         facts=tuple(_facts(lines)),
-        sections=(Section("By site", (), table=table),),
+        sections=(Section("By site", (), table=table), *_beside_machines(lines)),
     )
+
+
+def _beside_machines(lines: Sequence[SiteLine]) -> Iterable[Section]:
+    """What is left of everything else, site by site, and how long it lasts."""
+    rows = tuple(
+        Row(
+            (line.room.site_id, WORDS[one.row.kind], one.row.name or "-", left_of(one.row), _lasts(one)),
+            one.row.lacks,
+        )
+        for line in lines
+        for one in line.other
+    )
+    if not rows:
+        return
+    said = "What is left is what is left at most. Months as above; -: no earlier state tells."
+    table = Table(("site", "beside machines", "of", "left", "months"), rows, frozenset({3, 4}))
+    yield Section("Beside machines", (said,), table=table)
+
+
+def _lasts(outlook: OtherOutlook) -> str:
+    if outlook.monthly is None:
+        return "-"
+    return "not growing" if outlook.months is None else f"{outlook.months:.1f}"
 
 
 def _fullest(lines: Sequence[SiteLine]) -> str:
@@ -53,6 +83,12 @@ def _fullest(lines: Sequence[SiteLine]) -> str:
         _, line = min(soon, key=lambda pair: pair[0][0])
         return f"{line.room.site_id} is full first, in {_months(line.outlook)} months"
     return "each has room with any one rack lost"
+
+
+def _lacking(lines: Sequence[SiteLine]) -> str:
+    """The sites where something beside machines does not do."""
+    lacking = [line.room.site_id for line in lines if any(one.row.lacks for one in line.other)]
+    return f"; addresses or storage lack on {listed(lacking)}" if lacking else ""
 
 
 def _with_a_rack_lost(line: SiteLine) -> Interval:
@@ -124,6 +160,9 @@ COLUMNS: Final = (
     "vms_per_month",
     "months_to_full_min",
     "months_to_full_max",
+    "other_first_out",
+    "other_left",
+    "other_months",
 )
 
 
@@ -159,4 +198,15 @@ def _csv_row(line: SiteLine) -> list[str | float]:
         "" if outlook is None else outlook.since,
         "" if outlook is None else f"{outlook.monthly:.2f}",
         *(("", "") if months is None else (f"{months[0]:.1f}", f"{months[1]:.1f}")),
+        *_other_cells(line),
     ]
+
+
+def _other_cells(line: SiteLine) -> Sequence[str | float]:
+    """What runs out first beside machines; empty where no provider looked, or nothing does."""
+    first = first_out(line.other)
+    if first is None:
+        return ("", "", "")
+    name = f"{first.row.kind}:{first.row.name}"
+    left = "" if first.row.free is None else first.row.free
+    return (*harmless_cells([name]), left, "" if first.months is None else f"{first.months:.1f}")

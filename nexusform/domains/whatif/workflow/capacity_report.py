@@ -18,10 +18,12 @@ from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.domains.whatif.questions.capacity_report import (
     SiteLine,
     Taken,
+    find_other_outlooks,
     find_outlook,
     room_of,
     taken_on,
 )
+from nexusform.planning.other_room import OtherRoom
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
@@ -152,13 +154,16 @@ def _written(path: str) -> str:
 def _lines(history: _History, now: datetime) -> Iterable[SiteLine]:
     """A line per site: its room now, and when it will be full."""
     earlier: dict[str, dict[str, Taken]] = {}
+    others: dict[str, dict[str, tuple[OtherRoom, ...]]] = {}
     for written, state in history.earlier:
         for site in _world(state).sites.values():
             earlier.setdefault(site.id, {})[written] = taken_on(site)
+            others.setdefault(site.id, {})[written] = site.other
     for site in _world(history.current).sites.values():
         room = room_of(site)
         outlook = find_outlook(room, earlier.get(site.id, {}), now)
-        yield SiteLine(history.path, history.current.serial, room, outlook)
+        other = find_other_outlooks(site.other, others.get(site.id, {}), now)
+        yield SiteLine(history.path, history.current.serial, room, outlook, other)
 
 
 def _world(state: State) -> WorldView:

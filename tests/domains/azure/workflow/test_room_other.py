@@ -1,0 +1,163 @@
+"""From an export with networks and storage to what a plan and reports say, on bodies of real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-070"
+MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
+
+
+def bodies(path: Path) -> list[dict[str, Any]]:
+    read: Any = json.loads(path.read_text())
+    return read["value"] if isinstance(read, dict) else read
+
+
+NETWORK: dict[str, Any] = {
+    "cniNetworkId": "/subscriptions/0/providers/Microsoft.NetworkCloud/l3Networks/l3network-504",
+    "podCidrs": ["10.244.0.0/16"],
+}
+
+
+def name_network(directory: Path) -> None:
+    """Have the cluster say which network its nodes are on, where the body leaves that out."""
+    path = directory / "kubernetes_clusters.json"
+    clusters = bodies(path)
+    for cluster in clusters:
+        (cluster.get("properties") or cluster).setdefault("networkConfiguration", NETWORK)
+    path.write_text(json.dumps(clusters))
+
+
+def add_networks(directory: Path, prefix: str) -> None:
+    """Lists of networks and storage at the site of the cluster there; its nodes are on the network."""
+    cluster = bodies(directory / "kubernetes_clusters.json")[0]
+    properties = cluster.get("properties") or cluster
+    network_id = properties["networkConfiguration"]["cniNetworkId"]
+    at = {"extendedLocation": cluster["extendedLocation"]}
+    scope = network_id.rpartition("/l3Networks/")[0]
+    network = {
+        "id": network_id,
+        "name": network_id.rpartition("/")[2],
+        "properties": {"ipv4ConnectedPrefix": prefix},
+    }
+    appliance = {"id": f"{scope}/storageAppliances/sa", "name": "sa", "capacity": 100, "capacityUsed": 99}
+    volume = {"id": f"{scope}/volumes/v", "name": "v", "sizeMiB": 2048}
+    for name, body in (("l3_networks", network), ("storage_appliances", appliance), ("volumes", volume)):
+        (directory / f"{name}.json").write_text(json.dumps([{**at, **body}]))
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
+    """What a plan says in words, and its `room_other` by kind and name."""
+    assert run(["plan", "-report=json:plan.json"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    rows = json.loads(Path("plan.json").read_text()).get("room_other", [])
+    return text, {(row["kind"], row["name"]): row for row in rows}
+
+
+@pytest.fixture(name="site")
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CASE, "export")
+    name_network(tmp_path / "export")
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+@pytest.mark.usefixtures("site")
+def test_what_was_not_captured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows = planned(capsys)
+    assert rows["l3_network", "l3network-504"]["total"] is None
+    assert not rows["storage_appliance", None]["captured"]
+    assert run(["plan", "-report=markdown:plan.md"]) == 0
+    assert (
+        "| addresses left for nodes, at most | not captured | not captured |" in Path("plan.md").read_text()
+    )
+    capsys.readouterr()
+
+
+def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """6 nodes stand on a network of 6 addresses; one more, and an upgrade, do not fit."""
+    add_networks(site / "export", "10.0.0.0/29")
+    _, rows = planned(capsys)
+    row = rows["l3_network", "l3network-504"]
+    assert (row["total"], row["used_before"], row["free_after_at_most"], row["surge"]) == (6, 6, 0, 1)
+    assert row["lacks"]
+    assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
+    assert rows["volumes", "1 volume"]["used_after"] == 2
+    configuration = site / "site.nf.hcl"
+    configuration.write_text(configuration.read_text().replace("count       = 3", "count       = 5"))
+    text, rows = planned(capsys)
+    after = rows["l3_network", "l3network-504"]["used_after"]
+    assert after > 6
+    assert f"{after} are needed, and there are 6 at most" in text
+
+
+def test_state_remembers_and_questions_and_reports_tell(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_networks(site / "export", "10.0.0.0/29")
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["plan", "-detailed-exitcode"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "capacity", "-report=json:room.json"]) == 0
+    capsys.readouterr()
+    [answer] = json.loads(Path("room.json").read_text())["sites"]
+    assert {row["kind"] for row in answer["room_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
+    assert run(["report", "capacity", "-states=state/*.nfstate"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "addresses or storage lack on" in text
+    assert "left: 0 of 6" in text
+    # A later export that lacks the list takes nothing for granted.
+    (site / "export" / "l3_networks.json").unlink()
+    _, rows = planned(capsys)
+    assert rows["l3_network", "l3network-504"]["total"] is None
+
+
+# By hand: nodes, blocks of 64 in the IPv4 podCidrs, addresses of load balancers; and a prefix with its hosts.
+BY_HAND = {
+    "001": (2, 1024, [256], "10.0.0.0/30", 2),
+    "004": (2, 1024, [256], "10.0.0.0/29", 6),
+    "007": (3, 1024, [], "10.0.0.0/28", 14),
+    "010": (3, 1024, [256], "10.0.0.0/27", 30),
+    "013": (4, 1024, [], "10.0.0.0/26", 62),
+    "016": (5, 1024, [256], "10.0.0.0/25", 126),
+    "019": (5, 1024, [128], "10.0.0.0/24", 254),
+    "022": (5, 1024, [64], "10.0.0.0/29", 6),
+    "049": (6, 1024, [], "10.0.0.0/29", 6),
+    "061": (4, 1024, [32, 32, 32, 32], "10.0.0.0/29", 6),
+    "070": (6, 1024, [], "10.0.0.0/28", 14),
+    "073": (2, 1024, [32, 32, 32, 32], "10.0.0.0/30", 2),
+}
+
+
+@pytest.mark.skipif(not MORE, reason="NEXUSFORM_AZURE_BODIES names no bodies")
+@pytest.mark.parametrize("name", BY_HAND)
+def test_addresses_by_hand(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, blocks, balancers, prefix, hosts = BY_HAND[name]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(MORE) / "clusters" / name, "export")
+    add_networks(tmp_path / "export", prefix)
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    capsys.readouterr()
+    _, rows = planned(capsys)
+    [network] = [row for row in rows.values() if row["kind"] == "l3_network"]
+    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (
+        hosts,
+        nodes,
+        hosts - nodes,
+    )
+    [pods] = [row for row in rows.values() if row["kind"] == "pod_cidr"]
+    assert (pods["total"], pods["free_after_at_most"]) == (blocks, blocks - nodes)
+    assert [row["total"] for row in rows.values() if row["kind"] == "bgp_pool"] == balancers

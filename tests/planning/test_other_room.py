@@ -1,0 +1,119 @@
+"""What a site has beside machines against who needs it: counted, and never called enough where unknown."""
+
+from __future__ import annotations
+
+from nexusform.planning.other_room import (
+    ClusterNetworks,
+    NetworkSupply,
+    Nodes,
+    OtherKind,
+    StorageSupply,
+    Supplies,
+    declared_network,
+    lacking_text,
+    left_text,
+    note_of_supplies,
+    noted_supplies,
+    other_room,
+    tightest,
+)
+
+SUPPLIES = Supplies(
+    networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
+    storage=(StorageSupply("sa1", 5000, 1200), StorageSupply("sa2", None, None)),
+    volumes=(3, 3073),
+    clusters=(
+        ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9),
+        ClusterNetworks("gone", "net-a", 256, (), 4),
+    ),
+)
+
+
+def rows(supplies: Supplies = SUPPLIES, before: Nodes | None = None, after: Nodes | None = None):  # noqa: ANN201
+    before = before or Nodes({"a": 9}, {"a": 2})
+    found = other_room("s", "s", supplies, before, after or before)
+    return {(row.kind, row.name): row for row in found}
+
+
+def test_nodes_vms_and_strangers_take_addresses() -> None:
+    """9 nodes of ours, 4 of a cluster that nobody manages, and 2 VMs."""
+    row = rows()[OtherKind.NODE_ADDRESSES, "net-a"]
+    assert (row.total, row.used, row.free, row.surge, row.lacks) == (30, 15, 15, 2, False)
+
+
+def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
+    after = Nodes({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
+    row = rows(after=after)[OtherKind.NODE_ADDRESSES, "net-a"]
+    assert (row.free_before, row.free, row.surge) == (15, 0, 2)
+    assert row.lacks
+    assert lacking_text(row) == (
+        "addresses for nodes of net-a: 0 of 30 are left at most, and an upgrade takes 2"
+    )
+    assert left_text(row, row.free) == "0 of 30 (net-a, an upgrade takes 2)"
+
+
+def test_more_than_there_is() -> None:
+    row = rows(after=Nodes({"a": 25}, {"a": 1}))[OtherKind.NODE_ADDRESSES, "net-a"]
+    assert row.free == -1
+    assert lacking_text(row) == "addresses for nodes of net-a: 31 are needed, and there are 30 at most"
+
+
+def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
+    row = rows(after=Nodes())[OtherKind.NODE_ADDRESSES, "net-a"]
+    assert (row.used_before, row.used) == (15, 6)
+
+
+def test_every_node_takes_a_block_of_pod_addresses() -> None:
+    found = rows()
+    assert (found[OtherKind.POD_BLOCKS, "a"].total, found[OtherKind.POD_BLOCKS, "a"].free) == (16, 7)
+    assert found[OtherKind.POD_BLOCKS, "gone"].free == 0
+
+
+def test_storage_is_counted_as_far_as_it_is_told() -> None:
+    found = rows()
+    assert found[OtherKind.STORAGE, "sa1"].free == 3800
+    assert found[OtherKind.STORAGE, "sa2"].free is None
+    promised = found[OtherKind.VOLUMES, "3 volumes"]
+    # 3,073 MiB are begun GiB; of one appliance nothing tells the size.
+    assert (promised.used, promised.total, promised.free) == (4, None, None)
+
+
+def test_nobody_tells_who_has_the_addresses_of_load_balancers() -> None:
+    row = rows()[OtherKind.BALANCER_ADDRESSES, "a/pool1"]
+    assert (row.total, row.used, row.free, row.lacks) == (32, None, None, False)
+
+
+def test_what_was_not_captured_is_never_enough() -> None:
+    found = rows(Supplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
+    assert {row.free for row in found.values()} == {None}
+    assert not any(row.lacks for row in found.values())
+    for kind in (OtherKind.NODE_ADDRESSES, OtherKind.POD_BLOCKS, OtherKind.STORAGE):
+        first = tightest(found.values(), kind)
+        assert first is not None
+        assert left_text(first, first.free) == "not captured"
+
+
+def test_one_network_that_is_not_known_hides_that_others_have_room() -> None:
+    after = Nodes({"a": 9, "b": 3}, {"a": 1, "b": 1})
+    first = tightest(rows(after=after).values(), OtherKind.NODE_ADDRESSES)
+    assert first is not None
+    assert (first.name, first.free) == ("of b", None)
+
+
+def test_a_network_that_lacks_comes_before_one_that_is_not_known() -> None:
+    after = Nodes({"a": 25, "b": 3}, {"a": 1, "b": 1})
+    first = tightest(rows(after=after).values(), OtherKind.NODE_ADDRESSES)
+    assert first is not None
+    assert first.name == "net-a"
+
+
+def test_a_note_tells_what_was_noted() -> None:
+    assert noted_supplies(note_of_supplies(SUPPLIES)) == SUPPLIES
+    assert noted_supplies(None) is None
+
+
+def test_the_network_of_a_new_cluster_is_that_of_its_azure_block() -> None:
+    body = {"properties": {"networkConfiguration": {"cniNetworkId": "/x/l3Networks/net-a/"}}}
+    assert declared_network({"azure": {"body": body}}) == "net-a"
+    assert declared_network({"azure": {"body": "?"}}) == ""
+    assert declared_network({}) == ""
