@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.documents.yaml_text import Node, Notes, whole_number
+from nexusform.domains.vnf.importers.foreign import foreign_kind
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
@@ -28,6 +29,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     type_of,
 )
 from nexusform.domains.vnf.importers.hot_values import Reference, Template, vdu_in_path
+from nexusform.domains.vnf.importers.sol006 import descriptor_of
 from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
 from nexusform.domains.vnf.importers.vnf_text import open_text
 
@@ -60,6 +62,11 @@ def read_hot(
     notes = reading.notes[BASE_HOT] = Notes(BASE_HOT)
     documents = open_text(text, notes)
     for document in documents[:1]:
+        is_vnfd = not document.at("tosca_definitions_version").absent or descriptor_of(document) is not None
+        kind = "a VNFD: give it as vnfd" if is_vnfd else foreign_kind([document.data])
+        if kind:
+            notes.error(document, INVALID_DOCUMENT, f"this is {kind}.")
+            break
         if document.at("heat_template_version").absent and document.at("HeatTemplateFormatVersion").absent:
             notes.warn(
                 document, CORRECTED, "heat_template_version is missing; Heat refuses a template without it."

@@ -1,4 +1,5 @@
-"""A VNFD (ETSI SOL001 in TOSCA YAML) as far as placement goes: VDUs, sizes, counts, groups and rules.
+"""A VNFD (ETSI SOL001 in TOSCA YAML) as far as placement goes: VDUs, sizes, counts, groups and rules. One of
+SOL006 is recognised, and read by `sol006`.
 
 Tolerant: what is written wrongly is read as meant, with a warning; what does not concern placement is
 passed over in silence.
@@ -15,6 +16,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.documents.yaml_text import Node, Notes
+from nexusform.domains.vnf.importers.foreign import foreign_kind
+from nexusform.domains.vnf.importers.sol006 import descriptor_of, read_sol006
 from nexusform.domains.vnf.importers.tosca_scaling import Scaling, legacy_placement, read_scaling
 from nexusform.domains.vnf.importers.tosca_topology import Topology, instance_count, read_topology
 from nexusform.domains.vnf.importers.vnf_model import (
@@ -48,9 +51,14 @@ _GROUP: Final = "PlacementGroup"
 def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: Notes) -> Vnf:
     """The VNF of a VNFD; what is to be said about it goes to `notes`."""
     documents = open_text(text, notes)
+    descriptor = next(filter(None, map(descriptor_of, documents)), None)
+    if descriptor is not None:
+        return read_sol006(descriptor, flavour_id, notes)
     topology = read_topology(documents, parameters, flavour_id, notes)
     scaling = read_scaling(topology, notes)
     vdus = tuple(_vdus(topology, scaling, notes))
+    if not vdus:
+        _say_what_it_is(documents, notes)
     names = [vdu.name for vdu in vdus]
     groups = _groups(topology, names, notes)
     rules = tuple(_rules(topology, names, groups, notes))
@@ -61,6 +69,18 @@ def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: 
         levels=scaling.levels,
         default_level=scaling.default_level,
     )
+
+
+def _say_what_it_is(documents: list[Node], notes: Notes) -> None:
+    """Name documents without a VDU that are of another kind."""
+    known = ("heat_template_version", "HeatTemplateFormatVersion")
+    for document in documents:
+        if any(not document.at(key).absent for key in known):
+            notes.error(document, INVALID_DOCUMENT, "this is a HOT template: give it as base_hot.")
+            return
+    kind = foreign_kind(document.data for document in documents)
+    if kind:
+        notes.error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
 
 
 # --- VDUs --------------------------------------------------------------------------------------

@@ -17,12 +17,15 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics import Refused, did_you_mean, error
+from nexusform.domains.vnf.importers.foreign import foreign_kind
+from nexusform.domains.vnf.importers.sol006 import flavours_of
 from nexusform.language.surroundings import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"
 _BASE_HOT: Final = "BaseHOT/"
 _ENTRY: Final = re.compile(r"^Entry-Definitions:[ \t]*(\S.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _DOCUMENTS: Final = (".yaml", ".yml")
+_GZIP: Final = b"\x1f\x8b"
 _MIB: Final = 2**20
 # A document and all of them: far more than any package has, far less than a zip bomb.
 _LARGEST: Final = 4 * _MIB
@@ -66,7 +69,8 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     vnfd = _vnfd(flavours.get(flavour), definitions)
     base_hot, nested = _hot(source.names, flavour, texts)
     if vnfd is None and base_hot is None:
-        raise _refused("It has no definitions with a VDU and no BaseHOT.")
+        kind = foreign_kind(document.says for document in definitions)
+        raise _refused(f"It holds {kind}." if kind else "It has no definitions with a VDU and no BaseHOT.")
     return VnfPackage(vnfd, base_hot, nested)
 
 
@@ -98,6 +102,8 @@ class _Folder:
 
 class _Zip:
     def __init__(self, content: bytes) -> None:
+        if content.startswith(_GZIP):
+            raise _refused("It is a packed tar, as OSM makes them: unpack it, and name the folder.")
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
@@ -245,6 +251,8 @@ def _flavours(definitions: Sequence[_Definitions]) -> dict[str, _Definitions]:
     """The documents that describe VDUs, by deployment flavour ("" for one that names none)."""
     flavours: dict[str, _Definitions] = {}
     for document in definitions:
+        for flavour in flavours_of(document.says):
+            flavours.setdefault(flavour, document)
         kinds = list(_kinds(document))
         if any(kind.lower().endswith(_VDUS) for kind in kinds) or _flavour(document):
             flavours.setdefault(_flavour(document), document)

@@ -100,7 +100,7 @@ _SCHEMA: Final = BlockSchema(
         "id": id_attribute("<site>/<name>"),
         "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VNF"),
-        "vnfd": _argument(STRING, "Text of the VNFD (TOSCA, ETSI SOL001). This or base_hot is required."),
+        "vnfd": _argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). This or base_hot is required."),
         "base_hot": _argument(STRING, "Text of the HOT file that makes the VMs."),
         "nested": _argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
         "csar": _argument(

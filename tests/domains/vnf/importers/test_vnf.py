@@ -71,3 +71,44 @@ def test_reading(case: str) -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), f"differs from {file}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "vnfd",
+            "heat_template_version: 2018-08-31\nresources: {}\n",
+            "this is a HOT template: give it as base_hot.",
+        ),
+        ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "from before SOL006"),
+        ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
+        ("vnfd", "tosca_definitions_version: cloudify_dsl_1_3\nnode_templates: {}\n", "Cloudify"),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n",
+            "network service in TOSCA",
+        ),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n",
+            "ONAP's SDC",
+        ),
+        ("vnfd", "AWSTemplateFormatVersion: '2010-09-09'\n", "CloudFormation"),
+        ("vnfd", '{"$schema": "s", "contentVersion": "1.0.0.0", "resources": []}', "Azure Resource Manager"),
+        ("vnfd", "apiVersion: apps/v1\nkind: Deployment\n", "Kubernetes manifest"),
+        ("vnfd", "apiVersion: v2\nname: upf\nversion: 0.1.0\n", "chart of Helm"),
+        (
+            "base_hot",
+            "tosca_definitions_version: tosca_simple_yaml_1_2\n",
+            "this is a VNFD: give it as vnfd.",
+        ),
+        ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: give it as vnfd."),
+        ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
+    ],
+)
+def test_documents_of_other_kinds_are_called_by_their_names(name: str, text: str, words: str) -> None:
+    given = VnfSources(text, None) if name == "vnfd" else VnfSources(None, text)
+    (told,) = [each for each in read_vnf(given).findings if each.severity == "error"]
+    assert words in str(told)
+    assert str(told).startswith(f"{name}, line 1")

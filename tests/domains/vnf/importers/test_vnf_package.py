@@ -144,3 +144,26 @@ def test_a_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> N
     link.symlink_to(outside)
     with pytest.raises(FileProblem):
         read_package(str(link), "small", files)
+
+
+OSM = (Path(__file__).parent / "cases" / "sol006" / "vnfd.yaml").read_text()
+
+
+@pytest.mark.parametrize("form", [folder, zipped])
+def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Path) -> None:
+    path = form(tmp_path, {"upf_vnfd.yaml": OSM, "checksums.txt": "x", "cloud_init/mgmt.cfg": "y"})
+    for flavour in ("", "default-df"):
+        assert read_package(path, flavour, RealFiles()) == VnfPackage(OSM, None, {})
+    with pytest.raises(Refused) as refused:
+        read_package(path, "default", RealFiles())
+    assert 'no deployment flavour "default". Did you mean "default-df"?' in str(refused.value)
+
+
+def test_a_tar_and_a_foreign_document_are_named(tmp_path: Path) -> None:
+    packed = tmp_path / "upf_vnf.tar.gz"
+    packed.write_bytes(b"\x1f\x8b\x08\x00")
+    with pytest.raises(Refused, match="packed tar, as OSM makes them: unpack it"):
+        read_package(str(packed), "", RealFiles())
+    path = folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
+    with pytest.raises(Refused, match="network service descriptor"):
+        read_package(path, "", RealFiles())
