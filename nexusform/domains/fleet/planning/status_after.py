@@ -14,6 +14,7 @@ from nexusform.domains.fleet.planning.contents import (
     write_conditions,
     write_statuses,
 )
+from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered
 from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import BindingState
@@ -37,6 +38,8 @@ def status_after(placement: PlacementPlan) -> dict[str, Any]:
     """The conditions and the statuses of clusters, as attributes."""
     prior = placement.prior_attributes
     scheduling = placement.status
+    if _stays_on_its_hub(placement):
+        return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
         if not placement.moved and not _newly_refusing(placement):
@@ -59,6 +62,18 @@ def status_after(placement: PlacementPlan) -> dict[str, Any]:
         "conditions": conditions,
         "placement_statuses": write_statuses(_in_former_order(placement, status)),
     }
+
+
+def _stays_on_its_hub(placement: PlacementPlan) -> bool:
+    """Whether the placement stands on a hub that is acted on, and this plan asks nothing else of it: what the
+    hub says of it holds.
+    """
+    prior = placement.instance.prior
+    acted_on = placement.shown and prior is not None and ON_HUB in (prior.private or {})
+    if not acted_on or placement.prior_attributes.get("conditions") is None:
+        return False
+    asks_the_same = placement.before == placement.written and not placement.resources_changed
+    return asks_the_same and not placement.moved and not _newly_refusing(placement)
 
 
 def _picked_again(placement: PlacementPlan) -> bool:

@@ -127,7 +127,9 @@ def _not_there(shown: Shown, planned: Mapping[str, Any], latest: int | None) -> 
         elif state != "Bound":
             if foretold.get("state") != "Scheduled":
                 holds.append(f"{cluster} is {state}")
-        elif latest is not None and _snapshot_number(spec.get("resourceSnapshotName")) != latest:
+        elif latest is not None and (number := _snapshot_number(spec.get("resourceSnapshotName"))) != latest:
+            if number is not None and foretold.get("resource_snapshot") == number:
+                continue  # the plan foretold that the rollout stops before it
             holds.append(f"{cluster} has {spec.get('resourceSnapshotName') or 'no snapshot'} yet")
         else:
             reason = _why_not_ready(binding)

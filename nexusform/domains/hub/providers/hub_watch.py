@@ -29,6 +29,8 @@ _FIRST_LOOK: Final = 0.3  # seconds
 _LONGEST_LOOK: Final = 5.0
 _QUIET: Final = 90.0  # seconds after which a snapshot that was foretold will not come any more
 _PLACEMENT_SHOWS: Final = 120.0  # seconds in which a placement of the same apply has to appear
+_PICKS_AGAIN: Final = 10.0  # seconds in which a hub picks again after an eviction
+_STANDS_AGAIN: Final = 120.0  # seconds after which an eviction waits no longer for what comes in its place
 _MOST_NAMED: Final = 4
 _RESUME: Final = "`nexusform apply -resume` goes on with it."
 
@@ -156,6 +158,23 @@ class Watch(Struct, frozen=True):
         head, _, plural = collection.rpartition("/")
         selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
         return self.hub.list(f"{head}{within}/{plural}", labelSelector=selector)
+
+    def standing_again(self, name: str, before: int) -> None:
+        """Wait until a placement of which a binding was evicted stands again, with as many as before where
+        the hub picks so many soon.
+        """
+        kind = "ClusterResourcePlacement"
+
+        def look(elapsed: float) -> tuple[bool, str]:
+            shown = shown_placement(self.hub, kind, "", name)
+            if shown is None or elapsed > _STANDS_AGAIN:
+                return True, ""
+            standing = placement_standing(shown, {}, external=is_external(shown.placement))
+            picked = len(standing.bindings) >= before or elapsed > _PICKS_AGAIN
+            words = standing.words or "the hub has not picked a cluster in its place yet"
+            return standing.done and picked, f"{name}: {words}"
+
+        self.until(look, f"{kind} {name}")
 
     def eviction(self, path: str, name: str) -> str:
         """Wait until an eviction is over; why it was not carried out, "" when it was."""

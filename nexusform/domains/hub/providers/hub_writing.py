@@ -47,9 +47,9 @@ from nexusform.domains.hub.providers.hub_settling import (
     figures_of,
     is_decided_anew,
 )
-from nexusform.domains.hub.providers.hub_standing import Standing, is_approved
+from nexusform.domains.hub.providers.hub_standing import Standing, is_approved, observed_bindings
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_external
+from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_external, shown_placement
 from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
 
 Values = Mapping[str, Any]
@@ -133,9 +133,18 @@ class Writing(Struct, frozen=True):
             self._not_by_us([each for each in sent if self._is_otherwise(each)], "write")
             return self._awaited("")
         self._wait_for_placement(sent[0])
+        before = self._bound(sent[0]) if self._kind == EVICTION else 0
         uid = self._write_all(sent)
         self._drop_others(sent)
-        return self._awaited(uid)
+        answer = self._awaited(uid)
+        if self._kind == EVICTION and self.request.prior is None:
+            self._watch.standing_again(_placement_of(sent[0]), before)
+        return answer
+
+    def _bound(self, eviction: Sent) -> int:
+        """How many clusters the placement of an eviction has."""
+        shown = shown_placement(self.hub, "ClusterResourcePlacement", "", _placement_of(eviction))
+        return len(observed_bindings(shown)) if shown is not None else 0
 
     def _is_otherwise(self, each: Sent) -> bool:
         body = object_on(self.hub, each)
@@ -147,7 +156,7 @@ class Writing(Struct, frozen=True):
             return
         namespace = str(self._planned.get("namespace") or "")
         kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
-        name = str((each.body.get("spec") or {}).get("placementName"))
+        name = _placement_of(each)
         if self.request.begun is None or object_on(self.hub, each) is None:
             self._watch.scheduled(kind, namespace, name)
 
@@ -270,6 +279,11 @@ class Writing(Struct, frozen=True):
 
         self._watch.until(look, f"The approval {name}")
         return ProviderAnswer(planned)
+
+
+def _placement_of(each: Sent) -> str:
+    """The placement that a run or an eviction names."""
+    return str((each.body.get("spec") or {}).get("placementName"))
 
 
 def turns_external(sent: Values, shown: Values) -> bool:

@@ -1,0 +1,48 @@
+"""When a placement is as far as it was to come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.domains.hub.providers.hub_standing import Shown, placement_standing
+
+API = "placement.kubernetes-fleet.io/v1beta1"
+LABEL = "kubernetes-fleet.io"
+
+
+def _shown(snapshot: str) -> Shown:
+    scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
+    placement = {
+        "apiVersion": API,
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "web", "generation": 1},
+        "spec": {"resourceSelectors": [], "strategy": {"type": "RollingUpdate"}},
+        "status": {"conditions": [scheduled]},
+    }
+    labels = {f"{LABEL}/is-latest-snapshot": "true", f"{LABEL}/parent-CRP": "web"}
+    policy: dict[str, Any] = {
+        "apiVersion": API,
+        "kind": "ClusterSchedulingPolicySnapshot",
+        "metadata": {"name": "web-0", "labels": {**labels, f"{LABEL}/policy-index": "0"}},
+        "status": {"observedCRPGeneration": 1},
+    }
+    newest = {
+        "apiVersion": API,
+        "kind": "ClusterResourceSnapshot",
+        "metadata": {"name": "web-1-snapshot", "labels": {**labels, f"{LABEL}/resource-index": "1"}},
+        "spec": {"selectedResources": []},
+    }
+    binding = {
+        "apiVersion": API,
+        "kind": "ClusterResourceBinding",
+        "metadata": {"name": "web-a-0", "labels": {f"{LABEL}/parent-CRP": "web"}, "generation": 1},
+        "spec": {"state": "Bound", "targetCluster": "a", "resourceSnapshotName": snapshot},
+    }
+    return Shown(placement, (binding,), (policy,), (newest,))
+
+
+def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for() -> None:
+    shown = _shown("web-0-snapshot")
+    waiting = placement_standing(shown, {"a": {"resource_snapshot": 1}}, external=False)
+    assert (waiting.done, waiting.words) == (False, "a has web-0-snapshot yet")
+    assert placement_standing(shown, {"a": {"resource_snapshot": 0}}, external=False).done
