@@ -16,6 +16,7 @@ from nexusform.planning.plan import Action, Change, CheckResult, Mode, Placement
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.object_rows import object_folds
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.report import schema_lookup
 from nexusform.rendering.text.short_placements import hanging
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
@@ -104,14 +105,14 @@ def test_a_move_says_from_where_to_where_and_why(plans: SimpleNamespace) -> None
 
 
 def test_a_drained_rack_is_not_sixteen_names() -> None:
-    schema = all_types()["nexus_rack"].schema
+    schema_of = schema_lookup(all_types())
     machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
     before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
     for drained, said in ((16, "all 16 machines (evacuate = true)"), (2, "rack3-bm01,02 (evacuate = true)")):
         overrides = {name: {"evacuate": True, "cordoned": False} for name in list(machines)[:drained]}
         after = before | {"machine_override": overrides}
         rack = change(address("nexus_rack", "r"), Action.UPDATE, before, after)
-        (fold,) = object_folds(Plan(changes=(rack,)), lambda _: schema)
+        (fold,) = object_folds(Plan(changes=(rack,)), schema_of)
         assert any(words.endswith(said) for words in fold.words)
 
 
