@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
+from nexusform.rendering.report.code_origin import CodeOrigin
 
 
 class _Host(Struct, frozen=True):

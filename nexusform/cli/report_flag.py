@@ -89,9 +89,11 @@ def _svg(subject: Subject) -> bytes:
 
 
 def _html(subject: Subject) -> bytes:
+    from nexusform.cli.code_host import origin_of
     from nexusform.rendering.page.html_page import render_html
 
-    return render_html(subject.plan, subject.sources, subject.registries).encode()
+    origin = origin_of(subject.shown.source_url)
+    return render_html(subject.plan, subject.sources, subject.registries, origin).encode()
 
 
 def _sarif(subject: Subject) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.cli.code_host import origin_of
 from nexusform.cli.main import run
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
+from nexusform.rendering.report.code_origin import CodeOrigin
 
 CHECK = """
 variable "x" {

@@ -11,6 +11,7 @@ alone.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
@@ -38,6 +39,8 @@ from nexusform.rendering.page.page_parts import (
     verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
+from nexusform.rendering.page.tiles import tiles_part
+from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
 from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.report.object_rows import ObjectFold, object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
@@ -94,11 +97,14 @@ def render_html(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: Registries,
+    origin: CodeOrigin = NOWHERE,
 ) -> str:
-    """The page of a plan."""
+    """The page of a plan; `origin` is where its configuration is kept."""
     content = page_content(plan, sources, registries)
     title = f"nexusform plan: {content.overview.headline}"
-    return whole_page(title, _header(plan, content.overview), content.main, _footer(plan), content.data)
+    return whole_page(
+        title, _header(plan, content.overview, origin), content.main, _footer(plan), content.data
+    )
 
 
 def whole_page(
@@ -162,15 +168,37 @@ def _bar() -> Markup:
 _THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))
 
 
-def _header(plan: Plan, overview: Overview) -> Markup:
-    """The headline, when and where the plan was made."""
+def _header(plan: Plan, overview: Overview, origin: CodeOrigin) -> Markup:
+    """The headline, when and where the plan was made, and of which commit."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    when_and_where = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, workspace) if text)
+    facts = [plan.timestamp, workspace, *_origin_parts(origin)]
+    when_and_where: list[Part] = []
+    for fact in filter(None, facts):
+        when_and_where += [" \N{MIDDLE DOT} ", fact]
     return element(
         "header",
         element("h1", f"Plan: {overview.headline}"),
-        element("p", when_and_where, class_="quiet") if when_and_where else None,
+        element("p", when_and_where[1:], class_="quiet") if when_and_where else None,
     )
+
+
+def _origin_parts(origin: CodeOrigin) -> list[Part]:
+    """The directory and the commit, links where the code host is known."""
+    parts: list[Part] = []
+    if origin.url:
+        directory = origin.directory or "top directory"
+        address = posixpath.join(origin.url, origin.directory).rstrip("/")
+        parts.append(element("a", directory, href=address))
+    if origin.commit:
+        name = f"commit {origin.commit[:_SHORT_COMMIT]}"
+        # Code hosts keep the page of a commit beside its files.
+        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        linked = element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
+        parts.append(linked)
+    return parts
+
+
+_SHORT_COMMIT: Final = 7
 
 
 def _parts(
@@ -186,7 +214,8 @@ def _parts(
     sentences = [] if report.errored else verdict_sentences(plan)
     # The age of an inventory stands out when it is old.
     shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]
-    parts: list[Part] = [verdict_part(report, overview, shown), sites_part(site_rows(plan))]
+    tiles = tiles_part(plan, report, overview)
+    parts: list[Part] = [verdict_part(report, overview, shown, tiles), sites_part(site_rows(plan))]
     if maps:
         parts.append(section("racks", "Map", scripted("map")))
     if report.errored:

@@ -164,21 +164,33 @@ _SIGN_KINDS: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "remo
 # --- overview ----------------------------------------------------------------------------------
 
 
-def verdict_part(report: Report, overview: Overview, sentences: Iterable[tuple[str, str]]) -> Markup:
-    """What a reviewer reads first: the verdict, the figures behind it, sentences with their headings."""
+def verdict_part(
+    report: Report, overview: Overview, sentences: Sequence[tuple[str, str]], tiles: Part = None
+) -> Markup:
+    """What a reviewer reads first: the verdict, the figures behind it, sentences with their headings. `tiles`
+    say what moves, what is at risk, and the room of one site.
+    """
     lines: list[Part] = []
+    beside = [_verdict(overview, told=bool(tiles))]
     if not report.errored:
-        lines.append(element("li", report.verdict, class_="plan-line"))
-        lines.append(element("li", overview.placements) if overview.placements else None)
-        lines += [element("li", element("b", f"{heading}: "), sentence) for heading, sentence in sentences]
+        beside.append(element("p", report.verdict, class_="plan-line"))
+        if overview.placements and not tiles:
+            lines.append(element("li", overview.placements))
+        rooms = [heading for heading, _ in sentences if heading.startswith("Room on ")]
+        in_tiles = ("At stake", "Denied", *(rooms if len(rooms) == 1 else ())) if tiles else ()
+        lines += [
+            element("li", element("b", f"{heading}: "), sentence)
+            for heading, sentence in sentences
+            if heading not in in_tiles
+        ]
     if overview.inventory:
         kind = "old" if overview.inventory_is_old else None
         lines.append(element("li", f"Inventory: {overview.inventory}", class_=kind))
-    if overview.findings:
+    if overview.findings and not tiles:
         risks = f": {'; '.join(overview.risks)}" if overview.risks else ""
         words = f"{', '.join(overview.findings)}{risks}"
         lines.append(element("li", element("a", words, href="#diagnostics")))
-    return element("div", _verdict(overview), element("ul", lines, class_="figures"), id="verdict")
+    return element("div", beside, tiles, element("ul", lines, class_="figures"), id="verdict")
 
 
 def sites_part(rows: Sequence[SiteRow]) -> Part:
@@ -207,12 +219,14 @@ def overview_part(overview: Overview) -> Part:
 _STAKES: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
 
 
-def _verdict(overview: Overview) -> Markup:
-    """Whether it may be applied; a plan that is refused says where that is explained."""
+def _verdict(overview: Overview, *, told: bool) -> Markup:
+    """Whether it may be applied; a plan that is refused says where that is explained. What is at risk stands
+    elsewhere where it is `told`.
+    """
     if overview.denied:
         return element("p", element("strong", "Denied"), f" by {overview.denied}", class_="verdict denied")
-    reasons = [*overview.ending_rules, *overview.endangered, *overview.reasons]
-    reasons += [overview.warned] if overview.warned else []
+    reasons = [] if told else [*overview.ending_rules, *overview.endangered]
+    reasons += [*overview.reasons, *([overview.warned] if overview.warned and not told else [])]
     because = f" ({'; '.join(reasons)})" if reasons else ""
     kind = _STAKES[overview.stake]
     return element("p", element("strong", "Allowed"), because, class_=f"verdict {kind}")

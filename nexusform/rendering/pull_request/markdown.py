@@ -19,8 +19,6 @@ from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import columns, harmless, pad
 from nexusform.rendering.pull_request.markdown_changes import change_lines, drift_lines, every_stanza
 from nexusform.rendering.pull_request.markdown_parts import (
-    NOWHERE,
-    CodeOrigin,
     ReportPart,
     as_diff,
     code,
@@ -50,6 +48,7 @@ from nexusform.rendering.pull_request.markdown_places import (
     vm_rows,
 )
 from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
+from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
 from nexusform.rendering.report.entries import Entries, Entry, plan_entries
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail

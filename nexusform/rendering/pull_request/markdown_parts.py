@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.stanza_text import SIGN, own_lines
 from nexusform.source import Span
 
@@ -237,20 +238,6 @@ def _clipped(text: str, most: int) -> str:
 # What may stand in the address of a link: no bracket, space or sign that would end it.
 _IN_ADDRESSES: Final = "/:?#@!$&'*+,;=%~"
 _COMMIT_LETTERS: Final = 12
-
-
-class CodeOrigin(Struct, frozen=True):
-    """The commit that a plan was made of, and the address of its files: `url`/`directory`/FILE.
-
-    `directory` leads from there to the root module; "" = unknown, without links or commit.
-    """
-
-    url: str = ""
-    directory: str = ""
-    commit: str = ""
-
-
-NOWHERE: Final = CodeOrigin()
 
 
 def place_of(span: Span | None, origin: CodeOrigin) -> str:

@@ -19,7 +19,8 @@ from nexusform.planning.plan import (
     PlacementTable,
     Plan,
 )
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, place_of, plain, table
+from nexusform.rendering.pull_request.markdown_parts import code, place_of, plain, table
+from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import (

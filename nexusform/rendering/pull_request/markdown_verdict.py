@@ -18,7 +18,8 @@ from nexusform.planning.effects import (
     verb_of,
 )
 from nexusform.planning.plan import Action, PlacementChange, Plan, Upgrade
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin, code, commit_text, plain
+from nexusform.rendering.pull_request.markdown_parts import code, commit_text, plain
+from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.upgrade_words import upgrade_clause, upgrade_text

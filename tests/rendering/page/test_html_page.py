@@ -14,6 +14,7 @@ from nexusform.diagnostics import error
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
+from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.scheduling.decision import Refusal
 from nexusform.value_types import STRING
 from tests.rendering.pieces import separation_verdict
@@ -249,3 +250,22 @@ def test_pods_without_a_node_are_not_called_placed(plans: SimpleNamespace) -> No
     pods = page.partition('id="pods"')[2].partition("</table>")[0]
     actions = re.findall(r'data-head="Action">(.*?)</td>', pods)
     assert actions == ["+ place", "+ place", "+ place", "+ stays Pending"]
+
+
+def test_three_tiles_say_what_moves_what_room_is_left_and_what_is_at_risk(plans: SimpleNamespace) -> None:
+    moved = plans.changed_placements()
+    text, _, _ = page_of(moved)
+    tiles = re.findall(r'<section class="tile (\w+)"><h2>(.*?)</h2><p class="large">(.*?)</p>', text)
+    assert tiles[0][1:] == ("What moves", "1 moved")
+    assert tiles[-1][1] == "What is at risk"
+    assert tiles[-1][2] == "3 leave for good"
+    assert tiles[-1][0] == "caution"
+
+
+def test_a_page_names_directory_and_commit_where_they_are_known(plans: SimpleNamespace) -> None:
+    commit = "0123456789abcdef"
+    origin = CodeOrigin(f"https://github.com/acme/sites/blob/{commit}", "par1", commit)
+    page = render_html(plans.added_cluster(), {}, REGISTRIES, origin)
+    assert f'<a href="https://github.com/acme/sites/blob/{commit}/par1">par1</a>' in page
+    assert f'<a href="https://github.com/acme/sites/commit/{commit}">commit 0123456</a>' in page
+    assert "commit" not in render_html(plans.added_cluster(), {}, REGISTRIES).partition("<main")[0]

@@ -15,7 +15,7 @@ from nexusform.planning.occupancy import MachineCount, RackCounts
 from nexusform.planning.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
-from nexusform.rendering.pull_request.markdown_parts import CodeOrigin
+from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.short_plan import PlanTextOptions, render_short
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (

@@ -1,0 +1,129 @@
+"""The three things that a reviewer asks first: what moves, what room is left, what is at risk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.planning.effects import Effect, number_of
+from nexusform.planning.plan import Plan
+from nexusform.rendering.notation.markup import Markup, Part, element
+from nexusform.rendering.report.overview import Overview, Stake
+from nexusform.rendering.report.plain_words import room_of
+from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.room_table import SiteSummary, site_rooms
+from nexusform.words import counted, form
+
+_OF: Final = " more of "
+# Whatever leaves its place is said first, then what comes, then what stays.
+_LAST: Final = ("placed", "kept", "updated")
+
+
+class Tile(Struct, frozen=True):
+    """A title, what is read from afar, and the words that belong to it. `kind` is its colour."""
+
+    title: str
+    large: str
+    words: str
+    kind: str
+    link: str = ""
+
+
+def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
+    """The tiles; nothing of a plan in error, of which none of this is known."""
+    if report.errored or not report.has_changes:
+        return None
+    tiles = [_what_happens(report), *_room(plan), _risk(report, overview)]
+    return element("div", [_drawn(tile) for tile in tiles], class_="tiles")
+
+
+def _drawn(tile: Tile) -> Markup:
+    words: Part = element("a", tile.words, href=tile.link) if tile.link and tile.words else tile.words
+    return element(
+        "section",
+        element("h2", tile.title),
+        element("p", tile.large, class_="large"),
+        element("p", words) if tile.words else None,
+        class_=f"tile {tile.kind}",
+    )
+
+
+def _what_happens(report: Report) -> Tile:
+    """`24 moved` over `191 kept`; where nothing leaves its place, that."""
+    counts = [(count, words) for count, words in report.summaries[0].outcomes if count]
+    leaving = [f"{count:,} {words}" for count, words in counts if words not in _LAST]
+    staying = [f"{count:,} {words}" for count, words in counts if words in _LAST]
+    if leaving:
+        return Tile("What moves", leaving[0], ", ".join([*leaving[1:], *staying]), "look")
+    return Tile("What moves", "nothing", ", ".join(staying), "allowed")
+
+
+def _room(plan: Plan) -> list[Tile]:
+    """How many more VMs fit, on the site that loses most of its room."""
+    sites = [site for site in site_rooms(plan.room) if site.after is not None]
+    changed = [site for site in sites if site.before != site.after] or sites
+    if not changed:
+        return []
+    site = max(changed, key=_loss)
+    amount, is_split, words = room_of(site).partition(_OF)
+    large, text = (amount, f"more of {words}") if is_split else ("0", amount)
+    others = len(changed) - 1
+    more = f" {counted(others, 'more site')} below." if others else ""
+    return [Tile(f"Room on {site.name}", large, f"{text}{more}", "look" if _loss(site) > 0 else "allowed")]
+
+
+def _loss(site: SiteSummary) -> int:
+    """How many VMs fewer fit after the plan."""
+    if site.before is None or site.after is None:
+        return 0
+    return site.before.largest.fitting.least - site.after.largest.fitting.least
+
+
+_KINDS: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
+
+
+def _risk(report: Report, overview: Overview) -> Tile:
+    """What the plan makes fail, or what is at stake although it may be applied; what weighs most first."""
+    dangers = [*overview.ending_rules, *overview.endangered, *_lost(report)]
+    dangers += [overview.warned] if overview.warned else []
+    findings = ", ".join(overview.findings)
+    link = "#diagnostics" if overview.findings else ""
+    kind = _KINDS[overview.stake]
+    if overview.denied:
+        large, words, kind = "denied", [f"by {overview.denied}", *overview.breaches, *dangers], "denied"
+    elif dangers:
+        large, words = dangers[0], dangers[1:]
+        kind = "look" if kind == "allowed" else kind
+    else:
+        large, words = _unharmed(report), []
+    return Tile("What is at risk", large, _joined([*words, findings]), kind, link)
+
+
+_LOSSES: Final = (
+    (Effect.REMOVED, "leaves for good", "leave for good"),
+    (Effect.LOST, "loses what it runs on", "lose what they run on"),
+    (Effect.UNPLACED, "loses its node", "lose their node"),
+    (Effect.FORGOTTEN, "runs on and is no longer managed", "run on and are no longer managed"),
+)
+
+
+def _lost(report: Report) -> Iterator[str]:
+    """What leaves its place without another."""
+    for effect, one, several in _LOSSES:
+        count = number_of(report.summaries[0].effects, effect)
+        if count:
+            yield f"{count:,} {form(count, one, several)}"
+
+
+def _unharmed(report: Report) -> str:
+    """What is to be said where nothing is lost."""
+    moving = number_of(report.summaries[0].effects, Effect.MOVED, Effect.AGAIN)
+    if not moving:
+        return "nothing that runs is touched"
+    return "what moves is away for a while"
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "; ".join(text for text in texts if text)
