@@ -55,19 +55,19 @@ def _verdict(run: Run, saved: SavedPlan, *, replan: bool, vouched: bool) -> Chec
         return _still_the_same(run, plan)
     others = _others_since(run, saved)
     if not others and not replan:
-        return _made_again(run, plan, vouched=vouched)
+        return _made_again(run, saved, vouched=vouched)
     again = run.plan(options_of(plan)).plan
     other = _told_differences(plan, again)
     if other:
         return CheckedPlan(None, (_not_the_same(others, other),))
     if others:
         return CheckedPlan(again, tuple(map(_other_but_alike, others)))
-    return _made_again(run, plan, vouched=vouched)
+    return _made_again(run, saved, vouched=vouched)
 
 
-def _made_again(run: Run, plan: Plan, *, vouched: bool) -> CheckedPlan:
+def _made_again(run: Run, saved: SavedPlan, *, vouched: bool) -> CheckedPlan:
     """The plan, if it is what planning gives of the same configuration, state, time and observations."""
-    why = _not_to_be_made(run, plan)
+    plan, why = saved.plan, _not_to_be_made(run, saved)
     if not why:
         again = run.plan_of(plan)
         if not again.errored:
@@ -87,10 +87,11 @@ def _equal_to(plan: Plan, again: Plan) -> CheckedPlan:
     return CheckedPlan(plan)
 
 
-def _not_to_be_made(run: Run, plan: Plan) -> str:
+def _not_to_be_made(run: Run, saved: SavedPlan) -> str:
     """Why a plan cannot be made again, "" where it can be tried."""
-    if plan.nexusform_version != nexusform.__version__:
-        return f"It was made by nexusform {plan.nexusform_version}."
+    plan = saved.plan
+    if saved.earlier or plan.nexusform_version != nexusform.__version__:
+        return f"It was made by {'an earlier ' * saved.earlier}nexusform {plan.nexusform_version}."
     changed = _changed_files(plan.basis.files, run.project.files)
     return f"It was made of another {first_of(changed, _MOST_NAMED)}." if changed else ""
 

@@ -319,3 +319,24 @@ def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.M
     assert run(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "steps.json", lambda _steps: None)
     assert run(["apply", "p.nfplan"]) == 0
+
+
+EARLIER = Path(__file__).parents[1] / "planning" / "saved" / "earlier"
+
+
+def test_a_plan_that_an_earlier_nexusform_wrote_is_shown_and_applied_only_where_it_was_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a form of file that nobody writes any more: no value in it stands for several."""
+    shutil.copy(EARLIER / "second.nfplan", tmp_path)
+    shutil.copy(EARLIER / "main.nf.hcl", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", "second.nfplan"]) == 0
+    assert "Placements: 7 to place, 0 to move, 0 to remove, 0 kept." in capsys.readouterr().out
+    assert run(["apply", "second.nfplan"]) == 1
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "It was made by an earlier nexusform 0.1.0." in told
+    assert "-verify=key:FILE" in told
+    assert not Path("state/nexusform.nfstate").exists()
+    assert run(["apply", f"-verify=key:{EARLIER}/public.pem", "second.nfplan"]) == 0
+    assert run(["plan", "-detailed-exitcode"]) == 0

@@ -27,7 +27,7 @@ from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved.record_codec import read_record, write_record
-from nexusform.planning.saved.shared_values import Misshapen, Sharing, Unsharing
+from nexusform.planning.saved.shared_values import Misshapen, Sharing, Unsharing, with_unknown
 from nexusform.ports import FileProblem
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
@@ -50,7 +50,9 @@ _OF_SITES: Final = (
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
+_SECOND: Final = 2  # the version before, in which no value stands for several
 _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
+_MEMBERS_OF_SECOND: Final = _MEMBERS[1:]
 
 
 class SavedPlan(Struct, frozen=True):
@@ -59,7 +61,7 @@ class SavedPlan(Struct, frozen=True):
     `snapshot` maps the names of the configuration's files to their text; `prior_state` is the
     state document that the plan was made from (empty: there was none); `digest` names this very
     plan, signed or not (state remembers the digests of applied plans). `signature` (None: not signed) was
-    made of `signed_digest`.
+    made of `signed_digest`. `earlier`: an earlier nexusform wrote it, whatever its version says.
     """
 
     plan: Plan
@@ -68,6 +70,7 @@ class SavedPlan(Struct, frozen=True):
     digest: str
     signed_digest: str = ""
     signature: Mapping[str, Any] | None = None
+    earlier: bool = False
 
 
 def digest(data: bytes) -> str:
@@ -176,23 +179,8 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     if members is None:
         raise _damaged(name, "Bytes are missing, changed or added.")
     signature = _signature(members.pop(_SIGNATURE, None), name)
-    digests = manifest.get("members")
-    if (
-        not isinstance(digests, dict)
-        or tuple(members) != (_MANIFEST, *_MEMBERS)
-        or set(digests) != set(_MEMBERS)
-    ):
-        raise _damaged(name, "Its parts are not those of a plan.")
-    for member in _MEMBERS:
-        if digests[member] != digest(members[member]):
-            raise _damaged(name, f'Its part "{member}" is not what was saved.')
-    mark = manifest.get("mark")
-    if not isinstance(mark, str) or not mark:
-        raise _damaged(name, "It does not say how shared values are written.")
-    try:
-        documents = _documents(members, mark, name)
-    except Misshapen as problem:
-        raise _damaged(name, str(problem)) from None
+    _check_parts(manifest, members, name)
+    documents = _documents(manifest, members, name)
     record = documents.pop(_PLAN)
     if not isinstance(record, dict):
         raise _damaged(name, f'Its part "{_PLAN}" is not an object.')
@@ -205,7 +193,30 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
         where = path_text(problem.path)
         raise _damaged(name, f"It does not fit at {where}: {problem.message}.") from None
     unsigned = data if signature is None else pack(members)
-    return SavedPlan(plan, snapshot, members[_PRIOR], digest(unsigned), _signed_digest(members), signature)
+    return SavedPlan(
+        plan,
+        snapshot,
+        members[_PRIOR],
+        digest(unsigned),
+        _signed_digest(members),
+        signature,
+        earlier=manifest["version"] != VERSION,
+    )
+
+
+def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
+    """Raise Refused where a plan has other parts than it should, or others than were saved."""
+    expected = _MEMBERS if manifest["version"] == VERSION else _MEMBERS_OF_SECOND
+    digests = manifest.get("members")
+    if (
+        not isinstance(digests, dict)
+        or tuple(members) != (_MANIFEST, *expected)
+        or set(digests) != set(expected)
+    ):
+        raise _damaged(name, "Its parts are not those of a plan.")
+    for member in expected:
+        if digests[member] != digest(members[member]):
+            raise _damaged(name, f'Its part "{member}" is not what was saved.')
 
 
 def _signature(content: bytes | None, name: str) -> dict[str, Any] | None:
@@ -251,7 +262,7 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
             f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
             "made it, or plan again with this one.",
         )
-    if version != VERSION:
+    if version not in (_SECOND, VERSION):
         detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
         raise _refused("plan-of-an-old-nexusform", detail)
 
@@ -262,11 +273,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in match.group().split(".")) if match else ()
 
 
-def _documents(members: Mapping[str, bytes], mark: str, name: str) -> dict[str, Any]:
-    """The parts of a plan with every shared value in its place. Raises Refused and Misshapen."""
-    sharing = Unsharing(mark, _document(members, _VALUES, name))
-    parts = (part for part in _MEMBERS if part not in (_VALUES, _PRIOR))
-    return {part: sharing.whole(_document(members, part, name)) for part in parts}
+def _documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """The parts of a plan with every shared or unknown value in its place. Raises Refused."""
+    second = manifest["version"] == _SECOND
+    mark = manifest.get("unknown" if second else "mark")
+    if not isinstance(mark, str) or not mark:
+        raise _damaged(name, "It does not say how shared and unknown values are written.")
+    parts = [part for part in _MEMBERS if part not in (_VALUES, _PRIOR)]
+    if second:
+        return {part: with_unknown(_document(members, part, name), mark) for part in parts}
+    try:
+        sharing = Unsharing(mark, _document(members, _VALUES, name))
+        return {part: sharing.whole(_document(members, part, name)) for part in parts}
+    except Misshapen as problem:
+        raise _damaged(name, str(problem)) from None
 
 
 def _document(members: Mapping[str, bytes], member: str, name: str) -> Any:
