@@ -17,10 +17,12 @@ from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from nexusform.backends.deadlines import deadline_seconds, silence_seconds
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.providers.azure_budget import sending_policies
 from nexusform.domains.azure.providers.azure_requests import Arm, Pace
 from nexusform.ports import ProviderProblem
+from nexusform.state_ports import BackendProblem
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_model import AzSite
@@ -43,6 +45,8 @@ _LISTS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
 # What a site has beside machines: where a subscription does not show it, it is not known.
 _SUPPLIES: Final = ("l3_networks", "storage_appliances", "volumes")
 _AT_ONCE: Final = 8  # requests at a time
+_MOST_RETRIES: Final = 3
+_LONGEST_PAUSE: Final = 30  # seconds between a request and its repetition, where Azure does not say
 _OF_TENANTS: Final = frozenset({VMS, CLUSTERS})
 
 
@@ -149,7 +153,25 @@ def connect(subscription_id: str) -> Any:
         at,
         credential_scopes=[f"{at}/.default"],
         per_retry_policies=sending_policies(subscription_id),
+        **_patience(),
     )
+
+
+def _patience() -> dict[str, float]:
+    """How long a request may stay without a byte, and how long it is asked again where that changes nothing:
+    together no longer than one operation may take. Raises ProviderProblem.
+    """
+    try:
+        seconds, silence = deadline_seconds(), silence_seconds()
+    except BackendProblem as problem:
+        raise ProviderProblem(str(problem)) from None
+    return {
+        "connection_timeout": silence,
+        "read_timeout": silence,
+        "timeout": seconds,
+        "retry_total": _MOST_RETRIES,
+        "retry_backoff_max": _LONGEST_PAUSE,
+    }
 
 
 def endpoint() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -146,3 +147,19 @@ def test_reconcile_reads_azure_itself(nexusform: Told, server: ArmServer) -> Non
     assert nexusform("reconcile", "-from=azure", "-replay") == 2, nexusform.said
     assert name in nexusform.said or "m6" in nexusform.said
     assert "by chance alone" in nexusform.said
+
+
+def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
+    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = Event()
+    monkeypatch.setenv("NF_NET_DEADLINE", "1")
+    monkeypatch.setattr(server, "at_request", lambda _number, _after: over.wait(60) and None)
+    try:
+        assert nexusform("plan") == 1
+    finally:
+        over.set()
+    assert "Azure cannot be read" in nexusform.said
+    monkeypatch.setenv("NF_NET_DEADLINE", "soon")
+    assert nexusform("plan") == 1
+    assert 'NF_NET_DEADLINE="soon": a whole number of seconds' in nexusform.said
