@@ -157,7 +157,7 @@ def connect(subscription_id: str) -> Any:
     )
 
 
-def _patience() -> dict[str, float]:
+def _patience() -> dict[str, Any]:
     """How long a request may stay without a byte, and how long it is asked again where that changes nothing:
     together no longer than one operation may take. Raises ProviderProblem.
     """
