@@ -165,7 +165,8 @@ ENVIRONMENT = {
     "NF_AZURE_ENDPOINT": "where provider `azure` finds Azure Resource Manager, in place of the public cloud",
     "NF_AZURE_POLL_SECONDS": "how often provider `azure` looks at what goes on where Azure does not say; 10",
     "NF_KUBECONFIG_DIR": "a kubeconfig per cluster, `CLUSTER.yaml`: provider `azure` deletes nodes itself",
-    "NF_NET_DEADLINE": "seconds that one operation on a remote state may take, beside one for each MiB, and a request to Azure with its repetitions (180)",
+    "NF_NET_DEADLINE": "seconds that one operation on a remote state may take, beside one for each MiB, "
+    "and a request to Azure with its repetitions (180)",
     "NF_LEASE_SECONDS": "how long a claim on a remote state lasts without being renewed, 15 to 60",
     "NO_COLOR": "no colours",
     "CLICOLOR_FORCE": "colours, also where stdout is no terminal",
