@@ -12,29 +12,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.json_lists import LARGE, MOST, read_large_list
+from nexusform.documents.text_places import MAX_DEPTH, TextPlace
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # its marks, in either byte order
 # What aliases may unfold to, in nodes per document.
 MAX_NODES: Final = 500_000
-MAX_DEPTH: Final = 512
 
 INVALID: Final = "invalid-yaml"
 DUPLICATE: Final = "duplicate-yaml-key"
-
-
-class TextPlace(Struct, frozen=True):
-    """Where a value was written: line and column from 1; the places of its keys or items. `written` is the
-    text of a scalar that stands for another value ("yes" for true), else "".
-    """
-
-    line: int
-    column: int
-    children: dict[str | int, TextPlace] = field(default_factory=dict)
-    written: str = ""
 
 
 class YamlDocument(Struct, frozen=True):
@@ -77,8 +67,15 @@ def problem_at(
 def read_yaml(file: str, content: str | bytes) -> YamlStream:
     """All documents of a text. A document that cannot be read ends the stream with a finding."""
     size = len(content)
+    if LARGE < size <= MOST:
+        whole = _large_list(content)
+        if whole is not None:
+            return YamlStream((whole,), ())
     if size > MAX_BYTES:
-        detail = f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read."
+        detail = (
+            f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read, and {MOST:,} of a List in JSON "
+            "(kubectl get -o json). Put it into several files."
+        )
         return YamlStream((), (problem_at(file, None, "file-too-large", detail),))
     try:
         text = _decoded(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
@@ -87,6 +84,16 @@ def read_yaml(file: str, content: str | bytes) -> YamlStream:
         place = TextPlace(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
         return YamlStream((), (problem_at(file, place, INVALID, "this is not utf-8 text."),))
     return _read(file, text)
+
+
+def _large_list(content: str | bytes) -> YamlDocument | None:
+    """A large List in JSON; None for anything else."""
+    try:
+        text = _decoded(content) if isinstance(content, bytes) else content
+    except UnicodeDecodeError:
+        return None
+    read = read_large_list(text) if text[:100].lstrip()[:1] == "{" else None
+    return None if read is None else YamlDocument(*read)
 
 
 def _decoded(content: bytes) -> str:
@@ -175,7 +182,9 @@ class _DocumentReader:
     def _count(self, nodes: int, place: TextPlace) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise _Broken(place, f"the document unfolds to more than {MAX_NODES:,} nodes.")
+            raise _Broken(
+                place, f"the document unfolds to more than {MAX_NODES:,} nodes. Put it into several files."
+            )
 
     def _alias(self, anchor: str, place: TextPlace) -> tuple[Any, TextPlace]:
         if anchor not in self.anchors:

@@ -16,7 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.documents.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, read_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import (
     METADATA,
     ApiKind,

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.text_places import TextPlace
 from nexusform.documents.times import parse_time
-from nexusform.documents.yaml_text import Node, TextPlace
+from nexusform.documents.yaml_text import Node
 from nexusform.domains.fleet.scheduling.bindings import Health
 
 _NOWHERE: Final = TextPlace(0, 0)

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.yaml_text import TextPlace, YamlDocument, problem_at, read_yaml
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import YamlDocument, problem_at, read_yaml
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.scheduling.quantity import LARGEST_INT32
 

@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.yaml_text import TextPlace, problem_at
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import problem_at
 
 SLIP: Final = "read-with-a-correction"
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
-from nexusform.documents.yaml_text import Notes, TextPlace
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import Notes
 from nexusform.domains.vnf.importers.hot import BASE_HOT, HotVnf, read_hot
 from nexusform.domains.vnf.importers.tosca import read_vnfd
 from nexusform.domains.vnf.importers.vnf_model import (

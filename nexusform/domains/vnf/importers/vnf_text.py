@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from nexusform.diagnostics import Severity
-from nexusform.documents.yaml_text import Node, Notes, TextPlace, YamlStream, read_yaml
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import Node, Notes, YamlStream, read_yaml
 from nexusform.domains.vnf.importers.vnf_model import CORRECTED
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.documents.yaml_text import Node, TextPlace
+from nexusform.documents.text_places import TextPlace
+from nexusform.documents.yaml_text import Node
 from nexusform.domains.pods.importers import kubernetes_fields
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
