@@ -83,11 +83,14 @@ class ClusterNetworks(Struct, frozen=True, array_like=True):
 
 
 class Supplies(Struct, frozen=True):
-    """What a site has; None for what was not captured. `volumes`: how many, and their MiB."""
+    """What a site has; None for what was not captured. `volumes`: how many, and their MiB. `versions`: the
+    Kubernetes versions that clusters there may have.
+    """
 
     networks: tuple[NetworkSupply, ...] | None = None
     storage: tuple[StorageSupply, ...] | None = None
     volumes: tuple[int, int] | None = None
+    versions: tuple[str, ...] | None = None
     clusters: tuple[ClusterNetworks, ...] = ()
 
 

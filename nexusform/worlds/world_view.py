@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
-from nexusform.planning.other_room import SITE_TYPE, OtherRoom, nodes_of, noted_supplies, other_room
+from nexusform.planning.other_room import SITE_TYPE, OtherRoom, Supplies, nodes_of, noted_supplies, other_room
 from nexusform.planning.plan import Plan
 from nexusform.planning.vms.sites import (
     Ground,
@@ -103,7 +103,8 @@ class SiteView(Struct, frozen=True, dict=True):
 
     `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
     does not manage; `skus` all VM SKUs that may be asked for; `offered_by` names by machine the resource that
-    makes it. `other` is what is left beside machines, () where no provider looked.
+    makes it. `other` is what is left beside machines, () where no provider looked; `versions` the
+    Kubernetes versions that clusters there may have, None where nobody told.
     """
 
     id: str
@@ -116,6 +117,7 @@ class SiteView(Struct, frozen=True, dict=True):
     skus: Mapping[str, VmSku]
     offered_by: Mapping[str, str] = field(default_factory=dict)
     other: tuple[OtherRoom, ...] = ()
+    versions: tuple[str, ...] | None = None
 
     @property
     def homeless(self) -> tuple[str, ...]:
@@ -257,6 +259,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
     vms = chain.from_iterable(pool.vms for pool in pools)
     names = set(chain.from_iterable(vm.names for vm in vms))
     outsiders = occupy_outsiders(site, names)
+    supplies = _supplies(site, ground)
     return SiteView(
         id=site.id,
         name=site.name,
@@ -267,24 +270,22 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         scheduler=site.scheduler,
         skus=ground.skus,
         offered_by=site.offered_by,
-        other=_other(site, of_site, ground),
+        other=() if supplies is None else _other(site, of_site, supplies),
+        versions=None if supplies is None else supplies.versions,
     )
 
 
-def _other(site: SitePlan, clusters: Iterable[Cluster], ground: Ground) -> tuple[OtherRoom, ...]:
-    """What is left beside machines."""
+def _supplies(site: SitePlan, ground: Ground) -> Supplies | None:
+    """What a provider saw on a site beside machines."""
     things = [thing for _, thing in ground.things if thing.address.type == SITE_TYPE]
     notes = (noted_supplies(thing.note) for thing in things if thing.attributes.get("name") == site.id)
-    supplies = next((found for found in notes if found is not None), None)
-    if supplies is None:
-        return ()
-    pools = (
-        (pool.owner, pool.demand)
-        for cluster in clusters
-        for pool in cluster.pools
-        if cluster.kind is OwnerKind.NKS
-    )
-    nodes = nodes_of(pools)
+    return next((found for found in notes if found is not None), None)
+
+
+def _other(site: SitePlan, clusters: Iterable[Cluster], supplies: Supplies) -> tuple[OtherRoom, ...]:
+    """What is left beside machines."""
+    nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]
+    nodes = nodes_of((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
     return other_room(site.id, site.name, supplies, nodes, nodes)
 
 

@@ -42,10 +42,11 @@ az networkcloud virtualmachine list --query "$(kept)" --output json > virtual_ma
 az networkcloud kubernetescluster list --query "$(kept)" --output json > kubernetes_clusters.json
 az networkcloud racksku list --output json > rack_skus.json
 
-# Addresses and storage, beside machines.
+# Addresses, storage and versions, beside machines.
 az networkcloud l3network list --query "$(kept)" --output json > l3_networks.json
 az networkcloud storageappliance list --query "$(kept)" --output json > storage_appliances.json
 az networkcloud volume list --query "$(kept)" --output json > volumes.json
+az networkcloud kubernetesversion list --query "$(kept)" --output json > kubernetes_versions.json
 
 # Agent pools are listed cluster by cluster.
 az networkcloud kubernetescluster list --query "$(kept).[name, resourceGroup]" --output tsv |

@@ -35,6 +35,7 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
     "l3networks": "l3_networks",
     "storageappliances": "storage_appliances",
     "volumes": "volumes",
+    "kubernetesversions": "kubernetes_versions",
 }
 KINDS: Final = (*KIND_OF_TYPE.values(), NODES)
 _GROUND: Final = ("racks", "bare_metal_machines")

@@ -195,12 +195,14 @@ class AzClusterNetwork(Struct, frozen=True):
 
 class AzSupplies(Struct, frozen=True):
     """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
-    MiB. `attached`: how many VMs are attached to each network, by the key of its id.
+    MiB. `versions`: the Kubernetes versions that clusters there may have. `attached`: how many VMs are
+    attached to each network, by the key of its id.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
     appliances: tuple[AzAppliance, ...] | None = None
     volumes: tuple[int, int] | None = None
+    versions: tuple[str, ...] | None = None
     clusters: tuple[AzClusterNetwork, ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
 
@@ -306,6 +308,11 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "volumes",
         "volumes.json",
         "az networkcloud volume list --output json",
+    ),
+    StandardFile(
+        "kubernetes_versions",
+        "kubernetes_versions.json",
+        "az networkcloud kubernetesversion list --output json",
     ),
     StandardFile(
         "nodes",

@@ -16,6 +16,7 @@ from nexusform.planning.other_room import ClusterNetworks, NetworkSupply, Storag
 NETWORKS: Final = "l3_networks"
 APPLIANCES: Final = "storage_appliances"
 VOLUMES: Final = "volumes"
+VERSIONS: Final = "kubernetes_versions"
 _INVALID: Final = "invalid-addresses"
 _IPV6: Final = ":"
 
@@ -28,10 +29,15 @@ def read_supplies(items: AzItems) -> AzSupplies:
     if _is_told(items, VOLUMES):
         sizes = [item.whole("sizeMiB") or 0 for item in items.of(VOLUMES)]
         volumes = len(sizes), sum(sizes)
+    versions = None
+    if _is_told(items, VERSIONS):
+        listed = (one.text("version") for item in items.of(VERSIONS) for one in item.items("values"))
+        versions = tuple(dict.fromkeys(version for version in listed if version))
     return AzSupplies(
         networks=networks,
         appliances=appliances,
         volumes=volumes,
+        versions=versions,
         clusters=tuple(_clusters(items.of("kubernetes_clusters"))),
         attached=tuple(sorted(_attached(items.of("virtual_machines")).items())),
     )
@@ -138,6 +144,7 @@ def supplies_of(supplies: AzSupplies) -> Supplies:
             StorageSupply(each.name, each.capacity_gib, each.used_gib) for each in supplies.appliances
         ),
         volumes=supplies.volumes,
+        versions=supplies.versions,
         clusters=tuple(
             ClusterNetworks(
                 cluster=each.cluster,

@@ -43,7 +43,7 @@ VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
 _LISTS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
 # What a site has beside machines: where a subscription does not show it, it is not known.
-_SUPPLIES: Final = ("l3_networks", "storage_appliances", "volumes")
+_SUPPLIES: Final = ("l3_networks", "storage_appliances", "volumes", "kubernetes_versions")
 _AT_ONCE: Final = 8  # requests at a time
 _MOST_RETRIES: Final = 3
 _LONGEST_PAUSE: Final = 30  # seconds between a request and its repetition, where Azure does not say
@@ -116,7 +116,7 @@ class Subscription:
         return documents
 
     def _supplies(self, client: Any) -> dict[str, list[dict[str, Any]]]:
-        """Networks and storage, as far as they may be read."""
+        """Networks, storage and versions, as far as they may be read."""
         from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
         documents = {}

@@ -22,6 +22,7 @@ from nexusform.domains.whatif.questions.kubernetes_versions import (
     KubernetesVersion,
     chain,
     etcd_stands_between,
+    offered_for,
     read_version,
 )
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
@@ -34,13 +35,16 @@ _SECONDS: Final = 3600
 
 
 class Hop(Struct, frozen=True):
-    """One upgrade of one cluster. `single` are workloads of which one pod is all there is."""
+    """One upgrade of one cluster. `single` are workloads of which one pod is all there is, `offered` the
+    versions of the site that it may go to, None where nobody told what the site has.
+    """
 
     start: str
     end: KubernetesVersion
     upgrade: KubernetesUpgrade
     single: tuple[str, ...] = ()
     needs_a_bundle_between: bool = False
+    offered: tuple[str, ...] | None = None
 
     @property
     def batches(self) -> int:
@@ -67,7 +71,12 @@ class Hop(Struct, frozen=True):
     @property
     def bad(self) -> bool:
         """Whether it does not go through, or takes something down."""
-        return self.upgrade.bad or self.needs_a_bundle_between
+        return self.upgrade.bad or self.needs_a_bundle_between or self.not_offered
+
+    @property
+    def not_offered(self) -> bool:
+        """Whether the site has no such version."""
+        return self.offered is not None and not self.offered
 
 
 class ClusterHops(Struct, frozen=True):
@@ -170,7 +179,8 @@ def _go(
             cluster = next(one for one in site.clusters if one.id == asked.id)
             upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
             between = etcd_stands_between(start, end)
-            hops.append(Hop(str(start), end, upgrade, _single(pods.get(cluster.id)), between))
+            single, offered = _single(pods.get(cluster.id)), offered_for(end, site.versions)
+            hops.append(Hop(str(start), end, upgrade, single, between, offered))
             site = _after(site, cluster, upgrade)
             start = end
         found.append(ClusterHops(asked.id, asked.name, tuple(hops)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -66,6 +66,24 @@ def chain(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVe
     """The versions after `start` on the way to `end`: no minor version is skipped."""
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     return [*between, end]
+
+
+def offered_for(asked: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The versions of a site that are what is asked for: of its minor version, its patch and its bundle as
+    far as these are written. None where nobody told what the site has.
+    """
+    if versions is None:
+        return None
+    return tuple(text for text in versions if (read := read_version(text)) is not None and _is(read, asked))
+
+
+def _is(offered: KubernetesVersion, asked: KubernetesVersion) -> bool:
+    return (
+        offered.line == asked.line
+        # A catalogue may list minor versions alone.
+        and (-1 in (offered.patch, asked.patch) or offered.patch == asked.patch)
+        and (not asked.bundle or offered.bundle in ("", asked.bundle))
+    )
 
 
 def etcd_stands_between(start: KubernetesVersion, end: KubernetesVersion) -> bool:

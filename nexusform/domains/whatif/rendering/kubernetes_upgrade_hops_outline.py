@@ -34,6 +34,9 @@ def _verdict(path: UpgradePath) -> str:
         pools = listed(pool.pool for pool in hop.upgrade.blocked)
         no_room = f"no room for the surge of {pools}" if pools else "room for the surge in some draws only"
         return f"It does not go through: {cluster.cluster} stops at {hop.start} -> {hop.end}, {no_room}."
+    missing = [hop for hop in hops if hop.not_offered]
+    if missing:
+        return f"It does not go through: the site has no version {missing[0].end}."
     if path.bad:
         return f"Every surge fits, but {counted(sum(hop.bad for hop in hops), 'hop')} takes something down."
     return f"It goes through in {counted(len(hops), 'hop')}: every surge fits."
@@ -51,6 +54,9 @@ def _facts(path: UpgradePath) -> Iterable[str]:
             which = "each order" if path.all_tried else f"{path.tried} orders"
             yield f"In no order does every surge fit ({which} tried); shown as asked: {order}."
     yield f"Ends of support: {SOURCE}. Where none is shown, the site's catalog kubernetesVersions tells it."
+    hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    if hops and hops[0].offered is None:
+        yield "Which versions the site has was not captured."
 
 
 def _hops(cluster: ClusterHops) -> Section:
@@ -85,6 +91,10 @@ def _breaks(hop: Hop) -> Iterable[str]:
         yield f"{front}nothing of {listed(hop.lost)} is up (or no quorum) meanwhile."
     if hop.single:
         yield f"{front}down while their node is drained, with one replica: {listed(hop.single, 5)}."
+    if hop.not_offered:
+        yield f"{front}the site has no {hop.end}: the platform refuses it."
+    elif hop.offered:
+        yield f"{front}the site has {listed(hop.offered, 4)}."
     if hop.needs_a_bundle_between:
         yield f"{front}etcd 3.5 to 3.6 is likely to fail: go by a version bundle of 4.4 or 4.5 first."
 
@@ -114,6 +124,7 @@ def _hop_document(hop: Hop) -> dict[str, Any]:
         "batches": hop.batches,
         "drain_hours": round(hop.drain_hours, 3),
         "end_of_support": hop.end.end_of_support,
+        "offered": None if hop.offered is None else list(hop.offered),
         "blocking_budgets": list(hop.upgrade.budgets),
         "lost": list(hop.lost),
         "single_replicas": list(hop.single),

@@ -68,6 +68,17 @@ def test_a_page_of_a_list_is_not_the_list() -> None:
     assert supplies.volumes is None
 
 
+def test_the_catalog_of_versions_is_read() -> None:
+    catalog = body(
+        "kubernetesVersions", "default", values=[{"version": "v1.31.4-4.5.0"}, {"version": "1.32"}]
+    )
+    supplies, findings = read(kubernetes_versions=[catalog])
+    assert supplies.versions == ("v1.31.4-4.5.0", "1.32")
+    assert read(kubernetes_versions=[])[0].versions == ()
+    assert read()[0].versions is None
+    assert not findings
+
+
 def test_networks_of_one_name_are_told_apart() -> None:
     two = [body("l3Networks", "n", group, ipv4ConnectedPrefix="10.1.0.0/24") for group in ("a", "b")]
     cluster = body("kubernetesClusters", "c", networkConfiguration={"cniNetworkId": two[1]["id"].upper()})

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.cli.main import run
 from nexusform.diagnostics import Refused
@@ -14,8 +15,10 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import UpgradePa
 from nexusform.domains.whatif.questions.kubernetes_versions import (
     chain,
     etcd_stands_between,
+    offered_for,
     read_version,
 )
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_hops_outline import upgrade_path_outline
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.worlds import racks, site_of, standing, where
 from tests.planning.harness import cluster, plan, pool, rows
@@ -27,6 +30,37 @@ def path_of(state: State, names: str, to: str) -> UpgradePath:
     site = site_of(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
     return find_path(site, clusters, to, {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        ("1.31", ["v1.31.4-4.5.0", "1.31.6-4.6.0"]),
+        ("1.31.4", ["v1.31.4-4.5.0"]),
+        ("1.31.4-4.5.0", ["v1.31.4-4.5.0"]),
+        ("1.31.4-4.6.0", []),
+        ("1.32.9", ["1.32"]),
+        ("1.33", []),
+    ],
+)
+def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
+    version = read_version(asked)
+    assert version is not None
+    catalog = ("v1.31.4-4.5.0", "1.31.6-4.6.0", "1.32", "what?")
+    assert offered_for(version, catalog) == tuple(offered)
+    assert offered_for(version, None) is None
+
+
+def test_a_hop_to_a_version_that_the_site_has_not_is_said() -> None:
+    state = standing(racks(4) + cluster("a", arguments=OLD))
+    site = replace(site_of(state), versions=("1.30.2-4.1.0",))
+    path = find_path(site, site.clusters, "1.31", {})
+    [first, second] = path.clusters[0].hops
+    assert (first.offered, first.not_offered) == (("1.30.2-4.1.0",), False)
+    assert second.not_offered
+    assert path.bad
+    outline = upgrade_path_outline(path, "here")
+    assert outline.verdict == "It does not go through: the site has no version 1.31."
 
 
 @pytest.mark.parametrize(
