@@ -31,7 +31,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
     `explains`: what `explain` asks about objects of its types (`Explainer`). `adopts`: what `import -from=`
-    may name to what takes that over (workflow/importing.py).
+    may name to what takes that over (workflow/importing.py). `reconciles`: what `reconcile -from=` may name
+    to what compares state with it (cli/reconciling.py).
     """
 
     name: str
@@ -50,6 +51,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     checks: str = ""
     explains: str = ""
     adopts: Mapping[str, str] = field(default_factory=dict)
+    reconciles: Mapping[str, str] = field(default_factory=dict)
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -149,10 +151,11 @@ _ALL: Final = (
         name="hub",
         what="A fleet hub that is there: read it, be judged by it, act on it",
         uses=("fleet", "pods"),
-        rim=("api", "providers", "workflow"),
+        rim=("api", "providers", "workflow", "cli"),
         data_sources=("fleet_hub",),
         providers={"fleet": "providers.fleet:PROVIDER"},
         adopts={"hub": "workflow.adopting:import_hub"},
+        reconciles={"hub": "cli.reconciled_hub:compare_with_hub"},
     ),
     Domain(
         name="whatif",

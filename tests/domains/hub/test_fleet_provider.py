@@ -137,6 +137,28 @@ def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
     assert [(miss["cluster"], miss["kind"]) for miss in noted] == [("ams1", "figures"), ("lon1", "figures")]
 
 
+def test_state_is_reconciled_with_a_hub(hub: HubServer, controller: Controller, told: Told) -> None:
+    assert told("reconcile", "-from=hub")[0] == 1
+    write()
+    told("apply", "-auto-approve")
+    code, said = told("reconcile", "-from=hub")
+    assert code == 0, said
+    assert "1 placement on 2 clusters: each stands as state has it." in said
+    assert "6 of 6 settled claims held" in said
+    controller.picks["web"] = ["ams1", "par1"]
+    hub.act()
+    hub.log.clear()
+    code, said = told("reconcile", "-from=hub", "-format=json")
+    assert code == 2, said
+    (placement,) = json.loads(said)["placements"]
+    assert [(one["cluster"], one["state"]) for one in placement["otherwise"]] == [
+        ("ams1", "not there"),
+        ("lon1", "Bound, snapshot 0, scores 0 and 0"),
+    ]
+    assert {method for method, *_ in hub.log} == {"GET"}
+    assert told("reconcile", "-from=hub")[0] == 0
+
+
 def test_what_came_true_counts_in_the_score(hub: HubServer, told: Told) -> None:
     write()
     assert told("apply", "-auto-approve")[0] == 0

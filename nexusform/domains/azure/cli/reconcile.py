@@ -11,6 +11,7 @@ from nexusform.cli.answers import Answer, AnswerFormFlags, tell
 from nexusform.cli.arguments import group, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.reconciling import SOURCES
 from nexusform.diagnostics import has_errors
 from nexusform.domains.azure.workflow.reconcile import Reconciled, reconcile
 from nexusform.workflow.run import Notices
@@ -22,7 +23,7 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """What `reconcile` takes."""
 
     source: str = text(
-        "The exported directory that shows what is, or azure", metavar="DIR|azure", flag="from"
+        "The exported directory that shows what is, or azure, or hub", metavar="DIR|azure|hub", flag="from"
     )
     replay: bool = switch("Also place every VM once more in the order of creation, and score the rule")
     answer: AnswerFormFlags = group(AnswerFormFlags)
@@ -34,7 +35,8 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
 
 @command("reconcile", ReconcileArguments)
 def reconcile_(arguments: ReconcileArguments) -> int:
-    """Compare where VMs are, as an export or Azure shows it, with where state has them; take over what is.
+    """Compare where VMs or placements are, as an export, Azure or a hub shows it, with where state has them;
+    take over what is.
 
     Says per cluster how many are in the rack and on the machine that state had, why the others are not as
     far as the export shows it, and whether the separation rules hold on what is. Exit code 0 when everything
@@ -42,12 +44,22 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     """
     screen = arguments.view.screen()
     if not arguments.source:
-        raise click.UsageError("Say what to compare with: -from=DIR, or -from=azure.")
+        raise click.UsageError("Say what to compare with: -from=DIR, -from=azure, or -from=hub.")
+    place, notices = place_of(arguments.state, arguments.variables), Notices(waiting=screen.err)
+    if arguments.source in SOURCES:
+        if arguments.replay:
+            raise click.UsageError(f"-replay is for VMs, and -from={arguments.source} compares none.")
+        found = SOURCES[arguments.source](place, arguments.lock.locking(), notices)
+        screen.diagnostics(found.diagnostics, found.sources)
+        if found.answer is None:
+            return 1
+        code = tell(found.answer, arguments.answer, screen)
+        return RULE_BROKEN if found.rule_is_broken else code
     answer = reconcile(
-        place_of(arguments.state, arguments.variables),
+        place,
         os.path.normpath(arguments.source),
         arguments.lock.locking(),
-        Notices(waiting=screen.err),
+        notices,
         replays=arguments.replay,
     )
     if has_errors(answer.diagnostics):

@@ -1,0 +1,1 @@
+"""The hub at the command line."""
