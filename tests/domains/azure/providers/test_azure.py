@@ -36,6 +36,8 @@ class Arm(HttpTransport):
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.asked: list[str] = []
+        self.refused: frozenset[str] = frozenset()  # types whose lists nobody may read
+        self.supplies: dict[str, list[dict[str, Any]]] = {}
 
     def send(self, request: Any, **_: Any) -> Any:
         import requests
@@ -44,13 +46,16 @@ class Arm(HttpTransport):
         url = urlsplit(request.url)
         self.asked.append(url.path)
         response = requests.Response()
-        response.status_code = self.status
+        is_refused = url.path.rpartition("/")[2] in self.refused
+        response.status_code = 403 if is_refused else self.status
         response.headers["Content-Type"] = "application/json"
         body = json.dumps(self._body(url)).encode()
         response.raw = HTTPResponse(BytesIO(body), preload_content=False)
         return RestRequestsTransportResponse(request=request, internal_response=response)
 
     def _body(self, url: Any) -> dict[str, Any]:
+        if url.path.rpartition("/")[2] in self.supplies:
+            return {"value": self.supplies[url.path.rpartition("/")[2]]}
         kind = TYPES.get(url.path.rpartition("/")[2])
         path = CASES / f"{kind}.json"
         bodies = json.loads(path.read_text())["value"] if kind else []
@@ -98,6 +103,41 @@ def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
     assert run(["plan", "-detailed-exitcode"]) == 0
     assert "No changes." in capsys.readouterr().out
     assert len(arm.asked) > asked
+
+
+def test_networks_and_storage_are_read_as_far_as_they_may_be(
+    arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
+    top = {"location": "eastus"}
+    scope = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.NetworkCloud"
+    arm.supplies = {
+        "l3Networks": [
+            {
+                **top,
+                "id": f"{scope}/l3Networks/n",
+                "name": "n",
+                "properties": {"ipv4ConnectedPrefix": "10.0.0.0/28", "vlan": 5, "l3IsolationDomainId": "/i"},
+            }
+        ],
+        "storageAppliances": [
+            {
+                **top,
+                "id": f"{scope}/storageAppliances/s",
+                "name": "s",
+                "properties": {"capacity": 100, "capacityUsed": 40},
+            }
+        ],
+    }
+    arm.refused = frozenset({"volumes"})
+    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run(["plan", "-detailed-exitcode", "-report=json:plan.json"]) == 0
+    rows = json.loads(Path("plan.json").read_text())["room_other"]
+    found = {(row["kind"], row["name"]): (row["total"], row["used_after"]) for row in rows}
+    assert found["l3_network", "n"] == (14, None)
+    assert found["storage_appliance", "s"] == (100, 40)
+    assert found["volumes", None] == (100, None)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
