@@ -200,3 +200,70 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
     assert run(["sites", "sign", "-key=team.key", "f.nfsites"]) == 1
     Path("f.nfsites").write_bytes(signed)
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
+
+
+PACKING = """
+variable "name" {
+  type = string
+}
+
+resource "nexus_site" "this" {
+  name = var.name
+
+  scheduler {
+    tie_break_seed = 8
+  }
+}
+
+resource "nexus_rack" "rack" {
+  count         = 4
+  name          = "r${count.index + 1}"
+  site_id       = nexus_site.this.id
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "edge" {
+  name    = "edge"
+  site_id = nexus_site.this.id
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "np" {
+    count       = 4
+    vm_sku_name = "NC_P4_28_v1"
+    mode        = "System"
+  }
+
+  depends_on = [nexus_rack.rack]
+}
+
+provider "simulated" {
+  fault {
+    address   = "*.edge"
+    operation = "create"
+    answer = {
+      "nodes[\\"edge-control-plane-0\\"].machine" = "r1-bm01"
+      "nodes[\\"edge-np-0\\"].machine"            = "r1-bm01"
+      "nodes[\\"edge-np-1\\"].machine"            = "r1-bm01"
+      "nodes[\\"edge-np-2\\"].machine"            = "r1-bm01"
+      "nodes[\\"edge-np-3\\"].machine"            = "r2-bm01"
+    }
+  }
+}
+"""
+
+
+def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(
+    fleet: Fleet, command: Command
+) -> None:
+    fleet(site=PACKING)
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    code, _, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert "called sure did not hold. lon1: " in plain(err)
+    assert "sure to stand on rack r4" in plain(err)
+    assert Path("states/lon1.nfstate").exists()
+    assert not Path("states/par1.nfstate").exists()
