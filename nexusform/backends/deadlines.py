@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import Final, TypeVar
 
 from nexusform.state_ports import BackendProblem
@@ -75,6 +77,21 @@ def still_wanted() -> bool:
     """Whether somebody waits for the operation of this thread: what nobody waits for is not tried again."""
     operation = _current.get()
     return operation is None or operation.is_wanted
+
+
+@contextmanager
+def not_counted() -> Iterator[None]:
+    """What the operation of this thread waits for in here is our own doing, and takes nothing of its time."""
+    operation = _current.get()
+    if operation is None:
+        yield
+        return
+    begun, ends_at = time.monotonic(), operation.ends_at
+    operation.ends_at = inf
+    try:
+        yield
+    finally:
+        operation.ends_at = ends_at + time.monotonic() - begun
 
 
 class Deadline:

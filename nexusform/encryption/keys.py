@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.backends.deadlines import Deadline
 from nexusform.configuration.configuration import KeyProviderBlock
+from nexusform.state_ports import BackendProblem
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
@@ -157,7 +159,10 @@ def _in_vault(key_id: str, ask: Callable[[Any, Any], Any]) -> Any:
         ) from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
-        return ask(client, KeyWrapAlgorithm.rsa_oaep_256)
+        deadline = Deadline(lambda: key_id)
+        return deadline.within("use the key", lambda: ask(client, KeyWrapAlgorithm.rsa_oaep_256))
+    except BackendProblem as problem:
+        raise EncryptionProblem(str(problem)) from None
     except (AzureError, ValueError) as problem:
         raise EncryptionProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
 

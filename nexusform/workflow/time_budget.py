@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +22,26 @@ _PATIENCE: Final = 8  # times that it waits for code of our own: what a finalise
 def within(seconds: int) -> Iterator[None]:
     """Raise Refused inside of the block once so many seconds have passed; never with 0.
 
-    By a signal, which reaches the first thread of a process alone: another one has no such end.
+    In the first thread by a signal, in any other by another thread that looks at the clock.
     """
-    if (
-        not seconds
-        or not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
+    if not seconds:
         yield
         return
+    refusal = Refused(
+        error(
+            "time-budget",
+            f"Planning took more than {counted(seconds, 'second')}, the most of a confined run, and ended."
+            f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE}SECONDS=N.",
+        )
+    )
+    is_first = threading.current_thread() is threading.main_thread()
+    by_signal = is_first and hasattr(signal, "setitimer")
+    with _by_signal(seconds, refusal) if by_signal else _by_thread(seconds, refusal):
+        yield
 
+
+@contextmanager
+def _by_signal(seconds: int, refusal: Refused) -> Iterator[None]:
     waits = _PATIENCE
 
     def over(_number: int, frame: FrameType | None) -> None:
@@ -38,11 +49,7 @@ def within(seconds: int) -> Iterator[None]:
         if waits and not _is_ours(frame):
             waits -= 1
             return
-        detail = (
-            f"Planning took more than {counted(seconds, 'second')}, the most of a confined run, and ended."
-            f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE}SECONDS=N."
-        )
-        raise Refused(error("time-budget", detail))
+        raise refusal
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
@@ -51,6 +58,47 @@ def within(seconds: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
+    planning = threading.get_ident()
+    ended = threading.Event()
+    speaking = threading.Lock()
+
+    class Over(Refused):
+        """What is raised elsewhere is made there, without arguments."""
+
+        def __init__(self) -> None:
+            super().__init__(*refusal.diagnostics)
+
+    def watch() -> None:
+        wait, waits = float(seconds), _PATIENCE
+        while not ended.wait(wait):
+            wait = _AGAIN
+            if waits and not _is_ours(sys._current_frames().get(planning)):  # noqa: SLF001 - there is no other
+                waits -= 1
+                continue
+            with speaking:
+                if not ended.is_set():
+                    _raise_in(planning, Over)
+
+    threading.Thread(target=watch, daemon=True, name="nexusform: time budget").start()
+    try:
+        yield
+    finally:
+        ended.set()
+        with speaking:  # what was raised and has not come yet is taken back
+            _raise_in(planning, None)
+
+
+def _raise_in(thread: int, kind: type[Refused] | None) -> None:
+    """Have a thread raise an exception at its next step; with None none any more."""
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(kind) if kind is not None else None
+    )
 
 
 def _is_ours(frame: FrameType | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,12 +85,14 @@ class BadServer(Struct):
 
 
 @contextmanager
-def bad_server(answer: Answer) -> Iterator[BadServer]:
+def bad_server(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[BadServer]:
     """A server that answers every request so, from its first connection to the end of the block."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = BadServer(listening.getsockname()[1], answer)
 
     def serve(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection = tls.wrap_socket(connection, server_side=True) if tls is not None else connection
         with connection, suppress(OSError):
             head = b""
             while b"\r\n\r\n" not in head and (part := connection.recv(65536)):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.backends.deadlines import not_counted
 from nexusform.ports import ProviderProblem
 from nexusform.regular_files import PRIVATE
 
@@ -93,6 +94,7 @@ def sending_policies(subscription_id: str) -> list[Any]:
         def on_request(self, request: Any) -> None:
             """Before a request is sent."""
             del request
-            budget.take(subscription_id)
+            with not_counted():
+                budget.take(subscription_id)
 
     return [InTurn()]

@@ -17,9 +17,10 @@ from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nexusform.backends.deadlines import deadline_seconds, silence_seconds
+from nexusform.backends.deadlines import deadline_seconds
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.providers.azure_budget import sending_policies
+from nexusform.domains.azure.providers.azure_deadline import wanted_transport, within_deadline
 from nexusform.domains.azure.providers.azure_requests import Arm, Pace
 from nexusform.ports import ProviderProblem
 from nexusform.state_ports import BackendProblem
@@ -152,22 +153,22 @@ def connect(subscription_id: str) -> Any:
         subscription_id,
         at,
         credential_scopes=[f"{at}/.default"],
+        per_call_policies=[within_deadline(at)],
         per_retry_policies=sending_policies(subscription_id),
+        transport=wanted_transport(),
         **_patience(),
     )
 
 
 def _patience() -> dict[str, Any]:
-    """How long a request may stay without a byte, and how long it is asked again where that changes nothing:
-    together no longer than one operation may take. Raises ProviderProblem.
+    """How long it is asked again where that changes nothing: together no longer than one operation may take.
+    Raises ProviderProblem.
     """
     try:
-        seconds, silence = deadline_seconds(), silence_seconds()
+        seconds = deadline_seconds()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
     return {
-        "connection_timeout": silence,
-        "read_timeout": silence,
         "timeout": seconds,
         "retry_total": _MOST_RETRIES,
         "retry_backoff_max": _LONGEST_PAUSE,
