@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.domains.hub.providers.hub_standing import Shown, placement_standing
+from nexusform.domains.hub.providers.hub_standing import (
+    Shown,
+    failures_foretold,
+    placement_standing,
+)
 
 API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"
 
 
-def _shown(snapshot: str) -> Shown:
+def _shown(snapshot: str, **statuses: str) -> Shown:
     scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
     placement = {
         "apiVersion": API,
@@ -37,6 +41,12 @@ def _shown(snapshot: str) -> Shown:
         "kind": "ClusterResourceBinding",
         "metadata": {"name": "web-a-0", "labels": {f"{LABEL}/parent-CRP": "web"}, "generation": 1},
         "spec": {"state": "Bound", "targetCluster": "a", "resourceSnapshotName": snapshot},
+        "status": {
+            "conditions": [
+                {"type": kind, "status": status, "reason": "AsTold", "observedGeneration": 1}
+                for kind, status in statuses.items()
+            ]
+        },
     }
     return Shown(placement, (binding,), (policy,), (newest,))
 
@@ -46,3 +56,13 @@ def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for(
     waiting = placement_standing(shown, {"a": {"resource_snapshot": 1}}, external=False)
     assert (waiting.done, waiting.words) == (False, "a has web-0-snapshot yet")
     assert placement_standing(shown, {"a": {"resource_snapshot": 0}}, external=False).done
+
+
+def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
+    shown = _shown("web-1-snapshot", RolloutStarted="True", Overridden="False")
+    foretold = {"bindings": {"a": {"resource_snapshot": 1}}}
+    waiting = placement_standing(shown, foretold["bindings"], external=False)
+    assert waiting.words == "a: Overridden False, AsTold"
+    conditions = [{"type": "Overridden", "status": "False"}]
+    failing = failures_foretold({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
+    assert placement_standing(shown, foretold["bindings"], external=False, failing=failing).done

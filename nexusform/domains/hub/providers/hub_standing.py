@@ -7,6 +7,7 @@ binding has to name the snapshot that is meant, and to hold conditions of its ow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -86,8 +87,26 @@ def observed_bindings(shown: Shown) -> dict[str, dict[str, Any]]:
     }
 
 
-def placement_standing(shown: Shown, planned: Mapping[str, Any], *, external: bool) -> Standing:
-    """How far a placement is. `planned` are the bindings that were foretold."""
+def failures_foretold(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """What a plan of a placement foretells to fail: cluster and condition."""
+    return frozenset(
+        (str(status.get("cluster_name")), str(each.get("type")))
+        for status in planned.get("placement_statuses") or ()
+        for each in status.get("conditions") or ()
+        if each.get("status") == "False"
+    )
+
+
+def placement_standing(
+    shown: Shown,
+    planned: Mapping[str, Any],
+    *,
+    external: bool,
+    failing: AbstractSet[tuple[str, str]] = frozenset(),
+) -> Standing:
+    """How far a placement is. `planned` are the bindings that were foretold, `failing` what was foretold to
+    fail where.
+    """
     body = shown.placement
     kind = str(body.get("kind"))
     scheduled = condition(body, f"{kind}Scheduled")
@@ -105,12 +124,14 @@ def placement_standing(shown: Shown, planned: Mapping[str, Any], *, external: bo
     latest = _number(_latest(shown.snapshots))
     if external:
         return Standing(done=True, bindings=bindings, decided=True, latest=latest)
-    holds = _not_there(shown, planned, latest)
+    holds = _not_there(shown, planned, latest, failing)
     words = first_of(holds, _MOST_NAMED)
     return Standing(done=not holds, words=words, bindings=bindings, decided=True, latest=latest)
 
 
-def _not_there(shown: Shown, planned: Mapping[str, Any], latest: int | None) -> list[str]:
+def _not_there(
+    shown: Shown, planned: Mapping[str, Any], latest: int | None, failing: AbstractSet[tuple[str, str]]
+) -> list[str]:
     """What a rolling update still has to do, by cluster."""
     holds: list[str] = []
     for binding in shown.bindings:
@@ -132,22 +153,24 @@ def _not_there(shown: Shown, planned: Mapping[str, Any], latest: int | None) -> 
                 continue  # the plan foretold that the rollout stops before it
             holds.append(f"{cluster} has {spec.get('resourceSnapshotName') or 'no snapshot'} yet")
         else:
-            reason = _why_not_ready(binding)
-            holds += [f"{cluster}: {reason}"] if reason else []
+            kind, reason = _why_not_ready(binding)
+            holds += [f"{cluster}: {reason}"] if reason and (cluster, kind) not in failing else []
     return holds
 
 
-def _why_not_ready(binding: Body) -> str:
-    """Why a bound cluster is not ready; "" where it is."""
+def _why_not_ready(binding: Body) -> tuple[str, str]:
+    """Why a bound cluster is not ready: the condition that failed, "" for none, and words, "" where it is
+    ready.
+    """
     for kind in ("Available", "DiffReported"):
         found = condition(binding, kind)
         if found is not None and found.get("status") == "True":
-            return ""
+            return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
         found = condition(binding, kind)
         if found is not None and found.get("status") == "False":
-            return f"{kind} False, {found.get('reason')}"
-    return "not available yet"
+            return kind, f"{kind} False, {found.get('reason')}"
+    return "", "not available yet"
 
 
 def snapshots_behind(planned: Mapping[str, Any], latest: int | None) -> bool:

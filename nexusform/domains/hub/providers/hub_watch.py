@@ -16,6 +16,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     RunStanding,
     Shown,
     Standing,
+    failures_foretold,
     generation_of,
     name_of,
     placement_standing,
@@ -73,11 +74,12 @@ class Watch(Struct, frozen=True):
     # --- placements ----------------------------------------------------------------------------
 
     def placement(
-        self, kind: str, namespace: str, name: str, planned: Mapping[str, Any]
+        self, kind: str, namespace: str, name: str, foretold: Mapping[str, Any]
     ) -> tuple[Standing, Standing]:
         """Wait until a placement is rolled out, or picked its clusters where somebody else rolls out: how it
-        stood when the hub had just decided, and in the end.
+        stood when the hub had just decided, and in the end. `foretold` are its planned attributes.
         """
+        planned, failing = foretold.get("bindings") or {}, failures_foretold(foretold)
         decided = last = Standing(done=False)
 
         def look(elapsed: float) -> tuple[bool, str]:
@@ -85,9 +87,10 @@ class Watch(Struct, frozen=True):
             shown = shown_placement(self.hub, kind, namespace, name)
             if shown is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
-            last = placement_standing(shown, planned, external=is_external(shown.placement))
+            external = is_external(shown.placement)
+            last = placement_standing(shown, planned, external=external, failing=failing)
             decided = decided if decided.decided else last
-            behind = last.done and snapshots_behind(planned, last.latest) and not is_external(shown.placement)
+            behind = last.done and snapshots_behind(planned, last.latest) and not external
             if behind and elapsed < _QUIET:
                 return False, "the hub has not taken a snapshot of the new content yet"
             return last.done, last.words

@@ -215,7 +215,7 @@ class Writing(Struct, frozen=True):
         note = {ON_HUB: {"uid": uid}} if uid and self._kind != MANIFESTS else {}
         if self._kind in PLACEMENTS:
             what = named(self._kind, planned)
-            decided, standing = self._watch.placement(*what, planned.get("bindings") or {})
+            decided, standing = self._watch.placement(*what, planned)
             settled = self._settled(decided, standing)
             for miss in settled.misses:
                 self.request.tell(StepNews(words=miss.words))
