@@ -424,6 +424,22 @@ class PlacementPlan(Struct):
         return frozenset(of_hub | overriding | refusing)
 
     @property
+    def unsure(self) -> frozenset[str]:
+        """The bound clusters whose bindings the scheduler changed since a staged run brought what they have:
+        a hub does not know then whether the rollout started, until another run says so.
+        """
+        before = {binding.cluster: binding for binding in self.prior if has_resources(binding)}
+        told = self.prior_attributes.get("placement_statuses") or ()
+        said = {str(status.get("cluster_name") or "") for status in told if _says_unknown(status)}
+        return frozenset(
+            binding.cluster
+            for binding in self.held
+            if binding.state is BindingState.BOUND
+            and binding.cluster in before
+            and (binding.cluster in said or _is_repointed(before[binding.cluster], binding))
+        )
+
+    @property
     def not_ready(self) -> frozenset[str]:
         """The clusters on which what it brought is not available, now or ever."""
         shown = self.shown.get("bindings") or {}
@@ -550,6 +566,17 @@ class PlacementPlan(Struct):
 def _says_scheduled(conditions: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the conditions of a cluster say that the scheduler picked it."""
     return any(each.get("type") == "Scheduled" and each.get("status") == "True" for each in conditions)
+
+
+def _says_unknown(status: Mapping[str, Any]) -> bool:
+    """Whether the status of a cluster says that nobody knows whether the rollout started."""
+    conditions = status.get("conditions") or ()
+    return any(each["type"] == "RolloutStarted" and each["status"] == "Unknown" for each in conditions)
+
+
+def _is_repointed(before: Binding, now: Binding) -> bool:
+    """Whether the scheduler changed a binding that stays."""
+    return (before.state, before.policy_snapshot) != (now.state, now.policy_snapshot)
 
 
 def _clusters_in(bindings: Iterable[Binding]) -> set[str]:

@@ -133,6 +133,7 @@ def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> 
             or content is None
             or brought is None
             or not content.names_like(brought)
+            or cluster in placement.unsure
             or placement.applied_as(cluster) != placement.written.apply
         ):
             yield cluster

@@ -143,6 +143,7 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
     contents = placement.contents_after()
     refusing = placement.refusing
+    unsure = placement.unsure if placement.external else frozenset()
     # Of the version that it has, other overrides are held up.
     held_up = () if placement.external else placement.stalled
     brought_before = _run_words_before(placement) if placement.external else {}
@@ -159,7 +160,8 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             progress = replace(progress, rollout_started=FALSE, held_up=True)
         if placement.external:
             run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
-            started = TRUE if binding.state is BindingState.BOUND else UNKNOWN
+            is_known = binding.state is BindingState.BOUND and binding.cluster not in unsure
+            started = TRUE if is_known or binding.cluster in placement.rolled else UNKNOWN
             progress = replace(progress, rollout_started=started, run=run)
             progress = _as_reported(placement, binding.cluster, progress)
         content = contents.get(binding.cluster)

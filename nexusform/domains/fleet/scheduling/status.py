@@ -298,7 +298,8 @@ def placement_status(
         scheduled.append(_synced(prefix, told_in))
     not_started = Progress(rollout_started=UNKNOWN)
     reached = [progress.get(binding.cluster, not_started) for binding in scheduling.selected]
-    outside = _outside_condition(reached, prefix) if external else None
+    clusters_reached = [binding.cluster for binding in scheduling.selected]
+    outside = _outside_condition(clusters_reached, reached, prefix) if external else None
     if outside is not None:
         conditions: tuple[Condition, ...] = (*scheduled, outside)
     else:
@@ -335,13 +336,23 @@ def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[
             return
 
 
-def _outside_condition(reached: Sequence[Progress], prefix: str) -> Condition | None:
-    """What is said while staged runs have not brought all clusters to one version."""
+def _outside_condition(clusters: Sequence[str], reached: Sequence[Progress], prefix: str) -> Condition | None:
+    """What is said while staged runs have not brought all clusters to one version, or it is not known of a
+    cluster whether they did.
+    """
     versions = {progress.resource_snapshot for progress in reached}
-    if not reached or (len(versions) == 1 and None not in versions):
+    unknown = [
+        cluster
+        for cluster, progress in zip(clusters, reached, strict=True)
+        if progress.rollout_started == UNKNOWN
+    ]
+    is_one = len(versions) == 1 and None not in versions
+    if not reached or (is_one and not unknown):
         return None
     start = "Rollout is controlled by an external controller and"
     text = f"{start} different resource snapshot versions are observed across clusters"
+    if is_one:
+        text = f"{start} cluster {unknown[0]} is in RolloutStarted Unknown state"
     if versions == {None}:
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         text = (
