@@ -17,9 +17,8 @@ from nexusform.planning.conclusion.conclusion import PlannedWorld, causes
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks, orphans_of
 from nexusform.planning.modules.conditions import check_conditions
-from nexusform.planning.modules.moving_checks import moving_problems
 from nexusform.planning.modules.outputs import plan_outputs, read_all_data, work_out_all_outputs
-from nexusform.planning.modules.validation import validate
+from nexusform.planning.modules.validation import problems_of_moves, validate
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for, standing_evaluation
 from nexusform.planning.phases import plan_phases, remove_phases, said_by
@@ -35,7 +34,6 @@ from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, moved_without_selection, select, unmatched
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.draws import fitting_draws, roomiest
-from nexusform.planning.vms.successors import hand_on
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
 
@@ -92,7 +90,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
     walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]
-    walked += moving_problems(request.configuration, world.evaluation)
+    walked += problems_of_moves(request.configuration, world.evaluation)
     walked += [*world.evaluation.diagnostics, *outputs.diagnostics]
     diagnostics = [
         *start.diagnostics,
@@ -160,7 +158,10 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
         blocks.plan_ordinary(block, evaluation)
     for instance in orphans.others:
         blocks.keep(instance, evaluation)
-    hand_on(blocks)
+    if any(instance.going or instance.replaced for instance in blocks.instances.values()):
+        from nexusform.planning.vms.successors import hand_on
+
+        hand_on(blocks)
     ground = vm_world(blocks)
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known

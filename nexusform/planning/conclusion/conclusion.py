@@ -102,10 +102,7 @@ def conclude(
     request, prior, order = blocks.request, blocks.prior, blocks.order
     changes, problems = build_changes(blocks.instances, order, prior)
     ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
-    tie_breaks, measured = measure(
-        world.sites, request.tie_breaks, first=request.first_tie_break, keep_outcomes=ruled
-    )
-    certainty = as_claims_held(measured, _records(prior))
+    tie_breaks, certainty = _certainty(world, request, prior, ruled=ruled)
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()
     draws = draws_of(world.sites, certainty, request.split_seed, tie_breaks)
@@ -222,6 +219,16 @@ def _upgrades(vms: Iterable[VmObject], world: PlannedWorld) -> tuple[Upgrade, ..
     from nexusform.planning.conclusion.upgrades import upgrades_of
 
     return tuple(upgrades_of(again, [each.disruptions for each in world.contributions]))
+
+
+def _certainty(
+    world: PlannedWorld, request: PlanRequest, prior: Prior, *, ruled: bool
+) -> tuple[int, dict[str, SiteCertainty]]:
+    """How many tie-breaks were tried, and in which shares VMs have their places, as earlier claims held."""
+    tie_breaks, measured = measure(
+        world.sites, request.tie_breaks, first=request.first_tie_break, keep_outcomes=ruled
+    )
+    return tie_breaks, as_claims_held(measured, _records(prior))
 
 
 def _records(prior: Prior) -> dict[str, Record]:

@@ -16,7 +16,6 @@ from nexusform.configuration.settings_block import EXPERIMENTS
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.modules.moving_checks import moving_problems
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
@@ -42,7 +41,7 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
     setting = unknowing(setting, configuration, request.variables)
-    problems += moving_problems(configuration, Evaluation(setting))
+    problems += problems_of_moves(configuration, Evaluation(setting))
     evaluation = Evaluation(setting)
     skus = _known_skus(request, evaluation)
     for module in modules(configuration.root):
@@ -197,3 +196,12 @@ def _about_repetition(problem: Diagnostic, block: ResourceBlock) -> bool:
         and problem.id == "missing-required-argument"
         and problem.subject == block.header_span
     )
+
+
+def problems_of_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
+    """What is wrong with `moved` and `removed` blocks."""
+    if not any(module.moved or module.removed for module in modules(configuration.root)):
+        return []
+    from nexusform.planning.modules.moving_checks import moving_problems
+
+    return moving_problems(configuration, evaluation)

@@ -47,10 +47,10 @@ def _parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
         return [(value, right[name]) for name, value in left.items()]
     if isinstance(left, str) and isinstance(right, str):
         return () if left == right else None  # a member of an enum is read as a text
-    if left.__class__ is not right.__class__:
+    if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
         return None
     if isinstance(left, Span):
         return ()
     if isinstance(left, Struct):
         return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]
-    return () if left == right else None
+    return () if left.__class__ is right.__class__ and left == right else None

@@ -78,6 +78,11 @@ class SiteLine(Struct, frozen=True):
     outlook: Outlook | None
     other: tuple[OtherOutlook, ...] = ()
 
+    @property
+    def other_first_out(self) -> OtherOutlook | None:
+        """What runs out first beside machines, None where nothing does."""
+        return first_out(self.other)
+
 
 def room_of(site: SiteView) -> SiteRoom:
     """Count the cells and the room of a site."""

@@ -11,7 +11,6 @@ from nexusform.domains.whatif.questions.capacity_report import (
     OtherOutlook,
     Outlook,
     SiteLine,
-    first_out,
 )
 from nexusform.domains.whatif.rendering.capacity_outline import left_of
 from nexusform.planning.other_room import WORDS
@@ -204,7 +203,7 @@ def _csv_row(line: SiteLine) -> list[str | float]:
 
 def _other_cells(line: SiteLine) -> Sequence[str | float]:
     """What runs out first beside machines; empty where no provider looked, or nothing does."""
-    first = first_out(line.other)
+    first = line.other_first_out
     if first is None:
         return ("", "", "")
     name = f"{first.row.kind}:{first.row.name}"
