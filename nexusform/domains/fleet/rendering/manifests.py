@@ -17,6 +17,7 @@ from nexusform.domains.fleet.importers.fleet_documents import (
     OLD_NODE_COUNT,
     read_fleet_document,
 )
+from nexusform.domains.fleet.importers.fleet_model import FleetRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
 from nexusform.planning.plan import Action, Plan
@@ -39,6 +40,7 @@ _KINDS: Final = {
 }
 _MEMBER: Final = "fleet_member_cluster"
 _HUB_OBJECTS: Final = "fleet_hub_manifest"
+_PLACEMENTS: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 _EVICTION: Final = "fleet_placement_eviction"
 _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
 # The order in which a hub takes them: what others name comes before these. Overrides come before placements:
@@ -75,10 +77,10 @@ def fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
         schema = registries.resource_types[change.address.type].schema
         documents += _documents(change.address.type, schema, change.after or {})
     text = _HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
-    return FleetExport(text, tuple(_unsaid(plan)))
+    return FleetExport(text, tuple(_unsaid(plan, registries)))
 
 
-def _unsaid(plan: Plan) -> Iterator[str]:
+def _unsaid(plan: Plan, registries: Registries) -> Iterator[str]:
     """What stands in no manifest."""
     after = {change.address: change.after for change in plan.changes if change.after}
     titles: dict[str, list[str]] = {}
@@ -97,8 +99,22 @@ def _unsaid(plan: Plan) -> Iterator[str]:
     ]
     if evictions:
         titles["evictions"] = evictions
+    runs = list(_runs_in_haste(plan, registries))
+    if runs:
+        titles["runs"] = runs
     for name, addresses in titles.items():
         yield f"{first_of(addresses, _MOST_NAMED)}: {_WHY_UNSAID[name]}"
+
+
+def _runs_in_haste(plan: Plan, registries: Registries) -> Iterator[str]:
+    """The runs that come with their placement."""
+    new = [change for change in plan.changes if change.after and change.action is Action.CREATE]
+    placed = {(change.after or {}).get("id") for change in new if change.address.type in _PLACEMENTS}
+    for change in new:
+        read_object = registries.resource_types[change.address.type].fleet
+        run = read_object(change.after or {}) if read_object is not None else None
+        if isinstance(run, FleetRun) and run.key_of(run.placement) in placed:
+            yield str(change.address)
 
 
 _MOST_NAMED: Final = 4
@@ -107,6 +123,8 @@ _WHY_UNSAID: Final = {
     "there once it stands, by a patch of the status.",
     "clusters": "its objects go to a cluster without a placement; apply them there.",
     "members": "properties and resources are what a member's agent reports; labels and taints are written.",
+    "runs": "a hub fails a run for good that comes before its placement is scheduled; it stands here all the "
+    "same: apply it once the placement's condition Scheduled is True.",
     "evictions": "it was made before, and applied anew to a hub it would evict again; it is left out.",
 }
 
