@@ -143,6 +143,9 @@ def _environment_arguments(ctx: click.Context) -> list[str]:
             words.extend(shlex.split(os.environ.get(variable, "")))
         except ValueError as problem:
             raise click.UsageError(f"{variable} cannot be split into words: {problem}.", ctx) from None
+        theirs = variable.replace("NF_", "TF_", 1)
+        if theirs in os.environ and variable not in os.environ:
+            click.echo(f"{theirs} is set and not read: nexusform reads {variable}.", err=True)
     return words
 
 
@@ -164,10 +167,17 @@ class LazyGroup(click.Group):
         aliases: Mapping[str, str] | None = None,
         summary: str = "",
         epilogue: str = "",
+        chapters: Mapping[str, Sequence[str]] | None = None,
+        hints: Mapping[str, str] | None = None,
     ) -> None:
+        """`chapters` are titles of the help with the commands below each; `hints` what is said to people who
+        type a command of Terraform that there is none of here.
+        """
         super().__init__(name, help=summary, epilog=epilogue or None)
         self.table = table
         self.aliases = aliases or {}
+        self.chapters = chapters or {}
+        self.hints = hints or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in the table's order."""
@@ -194,11 +204,23 @@ class LazyGroup(click.Group):
         name = args[0]
         known = self.get_command(ctx, name)
         if known is None:
-            near = did_you_mean(name, [*self.table, *self.aliases])
+            hint = self.hints.get(name)
+            near = f" {hint}" if hint else did_you_mean(name, [*self.table, *self.aliases])
             raise click.UsageError(f'There is no command "{name}" here.{near}', ctx)
         return name, known, args[1:]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """List the commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self.table.items()])
+        """List the commands without importing any, each in its chapter."""
+        for title, names in self._listed().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.table[name].summary) for name in names])
+
+    def _listed(self) -> dict[str, list[str]]:
+        """The names of commands by the title that they stand under; what is in no chapter comes last."""
+        listed = {
+            title: [name for name in names if name in self.table] for title, names in self.chapters.items()
+        }
+        told = {name for names in listed.values() for name in names}
+        others = [name for name in self.table if name not in told]
+        listed["Other commands" if listed else "Commands"] = others
+        return {title: names for title, names in listed.items() if names}

@@ -91,6 +91,30 @@ _STATE_COMMANDS: Final[dict[str, Entry]] = {
     "lock": Entry("nexusform.cli.state_lock:lock", "See who holds the lock, or break it"),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
+_CHAPTERS: Final[dict[str, tuple[str, ...]]] = {
+    "Every day": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
+    "Ask": ("explain", "simulate", "advise", "predict", "report", "explore", "graph", "console"),
+    "Sites and what stands there": ("sites", "import", "inventory", "reconcile", "refresh"),
+    "State": ("state", "workspace", "taint", "untaint", "force-unlock"),
+    "With other tools": ("sign", "export", "test", "lsp", "completion"),
+}
+# Commands of Terraform that there are none of, and what is done instead.
+_HINTS: Final[dict[str, str]] = {
+    "login": "Nothing is signed in to: backends and providers read their own credentials "
+    "(docs/state-and-teams.md).",
+    "logout": "Nothing is signed in to, so there is nothing to sign out of.",
+    "env": 'Workspaces are "nexusform workspace".',
+    "cloud": "There is no service behind nexusform: state lies in a backend of yours, many sites are planned "
+    'with "nexusform sites".',
+    "push": 'State is replaced with "nexusform state push".',
+    "query": 'What stands on a site is captured with "nexusform inventory".',
+    "stacks": 'Many configurations under one plan are "nexusform sites".',
+    "debug": "NF_LOG=debug writes what happens to stderr.",
+}
+# These change neither state nor any site.
+_ONLY_LOOKING: Final = frozenset(
+    ("validate", "plan", "show", "output", "explain", "why", "simulate", "report", "advise", "graph")
+) | frozenset(("console", "predict", "explore", "version", "providers", "metadata"))
 
 ROOT: Final = LazyGroup(
     "nexusform",
@@ -98,6 +122,8 @@ ROOT: Final = LazyGroup(
     aliases=ALIASES,
     summary="Plan and apply where things land on Azure Operator Nexus.",
     epilogue="-chdir=DIR before the command runs it there. nexusform COMMAND -help tells more.",
+    chapters=_CHAPTERS,
+    hints=_HINTS,
 )
 STATE: Final = LazyGroup("state", _STATE_COMMANDS, summary="Look at and correct the state.")
 
@@ -146,6 +172,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _command(arguments: Sequence[str]) -> int:
     """Run the command of a line; its exit code."""
+    remaining: list[str] = []
     try:
         remaining = _take_global_options(list(arguments))
         _start_log(remaining)
@@ -163,7 +190,9 @@ def _command(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nInterrupted.", err=True)
+        only_looked = remaining[:1] != [] and remaining[0] in _ONLY_LOOKING
+        nothing = " Nothing was changed." if only_looked else ""
+        click.echo(f"\nInterrupted.{nothing}", err=True)
         return 1
     return result if isinstance(result, int) else 0
 

@@ -232,3 +232,52 @@ def test_a_group_loads_its_commands_on_demand() -> None:
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None
+
+
+def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = told(capsys, "-help")
+    titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[:2] == ["Options:", "Every day:"] or titles[0] == "Every day:"
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2:3].islower()]
+    assert sorted(name for name in listed if name in COMMANDS) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("login", "read their own credentials"),
+        ("env", '"nexusform workspace"'),
+        ("cloud", "backend of yours"),
+    ],
+)
+def test_commands_of_terraform_say_what_is_done_instead(
+    capsys: pytest.CaptureFixture[str], word: str, hint: str
+) -> None:
+    code, _, err = told(capsys, word)
+    assert code == 1
+    assert hint in " ".join(err.split())
+
+
+def test_an_interrupted_plan_says_that_nothing_was_changed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ROOT, "main", interrupted)
+    assert told(capsys, "plan")[2] == "\nInterrupted. Nothing was changed.\n"
+    assert told(capsys, "apply")[2] == "\nInterrupted.\n"
+
+
+def test_variables_of_terraform_that_are_not_read_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CLI_ARGS_version", "-json")
+    code, out, err = told(capsys, "version")
+    assert (code, err) == (
+        0,
+        "TF_CLI_ARGS_version is set and not read: nexusform reads NF_CLI_ARGS_version.\n",
+    )
+    assert out.startswith("nexusform v")
+    monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
+    assert told(capsys, "version")[2] == ""
