@@ -370,6 +370,27 @@ def test_a_server_that_is_busy_is_asked_again(hub: HubServer, told: Told, status
     assert "Resources: 2 added" in said
 
 
+def test_credentials_that_are_renewed_in_the_middle_are_read_anew(
+    hub: HubServer, told: Told, tmp_path: Path
+) -> None:
+    write()
+
+    def renew(method: str, path: str) -> int | None:
+        if method == "PATCH" and path.endswith("/settings") and "renewed-token" not in hub.tokens:
+            hub.tokens = {"renewed-token"}
+            hub.kubeconfig(tmp_path)
+            kubeconfig = tmp_path / "kubeconfig.admin"
+            kubeconfig.write_text(kubeconfig.read_text().replace("admin-token", "renewed-token"))
+        return None
+
+    told("plan")
+    hub.faults = renew
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert hub.tokens == {"renewed-token"}
+    assert "2 of 2 predictions came true." in said
+
+
 def test_a_token_that_expired_is_told(hub: HubServer, told: Told) -> None:
     write()
     hub.tokens.clear()

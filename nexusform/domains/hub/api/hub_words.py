@@ -59,6 +59,9 @@ class Refused(Exception):
         webhook = _WEBHOOK.search(self.message)
         if webhook is not None:
             return f'webhook "{webhook[1]}": {webhook[2].strip()}'
+        policy = _POLICY.search(self.message)
+        if policy is not None:
+            return f'policy "{policy[1]}": {policy[2].strip()}'
         typed = _TYPED.search(self.message)
         if typed is not None:
             return typed[1].strip()
