@@ -130,6 +130,15 @@ def choice(meaning: str, choices: Sequence[str], *, metavar: str = "", default: 
     return cast("str", _Declared(parameter, first))
 
 
+def optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
+    """A flag with one of a few words, or none."""
+
+    def parameter(name: str) -> click.Parameter:
+        return Flag(_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
+
+    return cast("str | None", _Declared(parameter, None))
+
+
 def in_order(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> tuple[tuple[str, str], ...]:
     """Several flags whose order among each other counts: (flag name, value) pairs as typed."""
 

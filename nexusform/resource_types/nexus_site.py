@@ -15,10 +15,11 @@ from nexusform.resource_types.shared_arguments import (
     whole_number_problems,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
-from nexusform.scheduling.world import Inventory, SiteOffer
+from nexusform.scheduling.world import Inventory, SiteOffer, UpdateStrategy
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import NUMBER, STRING
 
+_ALL: Final = 100  # per cent
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(
         {
@@ -45,9 +46,46 @@ _SCHEDULER: Final = NestedBlock(
     max_items=1,
 )
 
+_RACK, _PAUSE_AFTER_RACK = "Rack", "PauseAfterRack"
+_COUNT, _PERCENT = "CountSuccess", "PercentSuccess"
+_UPDATE_STRATEGY: Final = NestedBlock(
+    BlockSchema(
+        {
+            "type": Attribute(
+                STRING,
+                "Whether an upgrade goes on by itself from rack to rack, or waits for a word after each.",
+                optional=True,
+                default=_RACK,
+                choices=(_RACK, _PAUSE_AFTER_RACK),
+            ),
+            "max_unavailable": Attribute(
+                NUMBER, "Machines of a rack that are down at once. Absent: all.", optional=True, minimum=1
+            ),
+            "threshold_type": Attribute(
+                STRING,
+                "What threshold_value is: machines of a rack, or per cent of them.",
+                optional=True,
+                choices=(_COUNT, _PERCENT),
+            ),
+            "threshold_value": Attribute(
+                NUMBER,
+                "So many machines of a rack must come back for the upgrade to go on.",
+                optional=True,
+                minimum=0,
+            ),
+            "wait_time_minutes": Attribute(
+                NUMBER, "How long it waits after each rack.", optional=True, minimum=0
+            ),
+        }
+    ),
+    Nesting.SINGLE,
+    "How the platform upgrades the machines of this site: what `simulate runtime-upgrade` follows.",
+    max_items=1,
+)
+
 _SCHEMA: Final = BlockSchema(
     {"id": id_attribute("<site>"), "name": name_attribute("site")},
-    {"scheduler": _SCHEDULER},
+    {"scheduler": _SCHEDULER, "update_strategy": _UPDATE_STRATEGY},
     "An Operator Nexus instance: one or more racks of bare-metal machines.",
 )
 
@@ -58,11 +96,28 @@ def identify(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """A seed with a fraction."""
-    scheduler = attributes.get("scheduler")
-    if not isinstance(scheduler, Mapping):
-        return []
-    return whole_number_problems(scheduler, ("tie_break_seed",), ("scheduler",))
+    """Numbers with a fraction, and a threshold that says nothing."""
+    problems: list[Problem] = []
+    scheduler, strategy = attributes.get("scheduler"), attributes.get("update_strategy")
+    if isinstance(scheduler, Mapping):
+        problems += whole_number_problems(scheduler, ("tie_break_seed",), ("scheduler",))
+    if isinstance(strategy, Mapping):
+        numbers = ("max_unavailable", "threshold_value", "wait_time_minutes")
+        problems += whole_number_problems(strategy, numbers, ("update_strategy",))
+        problems += _threshold_problems(strategy)
+    return problems
+
+
+def _threshold_problems(strategy: Mapping[str, Any]) -> list[Problem]:
+    """A threshold of which one half is missing, or more than all."""
+    kind, value = strategy.get("threshold_type"), strategy.get("threshold_value")
+    path = ("update_strategy", "threshold_value")
+    if (kind is None) != (value is None):
+        detail = "threshold_type and threshold_value belong together: write both, or neither."
+        return [Problem(path, "invalid-threshold", detail)]
+    if kind == _PERCENT and isinstance(value, (int, float)) and value > _ALL:
+        return [Problem(path, "invalid-threshold", f"It is {value:g} per cent; 100 is all.")]
+    return []
 
 
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
@@ -78,8 +133,22 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
         site_id,
         RackSpread(chosen.get("rack_spread") or RackSpread.POOL),
         int(chosen.get("tie_break_seed", DEFAULT_SEED)),
+        _update_strategy(attributes.get("update_strategy")),
     )
     return []
+
+
+def _update_strategy(strategy: Any) -> UpdateStrategy | None:
+    if not isinstance(strategy, Mapping):
+        return None
+    threshold, at_once = strategy.get("threshold_value"), strategy.get("max_unavailable")
+    return UpdateStrategy(
+        pauses=strategy.get("type") == _PAUSE_AFTER_RACK,
+        max_unavailable=None if at_once is None else int(at_once),
+        is_percentage=strategy.get("threshold_type") == _PERCENT,
+        threshold=None if threshold is None else int(threshold),
+        wait_minutes=int(strategy.get("wait_time_minutes") or 0),
+    )
 
 
 NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, identify, check=check, offer=offer)

@@ -13,13 +13,27 @@ from msgspec import Struct, field
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
 
+class UpdateStrategy(Struct, frozen=True):
+    """How the platform upgrades a site's machines: whether it waits for a word after each rack, how many
+    machines of a rack are down at once (None: all), the share or number of a rack's machines that must come
+    back for it to go on (None: not told), and how long it waits after each rack.
+    """
+
+    pauses: bool = False
+    max_unavailable: int | None = None
+    is_percentage: bool = False
+    threshold: int | None = None
+    wait_minutes: int = 0
+
+
 class SiteOffer(Struct, frozen=True):
-    """A site and how its scheduler decides."""
+    """A site, how its scheduler decides, and how its machines are upgraded where that is told."""
 
     id: str
     name: str
     spread: RackSpread = RackSpread.POOL
     seed: int = DEFAULT_SEED
+    update_strategy: UpdateStrategy | None = None
 
 
 class RackOffer(Struct, frozen=True):

@@ -30,7 +30,7 @@ from nexusform.planning.vms.sites import (
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku
-from nexusform.scheduling.world import RackOffer
+from nexusform.scheduling.world import RackOffer, UpdateStrategy
 from nexusform.state.objects import State
 
 
@@ -116,6 +116,7 @@ class SiteView(Struct, frozen=True, dict=True):
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
     offered_by: Mapping[str, str] = field(default_factory=dict)
+    update_strategy: UpdateStrategy | None = None
     other: tuple[OtherRoom, ...] = ()
     versions: tuple[str, ...] | None = None
 
@@ -270,6 +271,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         scheduler=site.scheduler,
         skus=ground.skus,
         offered_by=site.offered_by,
+        update_strategy=site.update_strategy,
         other=() if supplies is None else _other(site, of_site, supplies),
         versions=None if supplies is None else supplies.versions,
     )

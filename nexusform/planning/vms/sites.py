@@ -33,6 +33,7 @@ from nexusform.scheduling.world import (
     MachineOffer,
     Occupied,
     RackOffer,
+    UpdateStrategy,
     site_machines,
 )
 
@@ -51,6 +52,7 @@ class SitePlan(Struct):
     offered_by: Mapping[str, str]
     outsiders: tuple[Occupied, ...] = ()
     unmanaged: tuple[Occupied, ...] = ()
+    update_strategy: UpdateStrategy | None = None
     base: RackScheduler | None = None
     operations: list[Operation] = field(default_factory=list)
 
@@ -159,6 +161,7 @@ def build_sites(inventory: Inventory, split_seed: Way = 0) -> tuple[dict[str, Si
             offered_by=_offered_by(inventory, active, offers),
             outsiders=tuple(outsider for outsider in occupied if outsider.machine in by_name),
             unmanaged=_unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
+            update_strategy=site.update_strategy,
         )
     return sites, clashes
 

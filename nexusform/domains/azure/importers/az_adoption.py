@@ -117,7 +117,7 @@ class _Adoption:
         workloads = [*self._clusters(), *self._virtual_machines()]
         workloads.sort(key=lambda pair: pair[0])
         objects = [
-            AdoptedObject("nexus_site", self.name, {"id": self.name, "name": self.name, "scheduler": None}),
+            AdoptedObject("nexus_site", self.name, self._site()),
             *(_vm_sku(self.own_skus[name]) for name in sorted(self.skus_said_here)),
             *(self._rack(rack) for rack in self.site.racks),
             *self._machines(),
@@ -131,6 +131,10 @@ class _Adoption:
             unplaced=self.counts["unplaced"],
             findings=tuple(self.findings),
         )
+
+    def _site(self) -> dict[str, Any]:
+        strategy = self.site.update_strategy
+        return {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
 
     # --- racks and machines ---
 

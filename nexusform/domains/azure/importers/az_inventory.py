@@ -183,7 +183,30 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
         clusters_lacking=items.clusters_lacking,
         troubles=tuple(_troubles(items, filled)),
         supplies=read_supplies(items),
+        update_strategy=_update_strategy(items),
     )
+
+
+def _update_strategy(items: AzItems) -> dict[str, Any] | None:
+    """How the Nexus cluster says its machines are upgraded; None where none says it, or several do."""
+    told = [item.value("updateStrategy") for item in items.of("clusters")]
+    if len(told) != 1 or not isinstance(told[0], Mapping):
+        return None
+    said = {ours: told[0].get(theirs) for ours, theirs in _OF_STRATEGY.items()}
+    kinds = (("type", str), ("threshold_type", str), ("max_unavailable", int), ("threshold_value", int))
+    if any(said[name] is not None and not isinstance(said[name], kind) for name, kind in kinds):
+        return None
+    return {**said, "type": said["type"] or "Rack"}
+
+
+# Our names of the parts of an updateStrategy.
+_OF_STRATEGY: Final = {
+    "type": "strategyType",
+    "max_unavailable": "maxUnavailable",
+    "threshold_type": "thresholdType",
+    "threshold_value": "thresholdValue",
+    "wait_time_minutes": "waitTimeMinutes",
+}
 
 
 def _troubles(items: AzItems, clusters: Iterable[AzCluster]) -> Iterator[AzTrouble]:

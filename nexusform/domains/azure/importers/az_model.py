@@ -229,6 +229,7 @@ class AzInventory(Struct, frozen=True):
     clusters_lacking: tuple[str, ...] = ()
     troubles: tuple[AzTrouble, ...] = ()
     supplies: AzSupplies = AzSupplies()
+    update_strategy: Mapping[str, Any] | None = None
 
 
 class AzSite(Struct, frozen=True):

@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answers import Answer, AnswerFlags, is_document, tell
-from nexusform.cli.arguments import choice, group, number, positionals, switch, text, texts
+from nexusform.cli.arguments import group, number, optional_choice, positionals, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.diagnostics import Diagnostic, Refused
@@ -134,11 +134,15 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
     """What `simulate runtime-upgrade` takes."""
 
     site: str = text("Only this site", metavar="ID")
-    strategy: str = choice(
-        "Go on from rack to rack, or wait for a word after each", ("Rack", "PauseAfterRack")
+    strategy: str | None = optional_choice(
+        "Go on from rack to rack, or wait for a word after each; default: what the site's update_strategy "
+        "says, else Rack",
+        ("Rack", "PauseAfterRack"),
     )
     max_unavailable: int | None = number(
-        "Machines of a rack that are down at once; default: all", default=None, at_least=1
+        "Machines of a rack that are down at once; default: what the site's update_strategy says, else all",
+        default=None,
+        at_least=1,
     )
     drain: bool = switch("Machines lose power instead of being drained first", default=True)
     answer: AnswerFlags = group(AnswerFlags)
@@ -156,7 +160,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.domains.whatif.questions.runtime_upgrade import (
-            UpgradeOptions,
+            AskedOptions,
             UpgradeStrategy,
             simulate_runtime_upgrade,
         )
@@ -165,10 +169,10 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
             runtime_upgrade_outline,
         )
 
-        strategy = UpgradeStrategy(arguments.strategy)
-        options = UpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
+        strategy = UpgradeStrategy(arguments.strategy) if arguments.strategy else None
+        asked = AskedOptions(strategy, arguments.max_unavailable, arguments.drain)
         sites = _sites(view, arguments.site)
-        upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
+        upgrades = [simulate_runtime_upgrade(site, asked.for_site(site), world.pods) for site in sites]
         outline = runtime_upgrade_outline(upgrades, world.origin)
 
         def page() -> str:

@@ -42,12 +42,50 @@ class UpgradeStrategy(StrEnum):
 class UpgradeOptions(Struct, frozen=True):
     """How the upgrade goes. `max_unavailable` None = all machines of a rack at once.
 
-    `drain`: nodes are cordoned and drained before their machine goes down.
+    `drain`: nodes are cordoned and drained before their machine goes down. The upgrade goes on from a rack
+    once `threshold` of its machines are back (per cent of them with `is_percentage`; None: not told), after
+    `wait_minutes`. `of_site`: the site itself says how, as far as nobody asked for something else.
     """
 
     strategy: UpgradeStrategy = UpgradeStrategy.RACK
     max_unavailable: int | None = None
     drain: bool = True
+    is_percentage: bool = False
+    threshold: int | None = None
+    wait_minutes: int = 0
+    of_site: bool = False
+
+    def may_fail(self, machines: int) -> int | None:
+        """How many machines of a rack of so many may stay away without ending the upgrade."""
+        if self.threshold is None:
+            return None
+        needed = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
+        return max(machines - needed, 0)
+
+
+class AskedOptions(Struct, frozen=True):
+    """What somebody asks for; None is left to each site."""
+
+    strategy: UpgradeStrategy | None = None
+    max_unavailable: int | None = None
+    drain: bool = True
+
+    def for_site(self, site: SiteView) -> UpgradeOptions:
+        """How the upgrade of a site goes: as asked, else as the site says, else all at once."""
+        own = site.update_strategy
+        if own is None:
+            strategy = self.strategy or UpgradeStrategy.RACK
+            return UpgradeOptions(strategy, self.max_unavailable, self.drain)
+        pauses = UpgradeStrategy.PAUSE_AFTER_RACK if own.pauses else UpgradeStrategy.RACK
+        return UpgradeOptions(
+            self.strategy or pauses,
+            own.max_unavailable if self.max_unavailable is None else self.max_unavailable,
+            self.drain,
+            own.is_percentage,
+            own.threshold,
+            own.wait_minutes,
+            of_site=True,
+        )
 
 
 class UpgradeWave(Struct, frozen=True):
@@ -131,8 +169,9 @@ class RuntimeUpgrade(Struct, frozen=True):
 
     @property
     def hours(self) -> int:
-        """How long the platform gives itself."""
-        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks)
+        """How long the platform gives itself, with its pauses."""
+        pauses = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)
+        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pauses
 
 
 def simulate_runtime_upgrade(

@@ -12,6 +12,7 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     PoolOutcome,
     PoolVerdict,
     RuntimeUpgrade,
+    UpgradeOptions,
     UpgradeStrategy,
     UpgradeWave,
 )
@@ -23,7 +24,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     workload_table,
 )
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 from nexusform.worlds.availability import PoolLeft
 from nexusform.worlds.world_view import OwnerKind
 
@@ -90,6 +91,11 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         f"{counted(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
         f"platform allows up to {upgrade.hours} hours."
     )
+    if options.of_site:
+        yield "It goes as the site's update_strategy says, but for what the flags say."
+    if options.wait_minutes:
+        yield f"After each rack it waits {counted(options.wait_minutes, 'minute')}."
+    yield from _abort(upgrade)
     if upgrade.unexpected_order:
         earlier, later = upgrade.unexpected_order
         yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
@@ -108,6 +114,25 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
             "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
             "depends on what they request."
         )
+
+
+def _abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    """When the upgrade ends before its time."""
+    options = upgrade.options
+    sizes: dict[str, int] = {}
+    for wave in upgrade.waves:
+        sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
+    may_fail = {rack: options.may_fail(size) for rack, size in sizes.items()}
+    spared = sorted({number for number in may_fail.values() if number is not None})
+    if not spared:
+        return
+    unit = " per cent" if options.is_percentage else ""
+    most = spared[0] if len(spared) == 1 else f"{spared[0]} to {spared[-1]}, by the size of the rack,"
+    yield (
+        f"It stops at a rack of which fewer than {options.threshold}{unit} of the machines come back: {most} "
+        f"{form(spared[-1], 'machine')} of a rack may stay away. What was upgraded stays so, and the racks "
+        "after it keep the old version."
+    )
 
 
 def _drain(*, drain: bool) -> str:
@@ -238,6 +263,8 @@ def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "strategy": options.strategy.value,
         "max_unavailable": options.max_unavailable,
         "drain": options.drain,
+        "threshold": _threshold_document(options),
+        "wait_minutes": options.wait_minutes,
         "racks": list(upgrade.racks),
         "up_to_hours": upgrade.hours,
         "availability_lost": upgrade.bad,
@@ -245,6 +272,12 @@ def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
         "waves": [_wave_document(wave, drained=options.drain) for wave in upgrade.waves],
     }
+
+
+def _threshold_document(options: UpgradeOptions) -> dict[str, Any] | None:
+    if options.threshold is None:
+        return None
+    return {"value": options.threshold, "per_cent": options.is_percentage}
 
 
 def _verdict_document(verdict: PoolVerdict) -> dict[str, Any]:

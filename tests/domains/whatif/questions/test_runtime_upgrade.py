@@ -2,9 +2,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.runtime_upgrade import (
+    AskedOptions,
     PoolOutcome,
     RuntimeUpgrade,
     UpgradeOptions,
+    UpgradeStrategy,
     simulate_runtime_upgrade,
 )
 from tests.domains.whatif.questions.worlds import document, racks, site_of, standing, where
@@ -137,3 +139,35 @@ def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
     for verdict in found.verdicts:
         assert verdict.fewest <= verdict.total
         assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in)
+
+
+SITE_WITH_STRATEGY = """
+resource "nexus_site" "s" {
+  update_strategy {
+    type              = "PauseAfterRack"
+    max_unavailable   = 1
+    threshold_type    = "CountSuccess"
+    threshold_value   = 3
+    wait_time_minutes = 90
+  }
+}
+resource "nexus_rack" "r" {
+  count         = 3
+  site_id       = nexus_site.s.id
+  name          = "r${count.index}"
+  machine_count = 4
+}
+"""
+
+
+def test_flags_win_over_what_the_site_says() -> None:
+    site = site_of(standing(SITE_WITH_STRATEGY))
+    own = AskedOptions().for_site(site)
+    assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)
+    assert own.may_fail(4) == 1
+    found = simulate_runtime_upgrade(site, own)
+    assert len(found.waves) == 12
+    assert found.hours == 4 + 3 * 2 + 3, "two pauses of an hour and a half"
+    asked = AskedOptions(UpgradeStrategy.RACK, 4).for_site(site)
+    assert (asked.strategy, asked.max_unavailable) == (UpgradeStrategy.RACK, 4)
+    assert asked.may_fail(4) == 1
