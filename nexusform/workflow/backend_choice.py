@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -62,7 +63,11 @@ def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBacken
         return None, problems
     if known is not None and known != choice:
         return None, [*problems, _changed(known, choice, settings)]
-    refusal = _broken_off(place) or (_left_behind(choice, settings, place) if known is None else None)
+    refusal = (
+        _broken_off(place)
+        or _forgotten(place, known)
+        or (_left_behind(choice, settings, place) if known is None else None)
+    )
     if refusal is not None:
         return None, [*problems, refusal]
     if place.state_path:
@@ -89,6 +94,19 @@ def _broken_off(place: Place) -> Diagnostic | None:
         "`nexusform init -migrate-state` did not come to its end, so part of the state may be in either "
         "backend. Run it again with the new backend in the configuration (the earlier one still holds all); "
         "to use what the configuration says as it stands, run `nexusform init -reconfigure`.",
+    )
+
+
+def _forgotten(place: Place, known: BackendChoice | None) -> Diagnostic | None:
+    """Why nothing may be done where what `init` remembered is there and says nothing."""
+    memory = Path(place.data_directory, _MEMORY)
+    if known is not None or not place.remembers or place.backend_config or not os.path.lexists(memory):
+        return None
+    return error(
+        "the-backend-is-not-known-any-more",
+        f'"{memory}" is not what init wrote, so that nobody knows which backend was used here last: with '
+        "another one than now the state would seem to be gone. If the configuration says the right backend, "
+        "run `nexusform init`.",
     )
 
 

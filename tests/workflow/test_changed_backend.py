@@ -113,3 +113,21 @@ def test_a_migration_that_was_broken_off_is_finished_first(
     configure("local", path="elsewhere.nfstate")
     assert nf("init", "-migrate-state")[0] == 0
     assert "No changes." in nf("plan")[1]
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"\0" * 2_000_000, b'{"type": 3}'])
+def test_what_init_remembered_and_nobody_can_read_is_not_taken_for_nothing(
+    nf: Callable[..., Told], junk: bytes
+) -> None:
+    configure("local", path="one.nfstate")
+    assert nf("init")[0] == 0
+    assert nf("apply", "-auto-approve")[0] == 0
+    configure("local", path="two.nfstate")
+    Path(".nexusform/backend.json").write_bytes(junk)
+    code, said = nf("apply", "-auto-approve")
+    assert code == 1
+    assert "is not what init wrote" in said
+    assert not Path("two.nfstate").exists()
+    configure("local", path="one.nfstate")
+    assert nf("init")[0] == 0
+    assert "No changes." in nf("plan")[1]
