@@ -36,6 +36,7 @@ _POLICY_REST: Final = re.compile(r"-(\d{1,9})")
 _RESOURCE_REST: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
 _ANY_REST: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
 _OVERRIDE_LISTS: Final = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
+_OVERRIDE_KINDS: Final = ("ClusterResourceOverrideSnapshot", "ResourceOverrideSnapshot")
 
 BINDINGS: Final = ("ClusterResourceBinding", "ResourceBinding")
 _POLICIES: Final = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
@@ -282,6 +283,26 @@ def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
             continue
         told |= {kind} - kinds_there
         yield problem_at(first.file, first.find("spec", key), "not-captured", text, Severity.WARNING)
+
+
+def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """The override snapshots that bindings go by and that were not captured, each kind once: warnings."""
+    captured = {(one.kind, f"{one.namespace}/{one.name}" if one.namespace else one.name) for one in manifests}
+    told: set[str] = set()
+    for binding in manifests:
+        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
+            continue
+        for name in override_names(_mapping(binding.body, "spec") or {}):
+            kind = _OVERRIDE_KINDS["/" in name]
+            if kind in told or (kind, name) in captured:
+                continue
+            told.add(kind)
+            text = (
+                f"{kind} {name} was not captured: the override is taken as it is written. {binding.title} "
+                "goes by it."
+            )
+            place = binding.find("spec", _OVERRIDE_LISTS["/" in name])
+            yield problem_at(binding.file, place, "not-captured", text, Severity.WARNING)
 
 
 def _selected(snapshot: Manifest) -> Iterator[Manifest]:

@@ -95,7 +95,10 @@ def _own_overrides_changed(placement: PlacementPlan, hub: Hub) -> bool:
         snapshot = placement.snapshot_of(binding.get("resource_snapshot"))
         if snapshot is None or cluster not in placement.labels:
             continue
-        shown = [known[name] for name in binding.get("overrides") or () if name in known]
+        names = binding.get("overrides") or ()
+        if any(name not in known for name in names):
+            continue  # what was not captured is taken as it is written
+        shown = [known[name] for name in names]
         now = picked(own, snapshot.objects, placement.labels[cluster])
         if [each for each in shown if each.placement == key] != list(now):
             return True
@@ -198,13 +201,16 @@ def _shown_content(
             continue
         names = tuple(shown_bindings[binding.cluster].get("overrides") or ())
         key = snapshot.index, names
+        captured = all(name in known for name in names)
         if key not in renders:
             # In the order of the names that the binding lists: cluster overrides come first.
-            overrides = tuple(known[name] for name in names if name in known)
+            overrides = tuple(known[name] for name in names) if captured else placement.overrides
             renders[key] = Renders(snapshot.objects, overrides, placement.labels)
         rendered = renders[key].get(binding.cluster) or Rendered(snapshot.objects)
         failure = _shown_failure(shown_bindings[binding.cluster], rendered)
-        yield binding.cluster, replace(rendered, overrides=names, failure=failure)
+        if captured:
+            rendered = replace(rendered, overrides=names)
+        yield binding.cluster, replace(rendered, failure=failure)
 
 
 def _shown_failure(binding: Mapping[str, Any], rendered: Rendered) -> str:

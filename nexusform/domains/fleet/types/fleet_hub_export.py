@@ -19,6 +19,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     binding_problems,
     conditions_of,
     manager_of,
+    missing_overrides,
     missing_snapshots,
     read_placements,
     whole,
@@ -192,7 +193,8 @@ def hub_as_read(reading: Reading, argument: Path, attributes: Mapping[str, Any])
     told at the argument.
     """
     shown = reading.manifests
-    reading.take([*binding_problems(shown), *missing_snapshots(shown)], argument)
+    missing = [*missing_snapshots(shown), *missing_overrides(shown)]
+    reading.take([*binding_problems(shown), *missing], argument)
     placements = read_placements(shown)
     reading.manifests = _as_written(shown, placements)
     evictions = {each.name: each for each in read_evictions(shown)}

@@ -13,7 +13,7 @@ import pytest
 
 from tests.domains.fleet.planning.hub_dumps import configuration, key_of
 from tests.domains.fleet.planning.test_hub_stories import Dump, foretold, held, told
-from tests.planning.harness import errors, plan
+from tests.planning.harness import errors, plan, warnings
 
 ROUNDS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("rounds_beside_a_hub.json").read_text(encoding="utf-8")
@@ -36,6 +36,18 @@ def test_a_plan_foretells_bindings_and_words(beside: Mapping[str, Any], begin: s
     status = end["ClusterResourcePlacement", "", name]["status"]
     wanted = told(name, status["conditions"], status["placementStatuses"])
     assert told(name, after["conditions"], after["placement_statuses"]) == wanted
+
+
+def test_override_snapshots_that_were_not_captured_are_named_and_change_nothing() -> None:
+    beside = next(each for each in ROUNDS if "held up goes on" in each["name"])
+    quiet = [*beside["stays"], *beside["written"]]
+    objects = [body for body in quiet if not body["kind"].endswith("OverrideSnapshot")]
+    result = plan(_with_failing(beside["fails"]), files_there=Dump(objects))
+    assert not errors(result)
+    missing = [each.detail for each in warnings(result) if each.id == "not-captured"]
+    assert len(missing) == 1
+    assert "ResourceOverrideSnapshot s11-d/o0-0 was not captured" in missing[0]
+    assert foretold(result) == {"s11-d": {"m1": ("Bound", 3), "m2": ("Bound", 3)}}
 
 
 def _with_failing(fails: Sequence[str]) -> str:
