@@ -73,6 +73,19 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: HubServer, t
     assert [entry for entry in hub.log if entry[0] != "GET"] == []
 
 
+def test_words_of_a_hub_are_its_own_and_no_change(hub: HubServer, controller: Controller, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    controller.asleep = True
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    status = json.loads(json.dumps(placement["status"]))
+    status["placementStatuses"][0]["conditions"][0]["message"] = "in other words"
+    names = {name: placement[name] for name in ("apiVersion", "kind")}
+    hub.put({**names, "metadata": {"name": "web"}, "status": status})
+    assert "No changes." in told("plan")[1]
+
+
 def test_scaling_and_new_content_are_waited_for(hub: HubServer, told: Told) -> None:
     write()
     told("apply", "-auto-approve")

@@ -72,7 +72,10 @@ def _stays_on_its_hub(placement: PlacementPlan) -> bool:
     acted_on = placement.shown and prior is not None and ON_HUB in (prior.private or {})
     if not acted_on or placement.prior_attributes.get("conditions") is None:
         return False
-    asks_the_same = placement.before == placement.written and not placement.resources_changed
+    before, written = placement.before, placement.written
+    if before is None or placement.resources_changed:
+        return False
+    asks_the_same = replace(before, old_names=written.old_names) == written
     return asks_the_same and not placement.moved and not _newly_refusing(placement)
 
 
