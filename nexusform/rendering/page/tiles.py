@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.effects import Effect, number_of
+from nexusform.planning.effects import Effect, effect_clauses, number_of
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview, Stake
 from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
-from nexusform.words import counted, form
+from nexusform.words import counted
 
 _OF: Final = " more of "
 # Whatever leaves its place is said first, then what comes, then what stays.
@@ -86,7 +86,11 @@ _KINDS: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "ca
 
 def _risk(report: Report, overview: Overview) -> Tile:
     """What the plan makes fail, or what is at stake although it may be applied; what weighs most first."""
-    dangers = [*overview.ending_rules, *overview.endangered, *_lost(report)]
+    dangers = [
+        *overview.ending_rules,
+        *overview.endangered,
+        *effect_clauses(report.summaries[0].effects, _LOSSES),
+    ]
     dangers += [overview.warned] if overview.warned else []
     findings = ", ".join(overview.findings)
     link = "#diagnostics" if overview.findings else ""
@@ -101,20 +105,7 @@ def _risk(report: Report, overview: Overview) -> Tile:
     return Tile("What is at risk", large, _joined([*words, findings]), kind, link)
 
 
-_LOSSES: Final = (
-    (Effect.REMOVED, "leaves for good", "leave for good"),
-    (Effect.LOST, "loses what it runs on", "lose what they run on"),
-    (Effect.UNPLACED, "loses its node", "lose their node"),
-    (Effect.FORGOTTEN, "runs on and is no longer managed", "run on and are no longer managed"),
-)
-
-
-def _lost(report: Report) -> Iterator[str]:
-    """What leaves its place without another."""
-    for effect, one, several in _LOSSES:
-        count = number_of(report.summaries[0].effects, effect)
-        if count:
-            yield f"{count:,} {form(count, one, several)}"
+_LOSSES: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN)
 
 
 def _unharmed(report: Report) -> str:

@@ -258,7 +258,7 @@ def test_three_tiles_say_what_moves_what_room_is_left_and_what_is_at_risk(plans:
     tiles = re.findall(r'<section class="tile (\w+)"><h2>(.*?)</h2><p class="large">(.*?)</p>', text)
     assert tiles[0][1:] == ("What moves", "1 moved")
     assert tiles[-1][1] == "What is at risk"
-    assert tiles[-1][2] == "3 leave for good"
+    assert tiles[-1][2] == "3 VMs are removed"
     assert tiles[-1][0] == "caution"
 
 
