@@ -79,10 +79,13 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
     dependencies = instance.dependencies
     if prior is not None and (going or instance.block is None):
         dependencies = prior.dependencies
+    before = prior.attributes if prior is not None else None
+    if instance.action is Action.NO_OP and before == instance.planned:
+        before = instance.planned  # one object: written once, and compared at once
     return Change(
         address=instance.address,
         action=instance.action,
-        before=prior.attributes if prior is not None else None,
+        before=before,
         after=None if going else instance.planned,
         provider=_provider(block, prior, going=going),
         creation=instance.creation or (0 if going else prior_creation),
