@@ -233,21 +233,27 @@ def _verdict(overview: Overview, *, told: bool) -> Markup:
 
 
 def _room(overview: Overview) -> list[Markup]:
-    """The room table with all sites."""
+    """The room table with the sites whose room changes, or all where none does."""
     if not overview.room:
         return []
+    positions = range(len(overview.sites))
+    changing = [
+        at for at in positions if any(row.values[at][0] != row.values[at][1] for row in overview.room)
+    ]
+    shown = changing or list(positions)
     heads = [""]
-    for site in overview.sites:
-        prefix = f"{site} " if len(overview.sites) > 1 else ""
+    for position in shown:
+        prefix = f"{overview.sites[position]} " if len(overview.sites) > 1 else ""
         heads += [f"{prefix}before", f"{prefix}after"]
-    rows = [_room_cells(row) for row in overview.room]
+    rows = [_room_cells(row, shown) for row in overview.room]
     return [table("Room before and after", heads, rows, figures=len(heads) - 1)]
 
 
-def _room_cells(row: RoomRow) -> list[Part]:
+def _room_cells(row: RoomRow, shown: Sequence[int]) -> list[Part]:
     cells: list[Part] = [row.label]
-    for (before, after), worse in zip(row.values, row.worse, strict=True):
-        cells += [before, element("strong", after) if worse else after]
+    for position in shown:
+        before, after = row.values[position]
+        cells += [before, element("strong", after) if row.worse[position] else after]
     return cells
 
 

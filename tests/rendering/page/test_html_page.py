@@ -14,7 +14,11 @@ from nexusform.diagnostics import error
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
+from nexusform.rendering.page.page_parts import overview_part
 from nexusform.rendering.report.code_origin import CodeOrigin
+from nexusform.rendering.report.overview import build_overview
+from nexusform.rendering.report.report import build_report
+from nexusform.rendering.report.room_table import RoomRow
 from nexusform.scheduling.decision import Refusal
 from nexusform.value_types import STRING
 from tests.rendering.pieces import separation_verdict
@@ -269,3 +273,11 @@ def test_a_page_names_directory_and_commit_where_they_are_known(plans: SimpleNam
     assert f'<a href="https://github.com/acme/sites/blob/{commit}/par1">par1</a>' in page
     assert f'<a href="https://github.com/acme/sites/commit/{commit}">commit 0123456</a>' in page
     assert "commit" not in render_html(plans.added_cluster(), {}, REGISTRIES).partition("<main")[0]
+
+
+def test_the_table_of_room_names_the_sites_whose_room_changes(plans: SimpleNamespace) -> None:
+    overview = build_overview(plans.added_cluster(), build_report(plans.added_cluster(), REGISTRIES))
+    row = RoomRow("fits", (("5", "5"), ("5", "3")), (False, True))
+    text = str(overview_part(replace(overview, sites=("ber1", "par1"), room=(row,))))
+    assert "par1 before" in text
+    assert "ber1" not in text
