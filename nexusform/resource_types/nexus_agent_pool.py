@@ -20,6 +20,7 @@ from nexusform.resource_types.nks_pools import (
     node_reader,
     nodes_of,
     pool_demand,
+    pool_name_problems,
     standing_nodes,
     unplaced_nodes,
     upgrade_problems,
@@ -77,6 +78,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 ("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.'
             )
         )
+    elif isinstance(attributes.get("name"), str):
+        problems += pool_name_problems(attributes["name"], ("name",))
     return problems
 
 

@@ -26,6 +26,7 @@ from nexusform.resource_types.nks_pools import (
     node_reader,
     nodes_of,
     pool_demand,
+    pool_name_problems,
     standing_nodes,
     unplaced_nodes,
     upgrade_problems,
@@ -159,6 +160,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                     f'"{CONTROL_PLANE}", nor hold "|" or "/".',
                 )
             )
+        else:
+            problems += pool_name_problems(name, path)
     counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []
     nodes = sum(count for count in counts if isinstance(count, int))
     if nodes > MOST_NODES:

@@ -16,7 +16,7 @@ from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
 from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, unknown_sku
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
 from nexusform.scheduling.kubelet import capacity as vm_size
-from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.matching import Taint, dns_subdomain_problems
 from nexusform.scheduling.quantity import Form, cpu_quantity, make_quantity
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
@@ -165,6 +165,19 @@ def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]
             "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of "
             "them at least 1.",
         )
+
+
+def pool_name_problems(name: str, path: Path) -> list[Problem]:
+    """What is wrong with the name of a pool, which its nodes carry in theirs (`<cluster>-<pool>-1`)."""
+    # Azure has pools with capitals: the kubelet writes them small when a node registers.
+    rules = dns_subdomain_problems(f"c-{name.lower()}-1")
+    if not rules:
+        return []
+    detail = (
+        f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it, and of '
+        f"their names Kubernetes says: {rules[0]}."
+    )
+    return [Problem(path, "invalid-agent-pool-name", detail)]
 
 
 def pool_demand(
