@@ -82,5 +82,6 @@ def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch
             )  # some are given two seconds, all in threads of a busy machine
             said = str(refused.value)
             assert "127.0.0.1" in said, said
+            assert "Elsewhere" not in said, said  # the words of a status tell nobody what it is
             assert "canary" not in said
             assert len(said) < 1000

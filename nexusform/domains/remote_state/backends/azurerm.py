@@ -439,6 +439,9 @@ def _reason(problem: Any) -> str:
 
     if isinstance(problem, ClientAuthenticationError) and not _code(problem):
         return NOBODY_SIGNED_IN
+    status = getattr(problem, "status_code", None) or 0
+    if status // 100 == 3:
+        return f"the server answered {status}, a redirect, as Azure Storage never does. Correct the address."
     code = _code(problem)
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
