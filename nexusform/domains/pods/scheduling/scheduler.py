@@ -122,9 +122,10 @@ class Predictor:
         """For how many seconds a NoExecute taint lets a pod go on; None for ever. Daemons are their
         controller's, and nobody is evicted who leaves anyway.
         """
-        if pod.stays or pod.workload.split("/")[1] in _NEVER_EVICTED:
+        node = self.nodes[pod.node]
+        if not node.taints or pod.stays or pod.workload.split("/")[1] in _NEVER_EVICTED:
             return None
-        return taints.stays_for(pod.spec, self.nodes[pod.node])
+        return taints.stays_for(pod.spec, node)
 
     def run(self) -> Prediction:
         """Decide everything."""
