@@ -65,6 +65,21 @@ _TRACKED: Final = frozenset(
 )
 
 
+class Loss(Struct, frozen=True):
+    """Why a placement does not get an object on a cluster: who has it (an address), and what the hub says.
+    `raced`: both come in this plan.
+    """
+
+    owner: str
+    message: str
+    raced: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the hub calls it."""
+        return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
+
+
 class ResourceSnapshot(Struct, frozen=True):
     """What a placement selected at one time, under a number that counts from 0."""
 

@@ -25,11 +25,11 @@ from nexusform.domains.fleet.planning.contents import (
 )
 from nexusform.domains.fleet.planning.older_names import uses_old_name
 from nexusform.domains.fleet.planning.ownership import ownership_warnings
-from nexusform.domains.fleet.planning.placement import PlacementPlan, SelectorProblem
+from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.risks import placement_risks
 from nexusform.domains.fleet.planning.rounds import Rounds
 from nexusform.domains.fleet.planning.rows import CHANGES, removed_rows, why_kept
-from nexusform.domains.fleet.planning.selecting import write_selected
+from nexusform.domains.fleet.planning.selecting import SelectorProblem, write_selected
 from nexusform.domains.fleet.planning.status_after import status_after
 from nexusform.domains.fleet.planning.world import FleetMemberState
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition

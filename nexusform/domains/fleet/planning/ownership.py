@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
+from nexusform.domains.fleet.planning.contents import Loss
 from nexusform.domains.fleet.planning.overrides import Identity, identities, identity, opened
-from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan
+from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.words import first_of

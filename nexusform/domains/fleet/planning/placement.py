@@ -20,6 +20,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
 )
 from nexusform.domains.fleet.planning.contents import (
     Contents,
+    Loss,
     ResourceSnapshot,
     availability_tracked,
     has_resources,
@@ -30,6 +31,7 @@ from nexusform.domains.fleet.planning.contents import (
 )
 from nexusform.domains.fleet.planning.older_names import in_fleet
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered, Renders, identity, opened
+from nexusform.domains.fleet.planning.selecting import SelectorProblem
 from nexusform.domains.fleet.planning.world import Clusters
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
@@ -55,31 +57,6 @@ from nexusform.planning.plan import RolloutStep
 
 _NEWEST: Final = 1 << 62
 NOT_SHOWN: Final[Mapping[str, Any]] = {}
-
-
-class Loss(Struct, frozen=True):
-    """Why a placement does not get an object on a cluster: who has it (an address), and what the hub says.
-    `raced`: both come in this plan.
-    """
-
-    owner: str
-    message: str
-    raced: bool = False
-
-    @property
-    def reason(self) -> str:
-        """What the hub calls it."""
-        return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
-
-
-class SelectorProblem(Struct, frozen=True):
-    """What a hub has against the selectors of a placement, in its words: the number of the selector where it
-    stops, and what to do.
-    """
-
-    selector: int
-    message: str
-    advice: str
 
 
 class PlacementPlan(Struct):

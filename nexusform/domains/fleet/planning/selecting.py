@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.domains.fleet.importers.fleet_model import (
     ONLY_NAMESPACE,
     WITH_RESOURCES,
@@ -13,11 +15,20 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.domains.fleet.planning.placement import SelectorProblem
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved, never_selected
 from nexusform.scheduling.matching import matches
 
 _NAMESPACE: Final = ("", "Namespace")
+
+
+class SelectorProblem(Struct, frozen=True):
+    """What a hub has against the selectors of a placement, in its words: the number of the selector where it
+    stops, and what to do.
+    """
+
+    selector: int
+    message: str
+    advice: str
 
 
 def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:

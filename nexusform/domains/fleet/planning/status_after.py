@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_model import NAMESPACE_ACCESSIBLE, REPORT_DIFF
 from nexusform.domains.fleet.planning.contents import (
+    Loss,
     availability_tracked,
     read_scheduling,
     write_conditions,
@@ -16,7 +17,7 @@ from nexusform.domains.fleet.planning.contents import (
 )
 from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered
-from nexusform.domains.fleet.planning.placement import Loss, PlacementPlan
+from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import BindingState
 from nexusform.domains.fleet.scheduling.status import (
     CLUSTER_SCOPED,
