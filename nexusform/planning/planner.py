@@ -90,7 +90,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
     walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]
-    walked += problems_of_moves(request.configuration, world.evaluation)
+    walked += problems_of_moves(request, world.evaluation)
     walked += [*world.evaluation.diagnostics, *outputs.diagnostics]
     diagnostics = [
         *start.diagnostics,

@@ -24,8 +24,8 @@ from nexusform.source import Span
 
 
 def moving_problems(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """What is wrong with moved and removed blocks. Keys that are not known yet are let be."""
-    problems = list(_removals(configuration))
+    """What is wrong with moved blocks. Keys that are not known yet are let be."""
+    problems: list[Diagnostic] = []
     statements = written_statements(configuration)
     if not statements:
         return problems
@@ -161,7 +161,8 @@ def _circle(statements: list[Statement]) -> Diagnostic:
 # --- removed blocks ----------------------------------------------------------------------------
 
 
-def _removals(configuration: Configuration) -> Iterator[Diagnostic]:
+def removal_problems(configuration: Configuration) -> Iterator[Diagnostic]:
+    """Removed blocks of what is still declared."""
     for module in modules(configuration.root):
         for removed in module.removed:
             declared = _still_declared(module, removed.source)

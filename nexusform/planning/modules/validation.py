@@ -21,6 +21,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.scope import ModuleInstance, Setting
 from nexusform.planning.names.setting import PreparedBodies, setting_for
+from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import modules, planning_order, resource_blocks
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.sites import vm_skus
@@ -41,7 +42,7 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
     setting = unknowing(setting, configuration, request.variables)
-    problems += problems_of_moves(configuration, Evaluation(setting))
+    problems += problems_of_moves(request, Evaluation(setting))
     evaluation = Evaluation(setting)
     skus = _known_skus(request, evaluation)
     for module in modules(configuration.root):
@@ -198,10 +199,17 @@ def _about_repetition(problem: Diagnostic, block: ResourceBlock) -> bool:
     )
 
 
-def problems_of_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """What is wrong with `moved` and `removed` blocks."""
-    if not any(module.moved or module.removed for module in modules(configuration.root)):
+def problems_of_moves(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
+    """What is wrong with `moved` and `removed` blocks; the latter say nothing where nothing is taken away."""
+    configuration = request.configuration
+    has_moved = any(module.moved for module in modules(configuration.root))
+    has_removed = any(module.removed for module in modules(configuration.root))
+    takes_away = request.mode is Mode.NORMAL or (
+        request.mode is Mode.DESTROY and bool(request.state.instances)
+    )
+    if not has_moved and not (has_removed and takes_away):
         return []
-    from nexusform.planning.modules.moving_checks import moving_problems
+    from nexusform.planning.modules.moving_checks import moving_problems, removal_problems
 
-    return moving_problems(configuration, evaluation)
+    problems = list(removal_problems(configuration)) if takes_away else []
+    return problems + moving_problems(configuration, evaluation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Action
+from nexusform.planning.plan import Action, Mode
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import errors, plan, state_of
 
@@ -185,6 +185,16 @@ def test_what_was_removed_may_not_be_declared_any_more() -> None:
     module = {"main.nf.hcl": 'module "m" {\n source = "./m"\n}\n', "m/main.nf.hcl": ONE}
     module["main.nf.hcl"] += removed.replace("nexus_site.x", "module.m")
     assert [each.id for each in errors(plan(module))] == ["removed-module-still-exists"]
+
+
+def test_what_was_removed_is_not_looked_for_where_nothing_is_taken_away() -> None:
+    """As Terraform 1.11 has it: a refresh says nothing of such blocks, nor does the end of nothing."""
+    removed = "removed {\n  from = nexus_site.x\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    state = state_of(ONE)
+    assert errors(plan(ONE + removed, state, mode=Mode.REFRESH_ONLY)) == []
+    assert errors(plan(ONE + removed, mode=Mode.DESTROY)) == []
+    (problem,) = errors(plan(ONE + removed, state, mode=Mode.DESTROY))
+    assert problem.id == "removed-resource-still-exists"
 
 
 def test_an_object_keeps_its_type_whether_it_stands_or_not() -> None:
