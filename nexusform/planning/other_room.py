@@ -20,7 +20,6 @@ from nexusform.words import counted
 
 # Under which key the note of a site holds its supplies.
 SUPPLIES: Final = "supplies"
-SITE_TYPE: Final = "nexus_site"
 # Calico gives every node whole blocks of pod addresses, of this size where nobody says otherwise (/26).
 POD_BLOCK: Final = 64
 _MIB_OF_GIB: Final = 1024
@@ -163,7 +162,7 @@ def note_of_supplies(supplies: Supplies) -> Mapping[str, Any]:
 
 
 def noted_supplies(note: Mapping[str, Any] | None) -> Supplies | None:
-    """What a site has, as its note says it; None where nobody looked."""
+    """What a site has, as the note of an object says it; None where nobody looked, and of what is no site."""
     noted = (note or {}).get(SUPPLIES)
     return None if noted is None else convert(noted, Supplies)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
-from nexusform.planning.other_room import SITE_TYPE, OtherRoom, Supplies, nodes_of, noted_supplies, other_room
+from nexusform.planning.other_room import OtherRoom, Supplies, nodes_of, noted_supplies, other_room
 from nexusform.planning.plan import Plan
 from nexusform.planning.vms.sites import (
     Ground,
@@ -279,9 +279,9 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
 
 def _supplies(site: SitePlan, ground: Ground) -> Supplies | None:
     """What a provider saw on a site beside machines."""
-    things = [thing for _, thing in ground.things if thing.address.type == SITE_TYPE]
-    notes = (noted_supplies(thing.note) for thing in things if thing.attributes.get("name") == site.id)
-    return next((found for found in notes if found is not None), None)
+    noted = [(thing, noted_supplies(thing.note)) for _, thing in ground.things]
+    of_site = (found for thing, found in noted if found and thing.attributes.get("name") == site.id)
+    return next(of_site, None)
 
 
 def _other(site: SitePlan, clusters: Iterable[Cluster], supplies: Supplies) -> tuple[OtherRoom, ...]:

@@ -41,7 +41,8 @@ def test_flags_with_as_many_dashes_as_typed() -> None:
     assert "-report=" in found("show", "-re")
 
 
-def test_values() -> None:
+def test_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert found("plan", "-placements=a") == ["-placements=all"]
     assert found("plan", "-placements", "n") == ["none"]
     assert found("plan", "-lock=f") == ["-lock=false"]

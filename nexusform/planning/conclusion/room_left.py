@@ -16,7 +16,6 @@ from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.other_room import (
-    SITE_TYPE,
     Nodes,
     OtherRoom,
     declared_network,
@@ -76,7 +75,7 @@ def _other_room(
     }
     rows: dict[str, tuple[OtherRoom, ...]] = {}
     for change in plan.changes:
-        supplies = noted_supplies(change.private) if change.address.type == SITE_TYPE else None
+        supplies = noted_supplies(change.private)
         attributes = change.after or change.before
         if supplies is None or attributes is None:
             continue

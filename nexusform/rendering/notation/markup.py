@@ -90,7 +90,7 @@ def breakable(text: str) -> Markup:
 def data_script(identifier: str, document: Any) -> Markup:
     """A document as JSON inside a page, unable to end its script element."""
     text = encoded(document).decode("utf-8", errors="replace")
-    if "\\u" in text:  # what the elements of the page spell out, too
+    if "\\" in text:  # what the elements of the page spell out, too
         text = encoded(spelled_out(document)).decode("utf-8", errors="replace")
     # Inside JSON a "<" stands in strings only, where the escape means the same.
     text = text.replace("<", "\\u003c")

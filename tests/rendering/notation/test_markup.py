@@ -5,7 +5,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nexusform.rendering.notation.json_values import spelled_out
@@ -46,6 +46,7 @@ def test_no_text_becomes_markup(text: str, value: str) -> None:
     assert '"' not in escaped(value)
 
 
+@example("\r")
 @given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))
 def test_data_comes_back_and_cannot_end_its_script(document: object) -> None:
     text = data_script("d", document)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_refusal
 from nexusform.plain_data import Path
-from nexusform.planning.other_room import SITE_TYPE, note_of_supplies
+from nexusform.planning.other_room import note_of_supplies
 from nexusform.ports import (
     UNMANAGED,
     ChangeRequest,
@@ -43,7 +43,8 @@ _MOST_NAMED: Final = 4
 _Row: TypeAlias = tuple[str, str, int, int, int, int]
 
 # What Azure knows nothing of: these stand in state alone.
-_OF_OURS: Final = frozenset({"nexus_site", "nexus_vm_sku", "nexus_separation_rule"})
+_SITE: Final = "nexus_site"
+_OF_OURS: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 _RACK: Final = "nexus_rack"
@@ -163,7 +164,7 @@ class ObservedSites:
         """One object as the site shows it; as state has it where the site says nothing of it."""
         key = request.key
         if key.type in _OF_OURS:
-            note = self._supplies(key.id) if key.type == SITE_TYPE and request.attributes else {}
+            note = self._supplies(key.id) if key.type == _SITE and request.attributes else {}
             return ReadAnswer(request.attributes or None, note=note)
         one = objects.get((key.type, key.id))
         if one is None and self._would_show(key):
