@@ -201,12 +201,18 @@ def _cluster_id(vms: VmObject, demand: VmDemand) -> str:
 # --- groups ------------------------------------------------------------------------------------
 
 
+def _asked(instance: Instance) -> Mapping[str, Any]:
+    """What a rule asks for: one that a selection leaves out holds as it was applied."""
+    values = instance.config if instance.config is not None else instance.planned
+    assert values is not None
+    return values
+
+
 def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
     """The members of each group of a rule; it is an error when one is in two groups."""
-    assert instance.config is not None
     problems: list[Problem] = []
     groups = []
-    for index, values in enumerate(instance.config.get("group") or ()):
+    for index, values in enumerate(_asked(instance).get("group") or ()):
         groups.append(tuple(_members(values, roll, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(groups):
@@ -264,8 +270,8 @@ def _verdict(
     instance: Instance, groups: Sequence[Sequence[GroupMember]], outcomes: Sequence[Outcome]
 ) -> SeparationVerdict:
     """Whether a rule holds as planned and in all repeated runs (`outcomes`), in some, or in none."""
-    assert instance.config is not None
-    scope = str(instance.config["scope"])
+    asked = _asked(instance)
+    scope = str(asked["scope"])
     planned = _violations(groups, scope, None, None)
     broken_runs = [seed for seed, outcome in enumerate(outcomes) if _shares(groups, scope, outcome)]
     held = len(outcomes) - len(broken_runs)
@@ -276,7 +282,7 @@ def _verdict(
     return SeparationVerdict(
         address=instance.address,
         scope=scope,
-        enforcement=str(instance.config["enforcement"]),
+        enforcement=str(asked["enforcement"]),
         holds=broken if violations else "always",
         violations=violations,
         runs=len(outcomes),

@@ -279,3 +279,11 @@ def test_zones_that_are_dropped_may_be_kept() -> None:
     before = problem.extra["fit"]["ways_out"][0]
     assert before["replaced_vms"] == 0
     assert {pools for each in before["as_before"] for pools in each["pools"]} == {"a/p", "b/p"}
+
+
+def test_a_rule_that_a_selection_leaves_out_holds_as_it_was_applied() -> None:
+    text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
+    files = text + rule(of("a", "c"), of("b"))
+    state = state_of(files)
+    assert verdict(plan(files, state, targets=("nexus_site.s",))).holds == "always"
+    assert verdict(plan(files, state, excludes=("nexus_separation_rule.apart",))).holds == "always"
