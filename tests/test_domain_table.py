@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.domain_table import PACKAGE, domains
-from nexusform.providers.provider_kind import ProviderKind
-from nexusform.providers.registry import PROVIDERS
+from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.demands import PlacedVm
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Claim, with_claims
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
 from nexusform.ports import ResourceType
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement

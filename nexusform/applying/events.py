@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 
 
 class Outcome(StrEnum):

@@ -32,7 +32,7 @@ from nexusform.applying.standing import (
 from nexusform.applying.workers import CallNews, EndedCall, Workers
 from nexusform.forecasts import Claim
 from nexusform.log import log
-from nexusform.planning.plan import Plan, Step, StepKind
+from nexusform.plans.plan import Plan, Step, StepKind
 from nexusform.ports import (
     Clock,
     NotDoneYet,

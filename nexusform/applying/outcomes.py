@@ -24,7 +24,7 @@ from nexusform.applying.standing import (
 )
 from nexusform.forecasts import Claim, with_claims
 from nexusform.plain_data import Path, known_parts, part_at, path_text, unknown_paths
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits

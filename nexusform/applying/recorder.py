@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.applying.standing import ProviderCall, deposed_key, provider_of, remembered, with_current
 from nexusform.plain_data import known_parts
-from nexusform.planning.plan import Action, Change, Plan, StepKind
+from nexusform.plans.plan import Action, Change, Plan, StepKind
 from nexusform.ports import ObjectKey
 from nexusform.state import codec
 from nexusform.state.draft import Remaining, StateDraft

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.applying.standing import with_current, with_successor, without_deposed
 from nexusform.configuration.configuration import DEFAULT_PROVIDER
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent, UnderWay
 from nexusform.state.objects import InstanceState, ObjectState

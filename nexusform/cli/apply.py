@@ -23,9 +23,9 @@ from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.placement_kinds.registry import noun_of
-from nexusform.planning.effects import Effect, effect_counts
-from nexusform.planning.plan import Action, Mode, Plan, StepKind
-from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.plans.effects import Effect, effect_counts
+from nexusform.plans.plan import Action, Mode, Plan, StepKind
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.words import counted, first_of, listed
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking

@@ -12,7 +12,7 @@ import nexusform
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.cli.voice import PlanView
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.planning.plan import Mode, Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.json_values import encoded
 from nexusform.rendering.report.entries import plan_findings

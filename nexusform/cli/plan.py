@@ -14,8 +14,8 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.guard_rails import Limit, guarded, limits_of
-from nexusform.planning.plan import Plan
+from nexusform.plans.guard_rails import Limit, guarded, limits_of
+from nexusform.plans.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.surroundings import unwritable

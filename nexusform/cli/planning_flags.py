@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import choice, filled, number, switch, text, texts
 from nexusform.cli.flags import place_of
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.workflow.run import PlanOptions

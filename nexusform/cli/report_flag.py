@@ -14,7 +14,7 @@ from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands, no_log_commands_in_markup
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import did_you_mean
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.ports import Registries
 from nexusform.regular_files import read_regular
 from nexusform.source import SourceFile

@@ -24,7 +24,7 @@ from nexusform.cli.report_flag import (
 )
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.show import Shown, find_shown
 

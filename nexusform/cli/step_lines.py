@@ -9,7 +9,7 @@ from nexusform.applying.agreement import Miss
 from nexusform.applying.events import StepEvent
 from nexusform.cli.screen import Screen
 from nexusform.plain_data import path_text
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.rendering.notation.colours import Painter, indented
 from nexusform.rendering.text import progress_text
 from nexusform.words import form

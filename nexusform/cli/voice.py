@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import LiveBar, PlanningLine, Screen
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Mode, Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, hang
 from nexusform.source import SourceFile

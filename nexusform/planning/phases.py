@@ -19,11 +19,11 @@ from nexusform.domain_table import Domain, domains
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Disruptions, PassedOver, PlacementChange, Rollout
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.plans.plan import Disruptions, PassedOver, PlacementChange, Rollout
 from nexusform.ports import Registries
 from nexusform.state.objects import State
 

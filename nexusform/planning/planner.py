@@ -22,7 +22,6 @@ from nexusform.planning.modules.validation import problems_of_moves, validate
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for, standing_evaluation
 from nexusform.planning.phases import plan_phases, remove_phases, said_by
-from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import (
     PLACEMENT_PHASE,
     VM_PHASE,
@@ -36,6 +35,7 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.draws import fitting_draws, roomiest
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
+from nexusform.plans.plan import Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:

@@ -5,38 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.vms.vm_object import placed_by
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.plans.pool_reason import Coming, PoolReason
 from nexusform.state.objects import State
-
-
-class Coming(Struct, frozen=True):
-    """How many VMs of a pool came for one reason; `serial` is that of the apply, None: this plan."""
-
-    trigger: str
-    serial: int | None
-    count: int
-
-
-class PoolReason(Struct, frozen=True):
-    """One pool: its row of the placement table, its zones (None: all), how its VMs came, their names."""
-
-    address: Address
-    table: PlacementTable
-    zones: tuple[str, ...] | None
-    came: tuple[Coming, ...]
-    objects: tuple[str, ...]
-
-    @property
-    def missing(self) -> int:
-        """VMs of the pool that stand on no rack."""
-        return self.table.total_count - sum(self.table.actual_vms_per_rack.values())
 
 
 def explain_pools(

@@ -11,7 +11,7 @@ from nexusform.address import Address, AddressPattern
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.ports import Ask, Files, Registries, StateReader
 from nexusform.scheduling.racks.splits import Way
 from nexusform.source import Span

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path, known_parts
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
-from nexusform.providers.provider_kind import ProviderKind
+from nexusform.providers.registry import ProviderKind
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING

@@ -21,11 +21,11 @@ from nexusform.applying.recorder import Recorder, opening_records
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.forecasts import broken_sure
-from nexusform.planning.plan import CheckResult, Plan, Step, StepKind
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.saved import plan_file
+from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
+from nexusform.plans.saved import plan_file
 from nexusform.ports import FollowsPlans
 from nexusform.state import codec, journal
 from nexusform.state.draft import Remaining, planned_records

@@ -25,7 +25,8 @@ from nexusform.language.scanner import (
     scan,
 )
 from nexusform.language.syntax import Call, Expression, Parentheses
-from nexusform.planning.names.origins import Origins, TracedPart
+from nexusform.language.traced_part import TracedPart
+from nexusform.planning.names.origins import Origins
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.request import PlanRequest
 from nexusform.rendering.answers.console_text import console_type, console_value

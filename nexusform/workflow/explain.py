@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from shlex import quote
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,14 +16,15 @@ from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.domain_table import Loaded, explainers_of_domains
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
-from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pool_reasons import PoolReason, explain_pools
+from nexusform.planning.pool_reasons import explain_pools
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.vms.vm_object import left_by, placed_by
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.plans.pool_reason import PoolReason
 from nexusform.ports import Registries
-from nexusform.rendering.answers.domain_answer import DomainAnswer, Explainer
+from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
@@ -35,6 +36,9 @@ from nexusform.workflow.saved_plans import open_saved, prior_of, read_plan
 from nexusform.workflow.stored import Stored, read_stored
 from nexusform.worlds.other_places import Way, find_ways
 from nexusform.worlds.world_view import things_after, view_world
+
+# (request, address, name of an object or "") -> the answer; None where the domain has none.
+Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
 
 _EXPLAINERS: Final[Mapping[str, Explainer]] = Loaded(explainers_of_domains())
 # The attributes that hold VMs and bindings by name.

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.domain_table import Loaded, targets_of_domains
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.workflow.place import Place
 from nexusform.workflow.saved_plans import read_plan
 

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.plan import Plan
 from nexusform.planning.preparation.order import planning_order
+from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.workflow.place import Place, load_configuration

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostics import Diagnostic, Severity, error, warning
-from nexusform.planning.guard_rails import broken_limits
 from nexusform.planning.modules.outputs import read_all_data
 from nexusform.planning.names.setting import standing_evaluation
-from nexusform.planning.plan import Mode, Plan
-from nexusform.planning.saved.comparison import parts_made_otherwise, things_seen_otherwise
-from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.plans.guard_rails import broken_limits
+from nexusform.plans.plan import Mode, Plan
+from nexusform.plans.saved.comparison import parts_made_otherwise, things_seen_otherwise
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem, Files
 from nexusform.regular_files import Confinement, Outside
 from nexusform.words import first_of, listed

@@ -16,8 +16,8 @@ from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of
 from nexusform.plain_data import Path, path_text
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.plan import Action, Change, InventoryRead, Plan
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Action, Change, InventoryRead, Plan
 from nexusform.ports import (
     UNFINISHED,
     ChangeRequest,
@@ -34,8 +34,7 @@ from nexusform.ports import (
     StepWaits,
     TellsVerdict,
 )
-from nexusform.providers.provider_kind import ProviderKind
-from nexusform.providers.registry import PROVIDERS
+from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN

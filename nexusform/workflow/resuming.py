@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.planning.plan import Plan, StepKind
+from nexusform.plans.plan import Plan, StepKind
 from nexusform.state import codec
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.words import counted
@@ -20,7 +20,7 @@ from nexusform.workflow.run import Run
 from nexusform.workflow.stored import Stored, read_stored
 
 if TYPE_CHECKING:  # most plans find nothing left
-    from nexusform.planning.saved.plan_file import SavedPlan
+    from nexusform.plans.saved.plan_file import SavedPlan
 
 
 class Rest(Struct, frozen=True):
@@ -45,7 +45,7 @@ def rest_of(stored: Stored, place: Place) -> tuple[Rest | None, list[Diagnostic]
     remaining = stored.remaining
     if remaining is None:
         return None, []
-    from nexusform.planning.saved import plan_file
+    from nexusform.plans.saved import plan_file
 
     document = remaining.document(place.largest_file())
     saved, problems = plan_file.read(document or b"", "the plan in the journal")

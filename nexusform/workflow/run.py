@@ -19,9 +19,9 @@ from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warnin
 from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.plan import Change, Mode, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest
+from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
@@ -348,6 +348,6 @@ def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
 
 
 def _failed(options: PlanOptions, *problems: Diagnostic) -> PlanResult:
-    from nexusform.planning.plan import Plan
+    from nexusform.plans.plan import Plan
 
     return PlanResult(Plan(mode=options.mode, diagnostics=problems, errored=True))

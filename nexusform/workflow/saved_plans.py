@@ -14,9 +14,9 @@ from nexusform.configuration.configuration import Configuration, Module
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.plain_data import from_plain, to_plain
-from nexusform.planning.plan import Plan, VariableValue
-from nexusform.planning.saved import plan_file
-from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.plans.plan import Plan, VariableValue
+from nexusform.plans.saved import plan_file
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.regular_files import FREE, Confinement
 from nexusform.resource_types.registry import registries

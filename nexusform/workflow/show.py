@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
 from nexusform.state import codec

@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import Confinement
 from nexusform.state_ports import is_sealed

@@ -13,13 +13,13 @@ import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
 from nexusform.planning.conclusion.changes import drift_between
-from nexusform.planning.plan import Drift
 from nexusform.planning.verification.standing_rules import broken_rules
 from nexusform.planning.verification.standing_state import (
     dependencies_on_nothing,
     state_problems,
     vms_on_no_machine,
 )
+from nexusform.plans.plan import Drift
 from nexusform.ports import Clock, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.planning.plan import Draws
 from nexusform.planning.vms.sites import demand_for
+from nexusform.plans.plan import Draws
 from nexusform.scheduling.racks.certainty import FEWEST_RUNS, MOST_RUNS
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage

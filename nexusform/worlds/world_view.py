@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
-from nexusform.planning.other_room import OtherRoom, Supplies, nodes_of, noted_supplies, other_room
-from nexusform.planning.plan import Plan
 from nexusform.planning.vms.sites import (
     Ground,
     SitePlan,
@@ -27,6 +25,8 @@ from nexusform.planning.vms.sites import (
     sku_of,
     vm_name,
 )
+from nexusform.plans.other_room import OtherRoom, Supplies, nodes_of, noted_supplies, other_room
+from nexusform.plans.plan import Plan
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku

@@ -8,7 +8,7 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
-from nexusform.planning.plan import Action, Change, Plan, Step, StepKind
+from nexusform.plans.plan import Action, Change, Plan, Step, StepKind
 
 
 def address(name: str, kind: str = "nexus_rack") -> Address:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.applying.events import Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
-from nexusform.planning.plan import Action, Plan, StepKind
+from nexusform.plans.plan import Action, Plan, StepKind
 from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ResourceType, StepNews, StepWaits
 from nexusform.providers.simulated import make
 from nexusform.schema import Attribute, BlockSchema

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.settling import settle
 from nexusform.applying.standing import call_for, deposed_key
-from nexusform.planning.plan import Action, Change, StepKind
+from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.ports import ObjectKey, ProviderProblem
 from nexusform.providers.simulated import SimulatedProvider, make
 from nexusform.state.draft import replay

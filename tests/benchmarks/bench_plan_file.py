@@ -7,8 +7,8 @@ import sys
 import time
 
 from nexusform.address import Address
-from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
-from nexusform.planning.saved.plan_file import read, write
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
+from nexusform.plans.saved.plan_file import read, write
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import Position, Span
 from nexusform.values import UNKNOWN

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.values import Refinement
 
 # Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.

@@ -59,7 +59,7 @@ NOT_FOR_QUICKSTART = (
     "nexusform.importers",
     "nexusform.language.functions.registry",
     "nexusform.planning.replanning",
-    "nexusform.planning.saved",
+    "nexusform.plans.saved",
     "nexusform.rendering.answers",
     "nexusform.rendering.page",
     "nexusform.rendering.pull_request",

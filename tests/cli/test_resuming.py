@@ -13,7 +13,7 @@ import pytest
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
 from nexusform.diagnostics import error
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.state_ports import BackendProblem
 
 STATE = Path("state/nexusform.nfstate")

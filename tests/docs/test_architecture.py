@@ -19,7 +19,7 @@ import pytest
 
 from nexusform.demands import PlacedVm
 from nexusform.domain_table import domains
-from nexusform.planning.plan import PlacementChange
+from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
 from tests.rendering.real_plans import nexusform, repaired

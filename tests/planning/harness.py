@@ -14,9 +14,9 @@ from nexusform.address import Address, parse_address
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Action, Change, PlacementChange, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Action, Change, PlacementChange, Plan
 from nexusform.ports import Registries
 from nexusform.resource_types.registry import registries
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.planning.plan import Action, Plan, Step, StepKind
+from nexusform.plans.plan import Action, Plan, Step, StepKind
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.state.objects import State
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,

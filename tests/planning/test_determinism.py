@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool, state_of
 
 PROGRAM = """
 import sys
-from nexusform.planning.saved.plan_file import write
+from nexusform.plans.saved.plan_file import write
 from tests.planning.test_determinism import plans
 sys.stdout.buffer.write(b"".join(write(p, {}) for p in plans(sys.argv[1])))
 """

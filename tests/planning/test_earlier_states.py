@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.rendering.pod_outline import pod_outline
 from nexusform.domains.fleet.workflow.reasons import pod_reasons
-from nexusform.planning.saved.comparison import parts_made_otherwise
-from nexusform.planning.saved.plan_file import read, write
+from nexusform.plans.saved.comparison import parts_made_otherwise
+from nexusform.plans.saved.plan_file import read, write
 from nexusform.state.codec import decode
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import deployment, manifest

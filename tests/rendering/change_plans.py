@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     Action,
     CheckResult,
     Drift,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.address import Address, ModuleStep
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     Action,
     Change,
     PlacementAction,

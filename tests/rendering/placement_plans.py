@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.diagnostics import warning
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     Action,
     PlacementAction,
     PlacementChange,

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from nexusform.cli.main import run
-from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.workflow.project import Place

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import error, warning
-from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
-from nexusform.planning.plan import Plan
+from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
+from nexusform.plans.plan import Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json.json_document import json_bytes, plan_document
 from nexusform.rendering.json.json_stream import finding_event

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.json.json_document import json_bytes, plan_document, state_document
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.progress_text import apply_complete_line

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.workflow.place import both_allow
 from tests.contracts.http_state_server import state_server
 

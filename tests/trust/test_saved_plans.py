@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plan_file
-from nexusform.planning.saved.plan_file import digest
-from nexusform.planning.saved.shared_values import Unsharing
+from nexusform.plans.saved import plan_file
+from nexusform.plans.saved.plan_file import digest
+from nexusform.plans.saved.shared_values import Unsharing
 
 CONFIGURATION = """
 resource "nexus_site" "lab" {}

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.state_ports import BackendProblem
 from nexusform.workflow.run import Run
 from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import open_project

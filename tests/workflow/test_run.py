@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.plan import Action, Mode
+from nexusform.plans.plan import Action, Mode
 from nexusform.state_ports import BackendProblem
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.explain import explain

@@ -21,9 +21,9 @@ from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path as ValuePath
 from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.plan import Plan
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Adjustment
+from nexusform.plans.plan import Plan
 from nexusform.ports import Kind
 from nexusform.regular_files import write_whole
 from nexusform.rendering.notation.hcl_text import quoted

@@ -11,10 +11,10 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.forecasts import FORECASTS
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action, Change, Drift
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior, without_configuration
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Action, Change, Drift
 from nexusform.state.objects import ObjectState, State
 
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)

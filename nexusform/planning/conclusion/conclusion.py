@@ -26,18 +26,6 @@ from nexusform.planning.modules.conditions import standing_verdicts
 from nexusform.planning.modules.outputs import Outputs, inventories_read, standing_outputs, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import Contribution, found_lost_in
-from nexusform.planning.plan import (
-    PREDICTION,
-    Change,
-    CheckResult,
-    Drift,
-    Mode,
-    PlacementAction,
-    PlacementChange,
-    Plan,
-    PredictionScore,
-    Upgrade,
-)
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import PARTIAL
@@ -57,6 +45,18 @@ from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.verdicts.stranded import stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import (
+    PREDICTION,
+    Change,
+    CheckResult,
+    Drift,
+    Mode,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    PredictionScore,
+    Upgrade,
+)
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import ObjectState
 

@@ -19,15 +19,15 @@ from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, kind_order
-from nexusform.planning.effects import Effect, effect_of
-from nexusform.planning.plan import (
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.plan import (
     Action,
     Change,
     PlacementAction,
     PlacementChange,
     PlacementTotal,
 )
-from nexusform.planning.vms.sites import SitePlan
 from nexusform.ports import ResourceType
 
 _DISMISSED: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from nexusform.address import address_order
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.placements import REASONS
-from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
 from nexusform.planning.vms.vm_object import MACHINE_REMOVED
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.ports import ResourceType
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import ExplainedVm
-from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
+from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange, PlacementTable
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.vms import Placement
 

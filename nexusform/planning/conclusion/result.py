@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.phases import Contribution
-from nexusform.planning.plan import Plan
 from nexusform.planning.verdicts.fit import Unplaced
 from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.explanation import Explanation
 
 

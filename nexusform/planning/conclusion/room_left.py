@@ -14,16 +14,6 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
-from nexusform.planning.other_room import (
-    Nodes,
-    OtherRoom,
-    declared_network,
-    nodes_of,
-    noted_supplies,
-    other_room,
-)
-from nexusform.planning.plan import Action, Change, Plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import BROKEN
 from nexusform.planning.vms.sites import (
@@ -37,6 +27,16 @@ from nexusform.planning.vms.sites import (
     vm_name,
 )
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
+from nexusform.plans.other_room import (
+    Nodes,
+    OtherRoom,
+    declared_network,
+    nodes_of,
+    noted_supplies,
+    other_room,
+)
+from nexusform.plans.plan import Action, Change, Plan
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
 from nexusform.scheduling.racks.vms import Interval, VmSku, anybodys, common_terms, total

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Address
-from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
+from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.scheduling.racks.certainty import VmReleased
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine

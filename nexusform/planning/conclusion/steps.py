@@ -13,10 +13,10 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, machine_use, wait_for_room
-from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.ports import Kind, ResourceType, Surroundings
 from nexusform.schema import Reference
 

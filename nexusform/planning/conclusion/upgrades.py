@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from nexusform.demands import PoolDemand
-from nexusform.planning.plan import Disruptions, PoolUpgrade, Upgrade
 from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject
+from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
 
 
 def upgrades_of(

@@ -21,13 +21,13 @@ from nexusform.planning.names.evaluation import Evaluation, ResourceKey, address
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.scope import ModuleInstance
 from nexusform.planning.names.setting import PreparedBodies
-from nexusform.planning.occupancy import take_note
-from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.preparation.moves import only_forgets
 from nexusform.planning.preparation.order import Order, created_first
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.occupancy import take_note
+from nexusform.plans.plan import Action, CheckResult
 from nexusform.ports import UNFINISHED, Kind
 from nexusform.scheduling.world import Inventory
 

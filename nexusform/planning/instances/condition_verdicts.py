@@ -7,7 +7,7 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope, notes_on
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import CheckResult
+from nexusform.plans.plan import CheckResult
 
 ID_OF_CONDITION = {
     "precondition": "resource-precondition-failed",

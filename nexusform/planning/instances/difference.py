@@ -23,7 +23,7 @@ from nexusform.language.syntax import (
 from nexusform.plain_data import Path, part_at, to_plain, unknown_paths
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Action
+from nexusform.plans.plan import Action
 from nexusform.ports import UNFINISHED
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import ListType, MapType, PrimitiveType, SetType, Type

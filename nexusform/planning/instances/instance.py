@@ -14,7 +14,7 @@ from nexusform.diagnostics import Diagnostic, Problem, diagnostic
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.repetition import ObjectView, Repetition
 from nexusform.planning.names.scope import ModuleInstance
-from nexusform.planning.plan import Action
+from nexusform.plans.plan import Action
 from nexusform.ports import ResourceType
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState

@@ -17,10 +17,10 @@ from nexusform.planning.instances.condition_verdicts import evaluate_condition, 
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.scope import InstanceScope, ModuleInstance
-from nexusform.planning.plan import CheckResult, Mode
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import CheckResult, Mode
 
 _DATA: tuple[BlockMode, ...] = ("data",)
 _ALL: tuple[BlockMode, ...] = ("managed", "data")

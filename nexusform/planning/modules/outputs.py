@@ -11,10 +11,10 @@ from nexusform.configuration.configuration import Configuration, Output
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.plain_data import Refined, refined_parts, to_plain
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
 from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC
 from nexusform.values import UNKNOWN, Value, null

@@ -21,10 +21,10 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.scope import ModuleInstance, Setting
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import modules, planning_order, resource_blocks
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.sites import vm_skus
+from nexusform.plans.plan import Mode
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown

@@ -13,6 +13,7 @@ from nexusform.configuration.configuration import Variable
 from nexusform.diagnostics import Diagnostic
 from nexusform.language import syntax
 from nexusform.language.evaluator import Trace, traced
+from nexusform.language.traced_part import TracedPart
 from nexusform.language.value_notes import traversal_text
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE, Repetition
@@ -24,26 +25,6 @@ from nexusform.values import UNKNOWN, Value
 _LOOPS = (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor, syntax.Splat)
 _WRAPPINGS = (syntax.Parentheses, syntax.TemplateWrap)
 _PLAIN = (syntax.Literal, syntax.StringLiteral, syntax.SplatElement)
-
-
-class TracedPart(Struct, frozen=True):
-    """One part of an expression.
-
-    `text` is how it is written and `place` where (None: in the expression that was asked about); `reasons`
-    say what made its value sensitive, unknown or an error (`failed`: it has no value). `parts` are what it
-    is made of, `omitted` counts those of a loop that are left out. `hidden`: its value would tell of a
-    sensitive one. `repeated`: its parts stand further up already.
-    """
-
-    text: str
-    value: Value
-    place: Span | None = None
-    reasons: tuple[str, ...] = ()
-    parts: tuple[TracedPart, ...] = ()
-    omitted: int = 0
-    hidden: bool = False
-    repeated: bool = False
-    failed: bool = False
 
 
 class _Definition(Struct, frozen=True):

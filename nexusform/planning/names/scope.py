@@ -23,7 +23,7 @@ from nexusform.planning.names.repetition import (
     Repetition,
     ResourceView,
 )
-from nexusform.planning.plan import Basis
+from nexusform.plans.plan import Basis
 from nexusform.ports import DataAnswer, Files
 from nexusform.schema import BlockSchema
 from nexusform.value_types import DYNAMIC

@@ -25,11 +25,11 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE, Repetition, expand
 from nexusform.planning.names.scope import InstanceScope
 from nexusform.planning.names.setting import standing_evaluation
-from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.moves import apply_moves, refreshed_after
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import Imported, PlanRequest
+from nexusform.plans.plan import Mode
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
 from nexusform.state.objects import InstanceState, ObjectState, State

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Draws
 from nexusform.planning.verdicts.draws import draws_in_words, surely_fit
+from nexusform.plans.plan import Draws
 
 # Each trial is a whole plan, repeated; halving finds one of a thousand counts.
 MOST_TRIALS: Final = 10

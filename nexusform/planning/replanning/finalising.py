@@ -23,8 +23,8 @@ from nexusform.planning.modules.conditions import check_standing
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import standing_evaluation
-from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.ports import Registries
 from nexusform.schema import BlockSchema
 from nexusform.state import json_text

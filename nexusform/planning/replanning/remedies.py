@@ -18,11 +18,11 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Action, PlacementAction, Plan
 from nexusform.planning.replanning.drawn_ways import certain_count_note, drawn_note
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
 from nexusform.planning.vms.vm_object import HardHint
+from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku

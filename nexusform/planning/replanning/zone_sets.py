@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Plan
 from nexusform.planning.replanning.drawn_ways import drawn_note
 from nexusform.planning.replanning.remedies import WayOut, moved_vms, way_document
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, GroupMember, OpenRule
 from nexusform.planning.vms.sites import SitePlan
+from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, VmSku
 from nexusform.words import counted, first_of, form, natural
 

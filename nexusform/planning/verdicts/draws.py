@@ -7,10 +7,10 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.planning.plan import Draws
 from nexusform.planning.verdicts.fit import MOST_NAMED, SiteCertainty, Unplaced
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import Draws
 from nexusform.scheduling.racks.certainty import VmPlaced, replay
 from nexusform.scheduling.racks.splits import PACKED, RULES, SPREAD, Roomiest, Way, name_of
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku

@@ -17,9 +17,9 @@ from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, VM_CLAIMS, Record, as_it_held
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject
+from nexusform.plans.plan import Action
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat
 from nexusform.scheduling.racks.explanation import Shortage

@@ -19,10 +19,10 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean, h
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import HostedWorkload
-from nexusform.planning.plan import SeparationVerdict, SeparationViolation
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
+from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.vms import Placement

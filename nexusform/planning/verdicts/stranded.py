@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms.sites import build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.guard_rails import STRANDED
+from nexusform.plans.plan import Mode
 from nexusform.ports import ResourceType
 from nexusform.words import counted, first_of, form, listed, natural
 
-STRANDED = "machine-goes-with-vms-on-it"
 GONE_ALREADY = "machine-is-gone-under-vms"
 _MOST_NAMED = 4
 _MOST_OBJECTS = 12

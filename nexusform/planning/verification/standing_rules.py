@@ -15,7 +15,6 @@ from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import hosted_in
-from nexusform.planning.plan import SeparationVerdict
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verdicts.fit import broken_groups
 from nexusform.planning.verdicts.separation import BROKEN, judge, violation_text
@@ -23,6 +22,7 @@ from nexusform.planning.verification.standing_state import standing_inventory, s
 from nexusform.planning.vms.sites import surroundings_before
 from nexusform.planning.vms.vm_object import Moves, VmObject
 from nexusform.planning.vms.vm_world import HintTargets
+from nexusform.plans.plan import SeparationVerdict
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.rules import hints

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.planning.occupancy import OutsideVm, take_note
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.occupancy import OutsideVm, take_note
 from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.certainty import Operation, Stand, VmPlaced, VmReleased

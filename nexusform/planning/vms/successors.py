@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.occupancy import note_of, noted
 from nexusform.planning.vms.sites import inventory_of
+from nexusform.plans.occupancy import note_of, noted
 from nexusform.scheduling.world import Inventory, Occupied
 
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
+from nexusform.plans.plan import Action
 from nexusform.ports import Unplaced
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.vms import Hint, Placement

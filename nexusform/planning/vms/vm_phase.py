@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import (
     MACHINE_REMOVED,
@@ -23,6 +22,7 @@ from nexusform.planning.vms.vm_object import (
     compare,
 )
 from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import hints as hint_rule
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement

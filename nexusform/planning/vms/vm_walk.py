@@ -25,7 +25,6 @@ from nexusform.planning.instances.difference import planned_attributes, same
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.repetition import ResourceView
-from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms import vm_phase
@@ -38,6 +37,7 @@ from nexusform.planning.vms.sites import (
 )
 from nexusform.planning.vms.vm_object import VmObject, note_left, note_placed
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
+from nexusform.plans.plan import Action
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.vms import Placement
 

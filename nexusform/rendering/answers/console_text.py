@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nexusform.exact_numbers import number_text
+from nexusform.language.traced_part import TracedPart
 from nexusform.plain_data import to_plain
-from nexusform.planning.names.origins import TracedPart
 from nexusform.rendering.notation.colours import harmless, wrap
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
 from nexusform.value_types import (

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
-from nexusform.address import AddressPattern
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.request import PlanRequest
 from nexusform.rendering.answers.outline import Outline
 
 
@@ -22,7 +19,3 @@ class DomainAnswer(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
     goes_far: bool = False
-
-
-# (request, address, name of an object or "") -> the answer; None where the domain has none.
-Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]

@@ -10,7 +10,7 @@ from typing import Any
 
 from nexusform.placement_kinds.registry import place_document, place_text
 from nexusform.placement_kinds.vm_kind import cells_text
-from nexusform.planning.plan import PlacementChange
+from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless

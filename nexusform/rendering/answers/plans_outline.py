@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.effects import LEAVING, effect_clauses, effect_counts
-from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.plans.effects import LEAVING, effect_clauses, effect_counts
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.report.overview import Overview, build_overview

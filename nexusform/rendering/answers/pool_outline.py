@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nexusform.planning.pool_reasons import Coming, PoolReason
+from nexusform.plans.pool_reason import Coming, PoolReason
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import table_document
 from nexusform.rendering.report.placement_rows import table_row

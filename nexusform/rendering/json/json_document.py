@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.address import Address, ModulePath, address_order, module_text, parse_address
 from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
+from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json.json_configuration import configuration_document
 from nexusform.rendering.json.json_parts import (

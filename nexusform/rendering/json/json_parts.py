@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.address import Address, module_text
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Action
+from nexusform.plans.plan import Action
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.source import Position, SourceFile, Span

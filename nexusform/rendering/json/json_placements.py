@@ -9,9 +9,9 @@ from msgspec.structs import asdict
 
 from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import place_document
-from nexusform.planning.occupancy import Room, SiteRoom
-from nexusform.planning.other_room import OtherRoom
-from nexusform.planning.plan import (
+from nexusform.plans.occupancy import Room, SiteRoom
+from nexusform.plans.other_room import OtherRoom
+from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
     PlacementTable,

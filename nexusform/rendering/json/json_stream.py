@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Action, Change, Drift, Mode, Plan, StepKind
+from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
     diagnostic_document,

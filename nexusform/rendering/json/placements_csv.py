@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.placement_kinds.registry import place_document
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.json.json_placements import shown_rows
 from nexusform.rendering.report.placement_rows import Detail
 

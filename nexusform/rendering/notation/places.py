@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nexusform.planning.plan import Draws
+from nexusform.plans.plan import Draws
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, form
 

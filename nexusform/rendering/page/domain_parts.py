@@ -9,7 +9,7 @@ from typing import cast
 from msgspec import Struct
 
 from nexusform.domain_table import domains
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Part
 
 

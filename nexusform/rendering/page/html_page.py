@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Plan, all_decided
+from nexusform.plans.plan import Plan, all_decided
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
 from nexusform.rendering.page.domain_parts import parts_of_domains

@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, place_text
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     Change,
     PlacementChange,
     Plan,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.registry import titled
-from nexusform.planning.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
+from nexusform.plans.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding

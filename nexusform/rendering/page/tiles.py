@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.effects import Effect, effect_clauses, number_of
-from nexusform.planning.plan import Plan
+from nexusform.plans.effects import Effect, effect_clauses, number_of
+from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview, Stake
 from nexusform.rendering.report.plain_words import room_of

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Action, Change, Mode, Plan
+from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,
     SENSITIVE,

@@ -10,8 +10,8 @@ from typing import Final
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, titled
-from nexusform.planning.effects import Effect, effect_of, is_told, told_pools
-from nexusform.planning.plan import (
+from nexusform.plans.effects import Effect, effect_of, is_told, told_pools
+from nexusform.plans.plan import (
     Action,
     Change,
     PlacementAction,

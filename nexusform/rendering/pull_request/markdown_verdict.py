@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.effects import (
+from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,
     Effect,
@@ -17,7 +17,7 @@ from nexusform.planning.effects import (
     told_pools,
     verb_of,
 )
-from nexusform.planning.plan import Action, PlacementChange, Plan, Upgrade
+from nexusform.plans.plan import Action, PlacementChange, Plan, Upgrade
 from nexusform.rendering.pull_request.markdown_parts import code, commit_text, plain
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import Overview

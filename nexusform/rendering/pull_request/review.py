@@ -16,7 +16,7 @@ from nexusform.address import parse_address
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody
 from nexusform.source import SourceFile

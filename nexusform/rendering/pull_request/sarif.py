@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nexusform.advice.registry import RULES
 from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.report.entries import HELD_BEFORE, Finding, plan_findings
 from nexusform.source import Span

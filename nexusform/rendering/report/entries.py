@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.held_before import warnings_held_before
-from nexusform.planning.occupancy import SiteRoom, sharing_as_before
-from nexusform.planning.plan import Plan
+from nexusform.plans.held_before import warnings_held_before
+from nexusform.plans.occupancy import SiteRoom, sharing_as_before
+from nexusform.plans.plan import Plan
 from nexusform.source import Span
 from nexusform.weights import Level, level_of, level_of_warning
 

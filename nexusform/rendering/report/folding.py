@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.planning.plan import PlacementTable, Plan, all_decided
+from nexusform.plans.plan import PlacementTable, Plan, all_decided
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.words import counted, spans
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.placement_kinds.registry import MAPS
 from nexusform.plain_data import Path
-from nexusform.planning.plan import Action, Change, Drift, Plan
+from nexusform.plans.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference

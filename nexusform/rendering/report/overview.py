@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.registry import KINDS, kind_order
-from nexusform.planning.effects import (
+from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,
     Effect,
@@ -27,8 +27,8 @@ from nexusform.planning.effects import (
     number_of,
     told_pools,
 )
-from nexusform.planning.guard_rails import GUARD_RAIL, broken_limits
-from nexusform.planning.plan import (
+from nexusform.plans.guard_rails import GUARD_RAIL, broken_limits
+from nexusform.plans.plan import (
     Action,
     Mode,
     PlacementAction,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM
 from nexusform.placement_kinds.registry import KINDS, brief_place, kind_order, place_text
-from nexusform.planning.effects import (
+from nexusform.plans.effects import (
     Effect,
     EffectCount,
     effect_counts,
@@ -23,7 +23,7 @@ from nexusform.planning.effects import (
     told_pools,
     verb_of,
 )
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.report.upgrade_words import RECREATING, ROLLING
 from nexusform.rendering.report.wording import trigger_words
 from nexusform.scheduling.decision import Place

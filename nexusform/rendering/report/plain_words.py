@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.planning.plan import Draws, Plan, all_decided
+from nexusform.plans.plan import Draws, Plan, all_decided
 from nexusform.rendering.report.room_table import Moment, SiteSummary
 from nexusform.scheduling.racks.splits import RULES
 from nexusform.scheduling.racks.vms import Interval

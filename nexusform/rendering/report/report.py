@@ -12,8 +12,8 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.registry import KINDS, MAPS, kind_order
 from nexusform.plain_data import Path
-from nexusform.planning.effects import effect_of, state_of
-from nexusform.planning.plan import (
+from nexusform.plans.effects import effect_of, state_of
+from nexusform.plans.plan import (
     Action,
     Change,
     Draws,

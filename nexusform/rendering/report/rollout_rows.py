@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Plan, Rollout, RolloutStep
+from nexusform.plans.plan import Plan, Rollout, RolloutStep
 from nexusform.words import counted, duration
 
 HEADS: Final = ("from", "stage", "what")

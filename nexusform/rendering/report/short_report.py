@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import brief_place
-from nexusform.planning.other_room import lacking_text
-from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
+from nexusform.plans.other_room import lacking_text
+from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference

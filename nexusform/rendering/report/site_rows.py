@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.effects import Effect, effect_of
-from nexusform.planning.plan import Plan
+from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.plan import Plan
 from nexusform.words import counted, first_of
 
 _MOST_ROWS: Final = 12

@@ -8,8 +8,8 @@ from typing import Final
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.planning.effects import DISTURBING, Effect, effect_of
-from nexusform.planning.plan import Action, Plan
+from nexusform.plans.effects import DISTURBING, Effect, effect_of
+from nexusform.plans.plan import Action, Plan
 from nexusform.words import counted, form
 
 _CONTROL_PLANE: Final = "control-plane"

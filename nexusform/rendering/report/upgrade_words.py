@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.planning.plan import Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
 from nexusform.words import counted, first_of, form
 
 ROLLING: Final = "kubernetes_version_changed"

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.address import module_text
 from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.planning.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.words import counted
 
 SYMBOLS: Final = {

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import titled
-from nexusform.planning.effects import Effect
-from nexusform.planning.plan import PlacementAction, PlacementTable
+from nexusform.plans.effects import Effect
+from nexusform.plans.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,

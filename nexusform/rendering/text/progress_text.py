@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.applying.events import Outcome, StepEvent
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from nexusform.rendering.notation.colours import PLAIN, Painter, columns, hang, harmless, pad
 
 # Step -> (while it runs, in "Still ...", when it is done).

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.effects import Effect
-from nexusform.planning.plan import PlacementAction
+from nexusform.plans.effects import Effect
+from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Severity
-from nexusform.planning.plan import Mode, Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
 from nexusform.rendering.notation.hcl_text import attribute_name

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.plan import Mode, Plan, SeparationVerdict
+from nexusform.plans.plan import Mode, Plan, SeparationVerdict
 from nexusform.rendering.notation.colours import Painter, harmless, indented, wrap
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.report import Report, build_report

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.planning.plan import Mode, Plan, StepKind
+from nexusform.plans.plan import Mode, Plan, StepKind
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, cluster, good, is_empty, plan, pool, state_of
 from tests.planning.step_runner import check_counts, run

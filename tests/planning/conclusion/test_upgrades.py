@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.plan import Upgrade
+from nexusform.plans.plan import Upgrade
 from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace as exchanged
 
-from nexusform.planning.plan import Action, Mode, StepKind
+from nexusform.plans.plan import Action, Mode, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import CheckResult
+from nexusform.plans.plan import CheckResult
 from nexusform.values import UNKNOWN
 from tests.planning.harness import Unreadable, errors, plan, warnings
 

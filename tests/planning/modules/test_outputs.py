@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.plan import InventoryRead, Plan
-from nexusform.planning.saved import plan_file
+from nexusform.plans.plan import InventoryRead, Plan
+from nexusform.plans.saved import plan_file
 from tests.rendering.real_plans import RealPlan, copied, planned
 
 

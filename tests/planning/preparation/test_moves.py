@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Action, Mode
+from nexusform.plans.plan import Action, Mode
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import errors, plan, state_of
 

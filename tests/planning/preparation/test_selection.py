@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import SeparationVerdict
-from nexusform.planning.saved import plan_file
+from nexusform.plans.plan import SeparationVerdict
+from nexusform.plans.saved import plan_file
 from nexusform.rendering.json.json_placements import separation_documents
 from tests.planning.harness import (
     RACKS,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.planning.plan import Action, StepKind
+from nexusform.plans.plan import Action, StepKind
 from tests.planning.harness import plan, state_of
 
 ONE_MACHINE = """

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nexusform.applying.agreement import agree
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.plan import Draws
 from nexusform.planning.verification.standing_state import state_problems
+from nexusform.plans.plan import Draws
 from nexusform.rendering.notation.places import draws_document, draws_text
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.plan import Action, CheckResult, Plan
+from nexusform.plans.plan import Action, CheckResult, Plan
 from nexusform.rendering.json.json_document import (
     json_bytes,
     materialised,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import warning
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.state.objects import OutputState

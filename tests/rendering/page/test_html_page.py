@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
+from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
 from nexusform.rendering.page.page_parts import overview_part
 from nexusform.rendering.report.code_origin import CodeOrigin

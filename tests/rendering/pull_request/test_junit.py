@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error, warning
-from nexusform.planning.plan import CheckResult, Plan, SeparationViolation
+from nexusform.plans.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.sarif import sarif_document
 from tests.rendering.pieces import separation_verdict

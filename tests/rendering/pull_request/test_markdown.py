@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
-from nexusform.planning.occupancy import MachineCount, RackCounts
-from nexusform.planning.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
+from nexusform.plans.occupancy import MachineCount, RackCounts
+from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.report.code_origin import CodeOrigin

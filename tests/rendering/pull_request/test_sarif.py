@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error, warning
-from nexusform.planning.plan import Action, Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.pull_request.sarif import findings_document, sarif_document
 from tests.rendering.real_plans import RealPlan
 

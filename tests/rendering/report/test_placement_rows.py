@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.planning.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.report.placement_rows import (
     Detail,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nexusform.applying.events import Outcome, StepEvent
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from nexusform.rendering.text.progress_text import (
     apply_complete_line,
     destroy_complete_line,

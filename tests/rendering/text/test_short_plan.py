@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import warning
-from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
-from nexusform.planning.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
+from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
+from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.object_rows import object_folds
 from nexusform.rendering.report.placement_rows import Detail

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     Action,
     Drift,
     Mode,

@@ -25,7 +25,7 @@ from nexusform.domains.azure.workflow.predicting import (
     predicted,
     prediction_run,
 )
-from nexusform.planning.guard_rails import Limit, guarded
+from nexusform.plans.guard_rails import Limit, guarded
 from nexusform.workflow.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"

@@ -11,7 +11,7 @@ from nexusform.diagnostics import Severity
 from nexusform.domains.azure.importers.arm import Item, id_key, name_of
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
-from nexusform.planning.other_room import ClusterNetworks, NetworkSupply, StorageSupply, Supplies
+from nexusform.plans.other_room import ClusterNetworks, NetworkSupply, StorageSupply, Supplies
 
 NETWORKS: Final = "l3_networks"
 APPLIANCES: Final = "storage_appliances"

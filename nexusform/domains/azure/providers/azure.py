@@ -12,7 +12,7 @@ from nexusform.diagnostics import Problem
 from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.ports import ProviderProblem
-from nexusform.providers.provider_kind import ProviderKind
+from nexusform.providers.registry import ProviderKind
 from nexusform.regular_files import FREE, Confinement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING

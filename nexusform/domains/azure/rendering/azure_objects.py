@@ -27,7 +27,7 @@ from nexusform.domains.azure.importers.az_bodies import (
     vm_properties,
 )
 from nexusform.plain_data import with_part
-from nexusform.planning.plan import Action, Change, Plan
+from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
 CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"

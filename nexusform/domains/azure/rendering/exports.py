@@ -11,7 +11,7 @@ from nexusform.domains.azure.rendering.arm import arm_document
 from nexusform.domains.azure.rendering.az_script import az_script
 from nexusform.domains.azure.rendering.azapi import azapi_document
 from nexusform.domains.azure.rendering.azure_objects import AzureObjects, Do, azure_objects
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.words import first_of
 
 

@@ -24,9 +24,9 @@ from nexusform.domains.azure.importers.az_sites import named_as_known
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
 from nexusform.domains.azure.providers.observed_site import ReadSites
-from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
+from nexusform.plans.plan import Action
 from nexusform.ports import ProviderProblem
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.resource_types.registry import registries

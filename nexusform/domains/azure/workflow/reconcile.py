@@ -27,9 +27,9 @@ from nexusform.domains.azure.questions.reconciliation import (
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.domains.azure.workflow.adopting import source_for
 from nexusform.forecasts import Record, record_of
-from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
+from nexusform.plans.plan import PREDICTION, SeparationVerdict
 from nexusform.ports import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.source import SourceFile

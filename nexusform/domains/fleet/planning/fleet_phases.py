@@ -29,10 +29,10 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.phases import Contribution, Instances, Phases
-from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.plans.plan import PlacementChange
 from nexusform.ports import Kind
 
 

@@ -45,7 +45,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
 )
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action
+from nexusform.plans.plan import Action
 from nexusform.words import first_of
 
 # Under which key a note holds what a provider knows of the object on its hub.

@@ -19,10 +19,10 @@ from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.rows import PodNote, read_note
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.plan import Action, PlacementAction, PlacementChange
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState
 

@@ -42,7 +42,7 @@ from nexusform.domains.fleet.scheduling.status import (
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PassedOver, PlacementChange, Rollout
+from nexusform.plans.plan import PassedOver, PlacementChange, Rollout
 from nexusform.ports import Kind
 from nexusform.words import counted, form, listed
 

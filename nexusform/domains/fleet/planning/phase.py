@@ -46,8 +46,8 @@ from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import PLACEMENT_PHASE
+from nexusform.plans.plan import PlacementChange
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
 from nexusform.words import form, listed

@@ -52,8 +52,8 @@ from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
 from nexusform.domains.fleet.scheduling.watcher import Occasion, Trigger, Watched, trigger_of
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Rollout as RolloutTimeline
-from nexusform.planning.plan import RolloutStep
+from nexusform.plans.plan import Rollout as RolloutTimeline
+from nexusform.plans.plan import RolloutStep
 
 _NEWEST: Final = 1 << 62
 NOT_SHOWN: Final[Mapping[str, Any]] = {}

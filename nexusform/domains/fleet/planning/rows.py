@@ -19,7 +19,7 @@ from nexusform.domains.fleet.scheduling.rollout import Wave
 from nexusform.domains.fleet.scheduling.staged import RunOutcome, RunStep, StepKind
 from nexusform.domains.fleet.scheduling.watcher import Trigger, observations, trigger_for
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import (
+from nexusform.plans.plan import (
     FORGOTTEN,
     Action,
     PlacementAction,

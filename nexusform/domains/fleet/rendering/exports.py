@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.diagnostics import Diagnostic, warning
 from nexusform.domains.fleet.rendering.manifests import fleet_manifests, node_labels_script
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import registries
 
 

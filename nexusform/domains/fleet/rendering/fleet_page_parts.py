@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.domains.fleet.rendering.fleet_parts import fleet_members, fleet_part, pods_part
 from nexusform.domains.fleet.rendering.fleet_svg import fleet_svg
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.page.domain_parts import PageParts
 
 

@@ -10,7 +10,7 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
     scores_text,
     state_text,
 )
-from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import Markup, shape
 from nexusform.rendering.page.svg_map import MARGIN, document, lettering, moved
 from nexusform.words import counted

@@ -20,7 +20,7 @@ from nexusform.domains.fleet.importers.fleet_documents import (
 from nexusform.domains.fleet.importers.fleet_model import FleetRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.planning.plan import Action, Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.ports import Registries
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.words import first_of

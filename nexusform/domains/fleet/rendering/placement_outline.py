@@ -16,7 +16,7 @@ from nexusform.domains.fleet.scheduling.explanation import (
 )
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.words import form, listed

@@ -20,9 +20,9 @@ from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.ports import Kind
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.words import first_of

@@ -19,8 +19,8 @@ from nexusform.domains.pods.planning.phase import PodDecision, PodPhase
 from nexusform.domains.pods.scheduling import explanation as pod_explanation
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.planning.plan import PlacementChange
 from nexusform.planning.vms.vm_object import placed_by
+from nexusform.plans.plan import PlacementChange
 
 # --- placements ----------------------------------------------------------------------------------
 

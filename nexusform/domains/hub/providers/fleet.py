@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nexusform.domains.hub.types.fleet_hub import CONTEXT, KUBECONFIG
 from nexusform.ports import Provider, ProviderProblem
-from nexusform.providers.provider_kind import ProviderKind
+from nexusform.providers.registry import ProviderKind
 from nexusform.regular_files import FREE, Confinement
 from nexusform.scheduling.quantity import parse_duration
 from nexusform.schema import Attribute, BlockSchema

@@ -20,9 +20,9 @@ from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.fleet_hub import FleetHub
 from nexusform.domains.hub.providers.hub_objects import managed_by
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
+from nexusform.plans.plan import Action
 from nexusform.ports import ProviderProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import Position, Span

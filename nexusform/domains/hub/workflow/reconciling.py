@@ -13,8 +13,8 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.domains.hub.providers.fleet_hub import FleetHub
 from nexusform.domains.hub.providers.hub_bodies import PLACEMENTS
 from nexusform.forecasts import Record, record_of
-from nexusform.planning.plan import SeparationVerdict
 from nexusform.planning.planner import make_plan
+from nexusform.plans.plan import SeparationVerdict
 from nexusform.ports import ObjectKey, ProviderProblem, ReadRequest
 from nexusform.source import SourceFile
 from nexusform.state import codec

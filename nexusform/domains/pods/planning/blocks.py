@@ -28,9 +28,9 @@ from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Action
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.plan import Action
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState
 from nexusform.values import UNKNOWN

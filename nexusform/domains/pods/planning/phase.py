@@ -31,7 +31,7 @@ from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
 from nexusform.planning.phases import HostedWorkload
-from nexusform.planning.plan import Disruptions, PlacementChange
+from nexusform.plans.plan import Disruptions, PlacementChange
 
 BINDING_REMOVED: Final = "binding_removed"
 # Pods that evict each other in turns would never come to rest.

@@ -16,7 +16,7 @@ from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
-from nexusform.planning.plan import FORGOTTEN, PlacementAction, PlacementChange
+from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"

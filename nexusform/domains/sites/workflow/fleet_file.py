@@ -17,7 +17,7 @@ import nexusform
 from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, fleet_digest
 from nexusform.domains.sites.workflow.site_work import PLAN_SUFFIX
-from nexusform.planning.saved import plan_file
+from nexusform.plans.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import read_regular
 from nexusform.workflow.place import Place

@@ -15,7 +15,7 @@ from nexusform.domains.sites.types.definition import SiteEntry
 from nexusform.domains.sites.types.work import Answer, Status, Trouble
 from nexusform.domains.sites.workflow.site_digest import plan_digest
 from nexusform.domains.sites.workflow.site_project import whereabouts
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.workflow.run import Run
 
 LOCKED: Final = "error-acquiring-the-state-lock"

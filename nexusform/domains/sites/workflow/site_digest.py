@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.planning.plan import Action, Plan
-from nexusform.planning.saved.record_codec import write_record
+from nexusform.plans.plan import Action, Plan
+from nexusform.plans.saved.record_codec import write_record
 from nexusform.state import json_text
 from nexusform.values import Unknown
 

@@ -19,7 +19,7 @@ from nexusform.domains.sites.workflow.site_project import open_site
 from nexusform.domains.whatif.questions.failure import Failure, FailureScope, lose_machines
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, view_pods
 from nexusform.domains.whatif.rendering.failure_outline import failure_headline
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import State
 from nexusform.workflow.locking import Locking

@@ -42,8 +42,8 @@ from nexusform.domains.sites.workflow.site_project import (
     place_of_site,
     whereabouts,
 )
-from nexusform.planning.plan import Plan
-from nexusform.planning.saved import plan_file
+from nexusform.plans.plan import Plan
+from nexusform.plans.saved import plan_file
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.resuming import Rest, rest_of

@@ -19,7 +19,7 @@ from nexusform.domains.testing.workflow.testing_files import (
     read_test_file,
 )
 from nexusform.domains.testing.workflow.testing_runs import Bench, RunFailed
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

@@ -30,9 +30,9 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Traversal, TraverseAttribute
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION, evaluate_condition, failure
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
-from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN
+from nexusform.plans.plan import Mode, Plan
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

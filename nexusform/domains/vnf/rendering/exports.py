@@ -6,7 +6,7 @@ import json
 
 from nexusform.diagnostics import Diagnostic, warning
 from nexusform.domains.vnf.rendering.sol003 import grant_requests
-from nexusform.planning.plan import Plan
+from nexusform.plans.plan import Plan
 from nexusform.words import first_of
 
 

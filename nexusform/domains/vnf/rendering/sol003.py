@@ -13,7 +13,7 @@ from nexusform.address import Address
 from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, Rule
 from nexusform.domains.vnf.types.vnf_documents import documents_known, read_documents
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.plan import Change, PlacementAction, Plan
+from nexusform.plans.plan import Change, PlacementAction, Plan
 
 _VNF: Final = "tacker_vnf"
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}

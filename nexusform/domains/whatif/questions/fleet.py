@@ -50,8 +50,8 @@ from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Seat, Seats, Verb, edited
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.vms.sites import Thing
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState, ObjectState
 

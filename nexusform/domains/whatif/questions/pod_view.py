@@ -25,8 +25,8 @@ from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.vms.sites import Thing
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.worlds.world_view import Cluster, OwnerKind, WorldView

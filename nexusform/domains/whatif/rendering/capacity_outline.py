@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.domains.whatif.questions.fragmentation import BrokenBy, Fragmentation
-from nexusform.planning.other_room import POD_BLOCK, WORDS, OtherRoom
+from nexusform.plans.other_room import POD_BLOCK, WORDS, OtherRoom
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import other_room_documents
 from nexusform.rendering.notation.places import fits_text, interval_document

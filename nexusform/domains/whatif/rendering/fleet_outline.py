@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.whatif.questions.fleet import FleetSimulation, MemberRoom, PlacementOutcome
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, form, listed
 

@@ -21,7 +21,7 @@ from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.whatif.questions.fleet import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Verb
 from nexusform.domains.whatif.rendering.fleet_outline import told_placements
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.notation.markup import Markup, Part, element

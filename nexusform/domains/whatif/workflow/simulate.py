@@ -20,8 +20,8 @@ from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.vms.sites import Thing
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import PlacementChange
+from nexusform.plans.plan import PlacementChange
 from nexusform.state.objects import State
 from tests.planning.harness import attributes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.planning.plan import StepKind
+from nexusform.plans.plan import StepKind
 from tests.domains.fleet.planning.fleet_harness import bindings, hub, moves, pick_n, picks, placement
 from tests.planning.harness import (
     RACKS,
@@ -145,7 +145,7 @@ def test_members_and_objects_come_before_placements_and_go_after_them() -> None:
     state = applied(made)
     assert _order(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
     assert _order(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
-    from nexusform.planning.plan import Mode
+    from nexusform.plans.plan import Mode
 
     gone = good(plan(text, state, mode=Mode.DESTROY))
     assert _order(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")

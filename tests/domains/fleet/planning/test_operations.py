@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.address import parse_address
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     STAGES,

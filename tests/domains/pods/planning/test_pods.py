@@ -15,7 +15,7 @@ from nexusform.domains.pods.planning.nodes import NodeCluster, clusters_with_nod
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Mode
+from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,

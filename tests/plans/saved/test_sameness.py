@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.planning.plan import Action, Change, Step, StepKind
-from nexusform.planning.saved.sameness import same
+from nexusform.plans.plan import Action, Change, Step, StepKind
+from nexusform.plans.saved.sameness import same
 from nexusform.source import Position, Span
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)

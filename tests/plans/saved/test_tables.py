@@ -8,8 +8,8 @@ import pytest
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.plain_data import ConversionProblem
-from nexusform.planning.occupancy import PoolVms
-from nexusform.planning.saved.record_codec import read_record, write_record
+from nexusform.plans.occupancy import PoolVms
+from nexusform.plans.saved.record_codec import read_record, write_record
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 CLUSTER = Address((), "managed", "nexus_kubernetes_cluster", "c")

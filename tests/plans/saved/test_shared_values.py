@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.planning.saved.shared_values import Misshapen, Sharing, Unsharing
+from nexusform.plans.saved.shared_values import Misshapen, Sharing, Unsharing
 from nexusform.values import UNKNOWN
 
 texts = st.sampled_from(["a", "&", "&0", "&:0", "&?", "&&", "x&0"])

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.planning.effects import (
+from nexusform.plans.effects import (
     LEAVING,
     Effect,
     EffectCount,
@@ -15,8 +15,8 @@ from nexusform.planning.effects import (
     effect_counts,
     effect_of,
 )
-from nexusform.planning.guard_rails import broken_limits, guarded, limits_of
-from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Plan
+from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.plan import Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
 
 HERE = Placement("rack1-bm01", "rack1", "1", (0,))

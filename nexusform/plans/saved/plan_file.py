@@ -25,9 +25,9 @@ from msgspec import Struct
 import nexusform
 from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.plain_data import ConversionProblem
-from nexusform.planning.plan import Plan
-from nexusform.planning.saved.record_codec import read_record, write_record
-from nexusform.planning.saved.shared_values import Misshapen, Sharing, Unsharing, with_unknown
+from nexusform.plans.plan import Plan
+from nexusform.plans.saved.record_codec import read_record, write_record
+from nexusform.plans.saved.shared_values import Misshapen, Sharing, Unsharing, with_unknown
 from nexusform.ports import FileProblem
 from nexusform.state import json_text
 from nexusform.state.codec import path_text

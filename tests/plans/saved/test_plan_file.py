@@ -19,8 +19,8 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.exact_numbers import round_number
 from nexusform.plain_data import plain_number
-from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
-from nexusform.planning.plan import (
+from nexusform.plans.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
+from nexusform.plans.plan import (
     Action,
     Change,
     CheckResult,
@@ -35,8 +35,8 @@ from nexusform.planning.plan import (
     StepKind,
     VariableValue,
 )
-from nexusform.planning.saved import plan_file
-from nexusform.planning.saved.plan_file import digest, read, write
+from nexusform.plans.saved import plan_file
+from nexusform.plans.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.source import Position, Span

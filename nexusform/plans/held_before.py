@@ -17,8 +17,8 @@ from msgspec import Struct
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.planning.effects import Effect, effect_of
-from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
 
 
 class _Deeds(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.other_room import (
+from nexusform.plans.other_room import (
     ClusterNetworks,
     NetworkSupply,
     Nodes,

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
-from nexusform.planning.plan import Action, Mode, PlacementAction, PlacementChange, Plan, Step, StepKind
-from nexusform.planning.saved.comparison import parts_made_otherwise
-from nexusform.planning.saved.plan_file import read, write
+from nexusform.plans.plan import Action, Mode, PlacementAction, PlacementChange, Plan, Step, StepKind
+from nexusform.plans.saved.comparison import parts_made_otherwise
+from nexusform.plans.saved.plan_file import read, write
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, good, plan

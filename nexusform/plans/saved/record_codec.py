@@ -24,7 +24,7 @@ from msgspec.structs import fields
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.placement_kinds.registry import place_classes
 from nexusform.plain_data import ConversionProblem
-from nexusform.planning.saved.tables import SHORTEST, Field, read_table, write_table
+from nexusform.plans.saved.tables import SHORTEST, Field, read_table, write_table
 from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.value_types import Type, type_from_json, type_to_json

@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.plan import Action, Plan
-from nexusform.planning.saved.record_codec import write_record
-from nexusform.planning.saved.sameness import same
+from nexusform.plans.plan import Action, Plan
+from nexusform.plans.saved.record_codec import write_record
+from nexusform.plans.saved.sameness import same
 from nexusform.state import json_text
 
 # What a plan says of how it was made.

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nexusform.address import parse_address
 from nexusform.diagnostics import error, warning
 from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.planning.held_before import warnings_held_before
-from nexusform.planning.plan import Action, Change, Place, PlacementAction, PlacementChange, Plan
+from nexusform.plans.held_before import warnings_held_before
+from nexusform.plans.plan import Action, Change, Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
 
 WEB = parse_address("fleet_cluster_resource_placement.web")

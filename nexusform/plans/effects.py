@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, kind_order, noun_of
-from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.words import counted, form, listed
 
 

@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
-from nexusform.planning.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, number_of
-from nexusform.planning.plan import Plan, all_decided
-from nexusform.planning.verdicts.stranded import STRANDED
+from nexusform.plans.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, number_of
+from nexusform.plans.plan import Plan, all_decided
 from nexusform.words import form, listed
 
 GUARD_RAIL: Final = "guard-rail"
+STRANDED: Final = "machine-goes-with-vms-on-it"  # the one refusal beside which limits are judged still
 _LIMIT: Final = "guard_rail"  # among what the error carries
 
 
