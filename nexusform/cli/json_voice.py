@@ -96,6 +96,7 @@ class JsonVoice:
                 _now(),
                 destroy=mode is Mode.DESTROY,
                 imported=outcome.imported,
+                forgotten=applied.forgotten,
             )
         )
 

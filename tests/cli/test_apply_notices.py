@@ -318,3 +318,18 @@ output "mapped" {
     said = project.printed()
     assert "Error: Invalid count argument" in said
     assert "Error: Invalid for_each argument" in said
+
+
+def test_the_stream_counts_what_was_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('resource "nexus_site" "s" {\n  name = "s"\n}\n')
+    assert run(["apply", "-auto-approve"]) == 0
+    Path("main.nf.hcl").write_text(
+        "removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    )
+    capsys.readouterr()
+    assert run(["apply", "-auto-approve", "-json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [e["changes"]["forget"] for e in events if e["type"] == "change_summary"] == [1, 1]

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.configuration.configuration import (
+    DEFAULT_PROVIDER,
     AnyBody,
     Configuration,
     Module,
     ModuleCall,
     Output,
+    ProviderBlock,
     ResourceBlock,
     Variable,
 )
@@ -22,6 +24,7 @@ from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
 from nexusform.plain_data import to_plain
 from nexusform.ports import Registries, ResourceType
+from nexusform.providers.registry import PROVIDERS
 from nexusform.rendering.json.json_parts import provider_name
 from nexusform.rendering.notation.json_values import REDACTED
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
@@ -31,8 +34,8 @@ from nexusform.value_types import type_to_json
 def configuration_document(configuration: Configuration, registries: Registries) -> dict[str, Any]:
     """Providers and the module tree, every expression as its constant or its references."""
     providers: dict[str, Any] = {}
-    _collect_providers(configuration.root, providers)
-    return {"provider_config": providers, "root_module": _module_document(configuration.root, registries)}
+    root_module = _module_document(configuration.root, registries, providers)
+    return {"provider_config": dict(sorted(providers.items())), "root_module": root_module}
 
 
 def expression_document(expression: Expression) -> dict[str, Any]:
@@ -67,40 +70,61 @@ def _index(key: object) -> str:
     return f'["{key}"]' if isinstance(key, str) else f"[{key}]"
 
 
-def _collect_providers(module: Module, documents: dict[str, Any]) -> None:
-    """Add the providers of a module and of those below it, by `module.a.module.b:key`."""
+def _provider_document(name: str, where: str, block: ProviderBlock | None) -> dict[str, Any]:
+    """A provider as a module configures it; what uses one that nobody configures has it by name alone."""
+    document: dict[str, Any] = {"name": name, "full_name": provider_name(name)}
+    if block is not None and block.alias:
+        document["alias"] = block.alias
+    if where:
+        document["module_address"] = where
+    kind = PROVIDERS.get(name) if block is not None else None
+    if block is not None and kind is not None:
+        expressions = _expressions(block.body, kind.settings)
+        if expressions:
+            document["expressions"] = expressions
+    return document
+
+
+def _providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
+    """The key of the configuration in `provider_config` by what each resource of a module names; adds those
+    that are not there yet: what the module configures, and what it uses where neither it nor the root
+    configures it, by `module.a.module.b:key`.
+    """
     where = ".".join(f"module.{name}" for name in module.path)
-    for key, provider in sorted(module.providers.items()):
-        document: dict[str, Any] = {"name": provider.name, "full_name": provider_name(provider.name)}
-        if provider.alias:
-            document["alias"] = provider.alias
-        if where:
-            document["module_address"] = where
-        documents[f"{where}:{key}" if where else key] = document
-    for call in module.calls.values():
-        _collect_providers(call.module, documents)
+    keys: dict[str, str] = {}
+    for key, block in sorted(module.providers.items()):
+        keys[key] = f"{where}:{key}" if where else key
+        providers[keys[key]] = _provider_document(block.name, where, block)
+    for used in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
+        if used not in keys and used in providers:
+            keys[used] = used
+        elif used not in keys:
+            keys[used] = f"{where}:{used}" if where else used
+            providers[keys[used]] = _provider_document(used.partition(".")[0], where, None)
+    return keys
 
 
-def _module_document(module: Module, registries: Registries) -> dict[str, Any]:
-    """What a module declares, without what is empty."""
+def _module_document(module: Module, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
+    """What a module declares, without what is empty; its providers are added to `providers`."""
+    keys = _providers(module, providers)
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
     declared = {
         "outputs": {name: _output_document(output) for name, output in sorted(module.outputs.items())},
-        "resources": [_resource_document(block, registries) for block in module.resources.values()],
-        "module_calls": {name: _call_document(call, registries) for name, call in calls},
+        "resources": [_resource_document(block, registries, keys) for block in module.resources.values()],
+        "module_calls": {name: _call_document(call, registries, providers) for name, call in calls},
         "variables": {name: _variable_document(variable) for name, variable in variables},
     }
     return {name: documents for name, documents in declared.items() if documents}
 
 
-def _call_document(call: ModuleCall, registries: Registries) -> dict[str, Any]:
+def _call_document(call: ModuleCall, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
         "expressions": {name: expression_document(expression) for name, (expression, _) in inputs},
         **_repetition(call.count, call.for_each),
-        "module": _module_document(call.module, registries),
+        "module": _module_document(call.module, registries, providers),
         **_depends_on(call.depends_on),
     }
 
@@ -126,7 +150,9 @@ def _variable_document(variable: Variable) -> dict[str, Any]:
     return document
 
 
-def _resource_document(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
+def _resource_document(
+    block: ResourceBlock, registries: Registries, providers: Mapping[str, str]
+) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -135,7 +161,7 @@ def _resource_document(block: ResourceBlock, registries: Registries) -> dict[str
         "mode": block.mode,
         "type": block.type,
         "name": block.name,
-        "provider_config_key": block.provider or "simulated",
+        "provider_config_key": providers[block.provider or DEFAULT_PROVIDER],
         "expressions": _expressions(block.body, resource_type.schema) if resource_type else {},
         "schema_version": 0,
         **_repetition(block.count, block.for_each),

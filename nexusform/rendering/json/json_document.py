@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.address import Address, ModulePath, address_order, module_text, parse_address
+from msgspec import Struct, ValidationError, convert
+
+from nexusform.address import Address, AddressProblem, ModulePath, address_order, module_text, parse_address
 from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
@@ -91,7 +93,7 @@ def plan_document(
         output_changes={output.name: _output_change(output, show) for output in plan.outputs},
         prior_state=_state(prior, show),
         configuration=configuration_document(configuration, registries) if configuration else {},
-        relevant_attributes=[],
+        relevant_attributes=_relevant(plan, changes, configuration, prior),
         checks=_checks(plan.checks),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.denied,
@@ -112,6 +114,16 @@ def plan_document(
     )
 
 
+def _relevant(
+    plan: Plan, changes: Sequence[Change], configuration: Configuration | None, prior: State
+) -> list[dict[str, Any]]:
+    if configuration is None:
+        return []
+    from nexusform.rendering.json.json_relevance import relevant_attributes
+
+    return relevant_attributes(configuration, plan, changes, prior)
+
+
 def _acted_on(plan: Plan) -> Sequence[Change]:
     """The changes that a plan makes: what one that only refreshes finds moved is drift."""
     return () if plan.mode is Mode.REFRESH_ONLY else plan.changes
@@ -121,7 +133,7 @@ def state_document(state: State, *, show_sensitive: bool = False) -> Section:
     """OpenTofu's state representation; placements are ordinary attributes in it."""
     document = _state(state, show_sensitive)
     if state.check_results:
-        document["checks"] = [dict(check) for check in state.check_results]
+        document["checks"] = _kept_checks(state.check_results)
     return document
 
 
@@ -350,6 +362,7 @@ def _object(address: Address, instance: ObjectState, deposed: str, show: bool) -
 # --- checks ------------------------------------------------------------------------------------
 
 _WORST: Final = ("error", "fail", "unknown", "pass")
+_KINDS: Final = {"input_variable": "var"}
 
 
 def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
@@ -357,12 +370,48 @@ def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         groups.setdefault((result.kind, _without_keys(result.address)), []).append(result)
-    return [_check(kind, address, instances) for (kind, address), instances in groups.items()]
+    documents = [_check(kind, address, instances) for (kind, address), instances in groups.items()]
+    return sorted(documents, key=lambda document: document["address"]["to_display"])
+
+
+class _KeptAddress(Struct, frozen=True):
+    to_display: str
+    kind: str = ""
+
+
+class _KeptProblem(Struct, frozen=True):
+    message: str
+
+
+class _KeptInstance(Struct, frozen=True):
+    address: _KeptAddress
+    status: str
+    problems: list[_KeptProblem] = []
+
+
+class _KeptCheck(Struct, frozen=True):
+    address: _KeptAddress
+    instances: list[_KeptInstance]
+
+
+def _kept_checks(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The results that a state keeps; as they stand there where somebody wrote them in another form."""
+    try:
+        checks = convert([dict(check) for check in kept], list[_KeptCheck])
+        return _checks([result for check in checks for result in _kept_results(check)])
+    except (ValidationError, AddressProblem):
+        return [dict(check) for check in kept]
+
+
+def _kept_results(check: _KeptCheck) -> Iterator[CheckResult]:
+    for instance in check.instances:
+        problems = tuple(problem.message for problem in instance.problems)
+        yield CheckResult(check.address.kind, instance.address.to_display, instance.status, problems)
 
 
 def _check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "address": {"kind": kind, **_declared(kind, address), "to_display": address},
+        "address": {"kind": _KINDS.get(kind, kind), **_declared(kind, address), "to_display": address},
         "status": min((instance.status for instance in instances), key=_severity),
         "instances": [_check_instance(instance) for instance in instances],
     }

@@ -220,10 +220,17 @@ def planned_outputs_event(plan: Plan, time: str) -> Event:
 
 
 def apply_summary_event(
-    added: int, changed: int, destroyed: int, time: str, *, destroy: bool = False, imported: int = 0
+    added: int,
+    changed: int,
+    destroyed: int,
+    time: str,
+    *,
+    destroy: bool = False,
+    imported: int = 0,
+    forgotten: int = 0,
 ) -> Event:
     """What was done; `destroy` for `destroy` and `apply -destroy`."""
-    counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": 0}
+    counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
     if destroy:
         message = f"Destroy complete! Resources: {destroyed} destroyed."
     else:

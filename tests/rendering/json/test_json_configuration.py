@@ -137,6 +137,71 @@ def test_modules_variables_outputs_and_providers(document: Any) -> None:
     }
 
 
+PROVIDERS_OF_ROOT = """
+provider "azure_export" {
+  alias     = "west"
+  directory = "west"
+}
+
+module "middle" {
+  source = "./middle"
+}
+"""
+PROVIDERS_OF_MIDDLE = """
+resource "nexus_site" "s" {
+  name = "s"
+}
+
+resource "nexus_site" "t" {
+  name     = "t"
+  provider = azure_export.west
+}
+
+module "inner" {
+  source = "./inner"
+}
+"""
+PROVIDERS_OF_INNER = """
+provider "simulated" {
+  reality = "reality.json"
+}
+
+resource "nexus_site" "s" {
+  name = "s"
+}
+"""
+
+
+def test_every_provider_that_resources_use_is_there(tmp_path: Path, plans: SimpleNamespace) -> None:
+    (tmp_path / "middle" / "inner").mkdir(parents=True)
+    (tmp_path / "main.nf.hcl").write_text(PROVIDERS_OF_ROOT)
+    (tmp_path / "middle" / "main.nf.hcl").write_text(PROVIDERS_OF_MIDDLE)
+    (tmp_path / "middle" / "inner" / "main.nf.hcl").write_text(PROVIDERS_OF_INNER)
+    configuration, _ = load(str(tmp_path), cache_directory=None)
+    assert configuration is not None
+    document = configuration_document(configuration, plans.registries)
+    simulated = {"name": "simulated", "full_name": "nexusform.dev/builtin/simulated"}
+    assert document["provider_config"] == {
+        "azure_export.west": {
+            "name": "azure_export",
+            "full_name": "nexusform.dev/builtin/azure_export",
+            "alias": "west",
+            "expressions": {"directory": {"constant_value": "west"}},
+        },
+        "module.middle:simulated": {**simulated, "module_address": "module.middle"},
+        "module.middle.module.inner:simulated": {
+            **simulated,
+            "module_address": "module.middle.module.inner",
+            "expressions": {"reality": {"constant_value": "reality.json"}},
+        },
+    }
+    middle = document["root_module"]["module_calls"]["middle"]["module"]
+    keys = [each["provider_config_key"] for each in middle["resources"]]
+    assert keys == ["module.middle:simulated", "azure_export.west"]
+    inner = middle["module_calls"]["inner"]["module"]
+    assert inner["resources"][0]["provider_config_key"] == "module.middle.module.inner:simulated"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

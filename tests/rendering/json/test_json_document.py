@@ -26,6 +26,7 @@ from nexusform.rendering.notation.json_values import (
     unknown_mask,
 )
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.state.objects import State
 from nexusform.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.values import UNKNOWN
 
@@ -161,10 +162,36 @@ def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
 def test_checks_gather_instances(plans: SimpleNamespace) -> None:
     checks = document_of(plans.rich_document())["checks"]
     assert [(c["address"]["to_display"], c["status"]) for c in checks] == [
-        ("thing.x", "fail"),
         ("check.spread", "unknown"),
+        ("thing.x", "fail"),
     ]
-    assert checks[0]["instances"][1]["problems"] == [{"message": "no room"}]
+    assert checks[1]["instances"][1]["problems"] == [{"message": "no room"}]
+
+
+def test_checks_that_a_state_keeps_are_told_as_those_of_a_plan() -> None:
+    kept = [
+        {
+            "address": {"kind": "resource", "to_display": f"nexus_site.s[{number}]"},
+            "instances": [{"address": {"to_display": f"nexus_site.s[{number}]"}, "status": status}],
+            "status": status,
+        }
+        for number, status in enumerate(("pass", "fail"))
+    ]
+    (check,) = materialised(state_document(State(check_results=tuple(kept))))["checks"]
+    assert check["address"] == {
+        "kind": "resource",
+        "mode": "managed",
+        "type": "nexus_site",
+        "name": "s",
+        "to_display": "nexus_site.s",
+    }
+    assert check["status"] == "fail"
+    assert [instance["address"]["instance_key"] for instance in check["instances"]] == [0, 1]
+
+
+def test_checks_of_an_edited_state_are_told_as_they_stand() -> None:
+    kept = ({"address": {"kind": "resource", "to_display": "no address"}, "instances": []}, {"odd": 1})
+    assert materialised(state_document(State(check_results=kept)))["checks"] == list(kept)
 
 
 def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
@@ -236,9 +263,11 @@ def test_what_has_conditions_is_named_in_parts() -> None:
         CheckResult("output_value", f"{key}.output.o", "pass"),
         CheckResult("resource", f"{key}.nexus_site.s[1]", "pass"),
         CheckResult("check", "check.c", "pass"),
+        CheckResult("input_variable", "var.v", "pass"),
     )
     document = document_of(Plan(checks=checks))
-    output, resource, check = document["checks"]
+    check, resource, output, variable = document["checks"]
+    assert variable["address"] == {"kind": "var", "name": "v", "to_display": "var.v"}
     assert (output["address"]["name"], output["address"]["module"]) == ("o", "module.m")
     assert output["instances"][0]["address"]["module"] == key
     assert (resource["address"]["mode"], resource["address"]["type"]) == ("managed", "nexus_site")

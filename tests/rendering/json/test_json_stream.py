@@ -116,3 +116,8 @@ def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> N
     ]
     listed = [e for e in json_stream.plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"]
     assert len(listed) == len(plan.placements)
+
+
+def test_what_an_apply_forgot_is_counted() -> None:
+    done = json_stream.apply_summary_event(0, 0, 0, NOW, forgotten=3)
+    assert done["changes"]["forget"] == 3

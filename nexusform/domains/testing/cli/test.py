@@ -59,7 +59,7 @@ def test(arguments: TestArguments) -> int:
         return 1
     voice.begins({file.name: [run.name for run in file.runs] for file in tests.files})
     files: list[ShownFile] = []
-    for result in run_tests(place, tests, options):
+    for result in run_tests(place, tests, options, voice):
         file = _shown(result, screen, verbose=arguments.verbose)
         files.append(file)
         voice.file(file)
@@ -73,20 +73,23 @@ def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
     runs = []
     for run in result.runs:
         details = _details(run, result.sources, screen) if verbose else ""
-        shown = ShownRun(
-            name=run.name,
-            status=run.status.value,
-            diagnostics=tuple(run.diagnostics),
-            seconds=run.seconds,
-            details=details,
-        )
-        runs.append(shown)
+        runs.append(_shown_run(run, details))
     return ShownFile(
         name=result.name,
         status=result.status.value,
         runs=runs,
         diagnostics=tuple(result.diagnostics),
         sources=result.sources,
+    )
+
+
+def _shown_run(run: RunResult, details: str = "") -> ShownRun:
+    return ShownRun(
+        name=run.name,
+        status=run.status.value,
+        diagnostics=tuple(run.diagnostics),
+        seconds=run.seconds,
+        details=details,
     )
 
 
@@ -127,7 +130,7 @@ def _write_junit(path: str, files: Iterable[ShownFile]) -> list[Diagnostic]:
 
 
 class _TextVoice:
-    """Lines for people."""
+    """Lines for people, file by file: what is told of runs under way is passed over."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -139,6 +142,21 @@ class _TextVoice:
 
     def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Nothing is said before the first result."""
+
+    def file_begins(self, file: str) -> None:
+        """Nothing."""
+
+    def run_begins(self, file: str, run: str) -> None:
+        """Nothing."""
+
+    def run_ends(self, file: FileResult, run: RunResult) -> None:
+        """Nothing."""
+
+    def file_tears_down(self, file: str) -> None:
+        """Nothing."""
+
+    def run_tears_down(self, file: str, run: str) -> None:
+        """Nothing."""
 
     def file(self, file: ShownFile) -> None:
         """A file, its runs, and what they said."""
@@ -171,8 +189,29 @@ class _JsonVoice:
         """What will be run."""
         self._write(testing_results.abstract_event({f: list(names) for f, names in runs.items()}, _now()))
 
+    def file_begins(self, file: str) -> None:
+        """Its runs begin."""
+        self._write(testing_results.file_progress_event(file, "starting", _now()))
+
+    def run_begins(self, file: str, run: str) -> None:
+        """A run begins."""
+        self._write(testing_results.run_progress_event(file, run, "starting", _now()))
+
+    def run_ends(self, file: FileResult, run: RunResult) -> None:
+        """A run and what it said."""
+        for event in testing_results.run_events(file.name, _shown_run(run), file.sources, _now()):
+            self._write(event)
+
+    def file_tears_down(self, file: str) -> None:
+        """What the runs made is destroyed."""
+        self._write(testing_results.file_progress_event(file, "teardown", _now()))
+
+    def run_tears_down(self, file: str, run: str) -> None:
+        """The state that this run changed last is destroyed."""
+        self._write(testing_results.run_progress_event(file, run, "teardown", _now()))
+
     def file(self, file: ShownFile) -> None:
-        """A file and its runs."""
+        """A file is done."""
         for event in testing_results.file_events(file, _now()):
             self._write(event)
 
@@ -184,6 +223,7 @@ class _JsonVoice:
         from nexusform.rendering.notation.json_values import encoded
 
         click.echo(encoded(event).decode())
+        sys.stdout.flush()
 
 
 _Voice = _TextVoice | _JsonVoice

@@ -74,6 +74,12 @@ def _is_broken(files: Iterable[ShownFile]) -> bool:
     return any(file.status in ("fail", "error") for file in files)
 
 
+def _overall(files: Iterable[ShownFile]) -> str:
+    """The worst that a file came to."""
+    present = {file.status for file in files}
+    return next((status for status in ("error", "fail") if status in present), "pass")
+
+
 def _count_runs(files: Iterable[ShownFile]) -> Counter[str]:
     """How many runs ended how."""
     counts: Counter[str] = Counter()
@@ -113,6 +119,8 @@ def _case(file: ShownFile, run: ShownRun) -> Case:
 
 # --- JSON events -------------------------------------------------------------------------------
 
+_PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
+
 
 def abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     """What will be run: the names of the runs by file."""
@@ -123,33 +131,51 @@ def abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     return event("test_abstract", message, time, test_abstract=by_file)
 
 
-def file_events(file: ShownFile, time: str) -> Iterator[Event]:
-    """A file and its runs, each with what it said."""
-    of_file = {"@testfile": file.name}
-    document = {"path": file.name, "status": file.status}
-    message = f"{file.name}... {_WORDS[file.status][0]}"
-    yield event("test_file", message, time, test_file=document, **of_file)
-    for run in file.runs:
-        of_run = {"@testfile": file.name, "@testrun": run.name}
-        yield _run_event(file, run, time) | of_run
-        for diagnostic in run.diagnostics:
-            yield diagnostic_event(diagnostic, file.sources, time) | of_run
-    for diagnostic in file.diagnostics:
-        yield diagnostic_event(diagnostic, file.sources, time) | of_file
+def file_progress_event(file: str, progress: str, time: str) -> Event:
+    """A file is `starting`, or at its `teardown`."""
+    document = {"path": file, "progress": progress}
+    message = f"{file}... {_PROGRESS[progress]}"
+    return event("test_file", message, time, test_file=document, **{"@testfile": file})
 
 
-def _run_event(file: ShownFile, run: ShownRun, time: str) -> Event:
-    document: dict[str, object] = {"path": file.name, "run": run.name, "status": run.status}
+def run_progress_event(file: str, run: str, progress: str, time: str) -> Event:
+    """A run is `starting`, or at the `teardown` of what it was the last to change."""
+    document = {"path": file, "run": run, "progress": progress, "elapsed": 0}
+    message = f'  "{run}"... {_PROGRESS[progress]}'
+    return event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
+
+
+def run_events(file: str, run: ShownRun, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
+    """How a run ended, and what it said."""
+    of_run = {"@testfile": file, "@testrun": run.name}
+    document: dict[str, object] = {
+        "path": file,
+        "run": run.name,
+        "progress": "complete",
+        "status": run.status,
+    }
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)
-    return event("test_run", f'  "{run.name}"... {_WORDS[run.status][0]}', time, test_run=document)
+    yield event("test_run", f'  "{run.name}"... {_WORDS[run.status][0]}', time, test_run=document, **of_run)
+    for diagnostic in run.diagnostics:
+        yield diagnostic_event(diagnostic, sources, time) | of_run
+
+
+def file_events(file: ShownFile, time: str) -> Iterator[Event]:
+    """How a file ended, and what it said beside its runs."""
+    of_file = {"@testfile": file.name}
+    document = {"path": file.name, "progress": "complete", "status": file.status}
+    message = f"{file.name}... {_WORDS[file.status][0]}"
+    yield event("test_file", message, time, test_file=document, **of_file)
+    for diagnostic in file.diagnostics:
+        yield diagnostic_event(diagnostic, file.sources, time) | of_file
 
 
 def summary_event(files: Sequence[ShownFile], time: str) -> Event:
     """The counts of everything."""
     counts = _count_runs(files)
     summary = {
-        "status": "fail" if _is_broken(files) else "pass",
+        "status": _overall(files),
         "passed": counts["pass"],
         "failed": counts["fail"],
         "errored": counts["error"],

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -101,13 +102,32 @@ def find_tests(place: Place, options: TestOptions) -> Tests:
     return tests
 
 
+class Watcher(Protocol):
+    """Who is told how far tests are."""
+
+    def file_begins(self, file: str) -> None:
+        """The runs of a file begin."""
+
+    def run_begins(self, file: str, run: str) -> None:
+        """A run begins; one that is skipped never does."""
+
+    def run_ends(self, file: FileResult, run: RunResult) -> None:
+        """A run ended, or is skipped."""
+
+    def file_tears_down(self, file: str) -> None:
+        """What the runs of a file made is destroyed next."""
+
+    def run_tears_down(self, file: str, run: str) -> None:
+        """The state is destroyed that this run was the last to change."""
+
+
 def run_tests(
-    place: Place, tests: Tests, options: TestOptions, clock: Clock | None = None
+    place: Place, tests: Tests, options: TestOptions, watcher: Watcher, clock: Clock | None = None
 ) -> Iterator[FileResult]:
     """Run the files one after the other, each result given as soon as it is there."""
     assert tests.configuration is not None
     for file in tests.files:
-        yield _FileRunner(place, tests, options, file, clock or SystemClock()).run()
+        yield _FileRunner(place, tests, options, file, clock or SystemClock()).run(watcher)
 
 
 class _FileRunner:
@@ -129,16 +149,21 @@ class _FileRunner:
         )
         self._modules: dict[str, Configuration] = {"": tests.configuration}
 
-    def run(self) -> FileResult:
+    def run(self, watcher: Watcher) -> FileResult:
         """Run everything, then tear down."""
+        name = self.result.name
+        watcher.file_begins(name)
         broken = False
         for block in self._file.runs:
             result = RunResult(block.name)
             self.result.runs.append(result)
             if not broken:
+                watcher.run_begins(name, block.name)
                 self._one(block, result)
                 broken = result.status is Status.ERROR
-        self.result.diagnostics += self._bench.tear_down()
+            watcher.run_ends(self.result, result)
+        watcher.file_tears_down(name)
+        self.result.diagnostics += self._bench.tear_down(lambda run: watcher.run_tears_down(name, run))
         return self.result
 
     def _one(self, block: RunBlock, result: RunResult) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -78,6 +78,7 @@ class _Used(Struct):
 
     project: Project
     stand_ins: StandIns
+    run: str
 
 
 class Bench(Struct):
@@ -121,7 +122,7 @@ class Bench(Struct):
             done = self._carried_out(block, session, problems)
         if block.command == "apply":
             self._used.pop(key, None)
-            self._used[key] = _Used(project, instead)
+            self._used[key] = _Used(project, instead, block.name)
         return done
 
     # --- what a run is given ---
@@ -272,10 +273,11 @@ class Bench(Struct):
 
     # --- tearing down ---
 
-    def tear_down(self) -> list[Diagnostic]:
-        """Destroy what the runs made, the latest first."""
+    def tear_down(self, begins: Callable[[str], None]) -> list[Diagnostic]:
+        """Destroy what the runs made, the latest first; `begins` is told the last run of each state."""
         problems: list[Diagnostic] = []
         for used in reversed(self._used.values()):
+            begins(used.run)
             try:
                 with self._session(used.project, used.stand_ins) as session:
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan

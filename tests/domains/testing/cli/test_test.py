@@ -342,23 +342,47 @@ def test_without_tests_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None
     assert told(capsys) == (0, "\nExecuted 0 tests.\n", "")
 
 
+def progress_of(event: dict[str, Any]) -> tuple[str, str, str | None, str | None]:
+    """Type, run or file, progress and status."""
+    about = event.get("@testrun") or event.get("@testfile", "")
+    document = event.get(event["type"], {})
+    return event["type"], about, document.get("progress"), document.get("status") if about else None
+
+
+def test_json_events_of_what_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("nope")) + a_run("", "two"))
+    assert run(["test", "-json"]) == 1
+    events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told_of_runs = [progress_of(e)[1:] for e in events if e["type"] == "test_run"]
+    assert told_of_runs[:3] == [
+        ("one", "starting", None),
+        ("one", "complete", "error"),
+        ("two", "complete", "skip"),
+    ]
+    assert events[-1]["test_summary"]["status"] == "error"
+
+
 def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.nftest.hcl").write_text(THREE + a_run(asserting("var.racks == 0", "why")) + a_run("", "two"))
     assert run(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [e["type"] for e in events] == [
-        "version",
-        "test_abstract",
-        "test_file",
-        "test_run",
-        "diagnostic",
-        "test_run",
-        "test_summary",
+    assert [progress_of(e) for e in events] == [
+        ("version", "", None, None),
+        ("test_abstract", "", None, None),
+        ("test_file", "a.nftest.hcl", "starting", None),
+        ("test_run", "one", "starting", None),
+        ("test_run", "one", "complete", "fail"),
+        ("diagnostic", "one", None, None),
+        ("test_run", "two", "starting", None),
+        ("test_run", "two", "complete", "pass"),
+        ("test_file", "a.nftest.hcl", "teardown", None),
+        ("test_run", "two", "teardown", None),
+        ("test_file", "a.nftest.hcl", "complete", "fail"),
+        ("test_summary", "", None, None),
     ]
     assert events[1]["test_abstract"] == {"a.nftest.hcl": ["one", "two"]}
-    assert events[4]["@testrun"] == "one"
-    assert events[4]["diagnostic"]["detail"] == "why"
-    assert events[6]["test_summary"] == {
+    assert events[5]["diagnostic"]["detail"] == "why"
+    assert events[-1]["test_summary"] == {
         "status": "fail",
         "passed": 1,
         "failed": 1,
