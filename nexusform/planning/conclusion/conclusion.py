@@ -280,7 +280,7 @@ def _judged(
         *broken_groups(vms),
     ]
     types = blocks.request.registries.resource_types
-    all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode)
+    all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode, world.sites)
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.
     flawed = has_errors(

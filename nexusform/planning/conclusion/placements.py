@@ -30,6 +30,7 @@ REASONS: Mapping[str, str] = {
     "kubernetes_version_changed": "the cluster's kubernetes_version changed",
     "machine_removed": "its machine is gone",
     "machine_evacuated": "its machine is evacuated",
+    "machine_replaced": "its machine is made anew",
     "node_deleted": "the node was deleted outside nexusform",
     "pool_removed": "its pool is gone",
     "cluster_replaced": "its cluster is replaced",
@@ -252,7 +253,7 @@ def _row(
     sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     if certainty is not None and _is_drawn(racks, pool.zones, certainty):
         sure = None
-    placed = sum(1 for owner, key in keys if key in owner.tokens)
+    placed = sum(1 for owner, key in keys if key in owner.tokens and key not in owner.put_back)
     racks_certain = sure.vms_on_certain_counts if sure is not None else 0
     machines_certain = sure.machine_certain if sure is not None else 0
     if demand.provenance == "decided":  # somebody else chose the places: nothing is drawn

@@ -68,6 +68,7 @@ class Blocks:
         self.diagnostics: list[Diagnostic] = []
         self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.left_out: list[str] = []
+        self._replaced_places: set[str] = set()  # ids of sites and racks
         self._created_first = created_first(order)
         self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
         for adjustment in request.adjustments:
@@ -251,9 +252,21 @@ class Blocks:
             self.checks += checks
 
     def _force(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Replace what replace_triggered_by says."""
-        if not instance.forced and is_triggered(instance, self.decided, evaluation):
+        """Replace what replace_triggered_by says, and racks and machines with the site or rack that they are
+        in, although the id that they refer to stays equal.
+        """
+        if instance.forced:
+            return
+        if is_triggered(instance, self.decided, evaluation) or self._goes_with_its_place(instance):
             instance.forced = "replace_by_triggers"
+
+    def _goes_with_its_place(self, instance: Instance) -> bool:
+        if instance.prior is None or instance.type.kind not in (Kind.RACK, Kind.MACHINE):
+            return False
+        config = instance.config or {}
+        attributes = instance.type.schema.attributes.items()
+        named = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
+        return not self._replaced_places.isdisjoint(each for each in named if isinstance(each, str))
 
     def note(self, instance: Instance) -> None:
         """Its action is decided: replace_triggered_by may look at it."""
@@ -265,6 +278,8 @@ class Blocks:
         self.instances[instance.address] = instance
         self.note(instance)
         self.request.planned()
+        if instance.replaced and instance.type.offer is not None:
+            self._replaced_places.add(str((instance.before or {}).get("id")))
         if instance.going or (instance.planned is None and not instance.broken):
             return
         show(instance, evaluation)

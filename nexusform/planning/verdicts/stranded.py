@@ -1,5 +1,5 @@
-"""VMs whose machine a plan takes away while it leaves them alone: -target or -exclude leaves their object
-out, or a destroy plan takes the machine and not them. Such a plan is refused.
+"""VMs whose machine a plan takes away, or makes anew, while it leaves them alone: -target or -exclude leaves
+their object out, or a destroy plan takes the machine and not them. Such a plan is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.vms.sites import build_sites, inventory_of
+from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.guard_rails import STRANDED
 from nexusform.plans.plan import Mode
@@ -28,14 +28,17 @@ def stranded(
     types: Mapping[str, ResourceType],
     selection: Selection,
     mode: Mode,
+    sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """An error for every object whose machines this plan takes away with VMs on them; a warning for VMs
-    whose machine was gone before it.
+    """An error for every object whose machines this plan takes away, or makes anew, with VMs on them; a
+    warning for VMs whose machine was gone before it.
     """
     losing = [vms for vms in objects if vms.moves.lost]
     if not losing:
         return
     makers = _makers_before(instances, types)
+    for site_id, site in sites.items():
+        makers |= {(site_id, name): renewal.cause for name, renewal in site.renewed.items()}
     taken: dict[str, list[VmObject]] = {}
     for vms in losing:
         makers_of_vms = {makers.get((_site_of(vms), machine), "") for machine in _machines(vms)}
@@ -47,8 +50,9 @@ def stranded(
         if not maker:
             yield _gone_already(lost)
             continue
-        detail = _refusal(maker, lost, selection, mode)
-        yield by_text[maker].error(STRANDED, detail)
+        instance = by_text[maker]
+        detail = _refusal(instance, lost, selection, mode)
+        yield instance.error(STRANDED, detail)
 
 
 def _makers_before(
@@ -92,13 +96,17 @@ def _houses(lost: Mapping[Address, Sequence[str]]) -> str:
     )
 
 
-def _refusal(maker: str, lost: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode) -> str:
+def _refusal(
+    instance: Instance, lost: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode
+) -> str:
     """What is wrong, and the options that make it right."""
+    maker = str(instance.address)
+    happens = "goes" if instance.going else "is made anew"
     total = sum(map(len, lost.values()))
     names = sorted((name for names in lost.values() for name in names), key=natural)
     what = (
-        f"{maker} goes with this plan, and {_houses(lost)} {form(total, 'stands', 'stand')} on its machines "
-        f"({first_of(names, _MOST_NAMED)}): {form(total, 'it', 'they')} would lose "
+        f"{maker} {happens} with this plan, and {_houses(lost)} {form(total, 'stands', 'stand')} on its "
+        f"machines ({first_of(names, _MOST_NAMED)}): {form(total, 'it', 'they')} would lose "
         f"{form(total, 'its machine', 'their machines')} and nothing would be done for "
         f"{form(total, 'it', 'them')}."
     )
@@ -110,11 +118,12 @@ def _refusal(maker: str, lost: Mapping[Address, Sequence[str]], selection: Selec
             "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere before it "
             "goes."
         )
+    placed = "placed elsewhere" if instance.going else "created again"
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost)
-        return f"{what} Add {options}, so that the VMs are placed elsewhere in the same plan."
+        return f"{what} Add {options}, so that the VMs are {placed} in the same plan."
     options = _excludes_of(lost, selection)
-    return f"{what} Drop {options}, so that the VMs are placed elsewhere in the same plan."
+    return f"{what} Drop {options}, so that the VMs are {placed} in the same plan."
 
 
 def _excludes_of(lost: Iterable[Address], selection: Selection) -> str:

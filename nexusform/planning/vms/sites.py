@@ -38,9 +38,17 @@ from nexusform.scheduling.world import (
 )
 
 
+class Renewal(Struct, frozen=True):
+    """A machine is made anew: because of what (an address), and whether its hardware is what it was."""
+
+    cause: str
+    is_alike: bool
+
+
 class SitePlan(Struct):
     """One site while it is planned. `base` is the scheduler as it stood when the removals had
-    left; `operations` what happened since. Handles are the scheduler's.
+    left; `operations` what happened since. Handles are the scheduler's. `renewed` are the machines that this
+    plan makes anew.
     """
 
     id: str
@@ -55,12 +63,15 @@ class SitePlan(Struct):
     update_strategy: UpdateStrategy | None = None
     base: RackScheduler | None = None
     operations: list[Operation] = field(default_factory=list)
+    renewed: Mapping[str, Renewal] = field(default_factory=dict)
 
     def machine_trigger(self, machine: str) -> str:
         """Why a VM on this machine must be placed anew, or ""."""
         if machine not in self.machines:
             return "machine_removed"
-        return "machine_evacuated" if machine in self.evacuating else ""
+        if machine in self.evacuating:
+            return "machine_evacuated"
+        return "machine_replaced" if machine in self.renewed else ""
 
     def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
         """A VM that stands (or is pinned) there, whether it fits or not."""
@@ -118,6 +129,25 @@ class SitePlan(Struct):
         if self.base is not None:
             self.operations.append(Stand(handle, demand.vm, demand.sku, place, by_rule=True))
         return handle, place, refusal
+
+    def put_back(
+        self, demand: Demand, placement: Placement, *, as_it_was: bool
+    ) -> tuple[int, Placement] | None:
+        """Put a VM on the machine it was on, which is made anew: into its cells where the hardware is what it
+        was (and the VM: `as_it_was`), else into those that the rule gives it. None where the rule refuses
+        the machine.
+        """
+        machine = self.machines[placement.machine]
+        if machine.refusal or (demand.zones is not None and machine.availability_zone not in demand.zones):
+            return None
+        place = at_machine(machine, placement)
+        if not (as_it_was and self.renewed[machine.name].is_alike):
+            if self.scheduler.refusal(machine.name, demand):
+                return None
+            place = replace(place, cells=self.scheduler.cells_for(demand.sku, machine.name))
+        handle = self.scheduler.occupy(demand.vm, demand.sku, place)
+        self.operations.append(Stand(handle, demand.vm, demand.sku, place))
+        return handle, place
 
     def explain(self, demand: Demand) -> Explanation:
         """Why the VM would go where `place` would put it now."""

@@ -24,6 +24,7 @@ from nexusform.scheduling.racks.vms import Hint, Placement
 
 ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"
+MACHINE_REPLACED = "machine_replaced"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 MACHINE_EVACUATED = "machine_evacuated"
@@ -39,8 +40,8 @@ class Moves(Struct):
     numbers ascending.
 
     `wait` are VMs that the platform has without a machine, and that nothing asks to be placed anew.
-    `lost`: nothing is asked of them, and their machine is not there after the plan. `forgotten`: they run on
-    where they stand, and nobody manages them any more.
+    `lost`: nothing is asked of them, and their machine is not there after the plan, or is another one.
+    `forgotten`: they run on where they stand, and nobody manages them any more.
     """
 
     leave: dict[VmKey, str] = field(default_factory=dict)
@@ -76,7 +77,8 @@ class VmObject(Struct):
     the handles of those that it placed itself, `failed` those that found no place, `short` the pools that
     are exhausted, `bound_by` the hard hints because of which VMs found no place. `explained` are the
     decisions asked about, `crowded` the reasons why pinned VMs do not
-    fit. `renamed_around`: a machine has got another rack or zone around a VM that stays.
+    fit. `renamed_around`: a machine has got another rack or zone around a VM that stays. `put_back` are those
+    that come again where they stood, on machines that are made anew: nobody chose their places.
     """
 
     instance: Instance
@@ -96,6 +98,7 @@ class VmObject(Struct):
     explained: dict[VmKey, Explanation] = field(default_factory=dict)
     crowded: list[str] = field(default_factory=list)
     renamed_around: bool = False
+    put_back: set[VmKey] = field(default_factory=set)
 
     @property
     def pools(self) -> tuple[PoolDemand, ...]:
@@ -192,13 +195,15 @@ class VmObject(Struct):
         self.placed = dict(self.standing)
         self.moves = Moves(stay=list(self.standing), wait=list(self.unplaced))
 
-    def be_left_behind(self, offered: Callable[[Placement], bool]) -> None:
-        """The plan leaves this object alone: its VMs stay, but for those whose machine is not offered after
-        it.
+    def be_left_behind(self, machine_trigger: Callable[[str], str]) -> None:
+        """The plan leaves this object alone: its VMs stay, but for those whose machine is not there after it,
+        or is made anew.
         """
         self.stay_as_they_are()
-        gone = [key for key, vm in self.standing.items() if not offered(vm.placement)]
-        self.moves.lost = dict.fromkeys(gone, MACHINE_REMOVED)
+        for key, vm in self.standing.items():
+            trigger = machine_trigger(vm.placement.machine)
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
+                self.moves.lost[key] = trigger
         self.moves.stay = [key for key in self.standing if key not in self.moves.lost]
 
     def be_forgotten(self, trigger: str) -> None:
@@ -239,8 +244,8 @@ class Situation(Struct, frozen=True):
 
     `whole` is the trigger that concerns every VM ("cluster_replaced", "requested", or the one of
     a removal), "" when there is none. `healed` are the names the user wants placed anew.
-    `machine_trigger(machine)` is "machine_removed", "machine_evacuated" or "". `unplaced` are the VMs that
-    are there without a machine.
+    `machine_trigger(machine)` is "machine_removed", "machine_evacuated", "machine_replaced" or "".
+    `unplaced` are the VMs that are there without a machine.
     """
 
     whole: str = ""

@@ -5,16 +5,17 @@ are placed anew or are new, those that leave do, and then the others are placed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
+from nexusform.planning.vms.sites import SitePlan, at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import (
     MACHINE_REMOVED,
+    MACHINE_REPLACED,
     ROLLING,
     Situation,
     VmKey,
@@ -77,11 +78,10 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     vms.demand = demand
     vms.site = world.sites.get(demand.site_id) if demand is not None else None
     prior = vms.prior_demand
-    prior_site = world.sites.get(prior.site_id) if prior is not None else None
     situation = Situation(
         _trigger_of_all(vms),
         world.heal.get(str(vms.instance.address), frozenset()),
-        prior_site.machine_trigger if prior_site is not None else lambda _machine: MACHINE_REMOVED,
+        machine_trigger(world.sites, vms),
         vms.unplaced,
     )
     vms.moves = compare(tuple(vms.standing.values()), prior, demand, situation)
@@ -89,6 +89,12 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
         vms.placed[key] = _as_it_stands_now(vms, vms.standing[key])
         vms.renamed_around |= vms.placed[key] is not vms.standing[key]
     _hold_new_vfs(vms)
+
+
+def machine_trigger(sites: Mapping[str, SitePlan], vms: VmObject) -> Callable[[str], str]:
+    """Why the VMs of an object on a machine must be placed anew, by the site that they stand on."""
+    site = sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
+    return site.machine_trigger if site is not None else lambda _machine: MACHINE_REMOVED
 
 
 def _hold_new_vfs(vms: VmObject) -> None:
@@ -151,9 +157,29 @@ def _release(vms: VmObject, key: VmKey) -> None:
         site.release(handle)
 
 
+def put_back(vms: VmObject) -> None:
+    """Create the VMs again whose machine is made anew, where they stood, as far as that may be: before
+    anything else is placed, so that nobody takes the room that they had.
+    """
+    again = {key: why for key, why in vms.moves.again.items() if why == MACHINE_REPLACED}
+    if not again or vms.site is None or vms.demand is None:
+        return
+    skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
+    for pool, names in _of_pools(vms, again):
+        for number, name in names.items():
+            key = (pool.pool, number)
+            demand = demand_for(vms.demand, pool, number)
+            as_it_was = skus_before.get(pool.pool) == pool.sku
+            housed = vms.site.put_back(demand, vms.place_before(key), as_it_was=as_it_was)
+            if housed is not None:
+                vms.tokens[key], placement = housed
+                vms.placed[key] = _decided(vms, pool, number, name, placement)
+                vms.put_back.add(key)
+
+
 def place_again(vms: VmObject, world: VmWorld) -> None:
     """Place the VMs that must be placed anew: those whose old VM has left, then rolling ones in batches."""
-    triggers = vms.moves.again
+    triggers = {key: why for key, why in vms.moves.again.items() if key not in vms.put_back}
     for pool, names in _of_pools(vms, triggers):
         for number, name in names.items():
             trigger = triggers[pool.pool, number]

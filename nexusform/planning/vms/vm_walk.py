@@ -5,7 +5,7 @@ block by block: the new VMs, each seeing what was placed before it. At the end t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
@@ -39,7 +39,6 @@ from nexusform.planning.vms.vm_object import VmObject, note_left, note_placed
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
 from nexusform.plans.plan import Action
 from nexusform.ports import Kind
-from nexusform.scheduling.racks.vms import Placement
 
 
 class PlannedVms(Struct, frozen=True):
@@ -218,7 +217,7 @@ class _Walk:
         vm_phase.consider(vms, demand, self.world)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
-            vms.be_left_behind(_offered_by(self.world.sites, vms))
+            vms.be_left_behind(vm_phase.machine_trigger(self.world.sites, vms))
 
     def leave_and_return(self, instances: Sequence[Instance]) -> None:
         """Everything that leaves leaves; then those that lost their place get a new one, oldest first."""
@@ -228,6 +227,8 @@ class _Walk:
         self.world.settle()
         homeless = [vms for vms in objects if vms.moves.again]
         homeless.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
+        for vms in homeless:
+            vm_phase.put_back(vms)
         for vms in homeless:
             self._look_at_hints_again(vms)
             vm_phase.place_again(vms, self.world)
@@ -261,6 +262,8 @@ class _Walk:
         objects = self._of(instances)
         for vms in objects:
             vm_phase.leave(vms)
+        for vms in objects:
+            vm_phase.put_back(vms)
         for vms in objects:
             vm_phase.place_again(vms, self.world)
         return instances
@@ -358,14 +361,8 @@ def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
         if vms.going:
             vm_phase.consider(vms, None, world)
         else:
-            vms.be_left_behind(_offered_by(sites, vms))
+            vms.be_left_behind(vm_phase.machine_trigger(sites, vms))
     return objects, world.before
-
-
-def _offered_by(sites: Mapping[str, SitePlan], vms: VmObject) -> Callable[[Placement], bool]:
-    """Whether the machine of a VM of an object is there after the plan."""
-    site = sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
-    return lambda place: site is not None and place.machine in site.machines
 
 
 def _sites_left(blocks: Blocks) -> Mapping[str, SitePlan]:

@@ -24,6 +24,7 @@ from nexusform.planning.vms.sites import (
     vm_skus,
 )
 from nexusform.planning.vms.vm_object import HardHint, VmObject, changed_argument
+from nexusform.plans.plan import Action
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.vms import Hint, HintScope
 from nexusform.scheduling.world import Inventory, MachineClash
@@ -161,6 +162,7 @@ def vm_world(blocks: Blocks) -> VmWorld:
     """The world that the racks and machines planned so far offer."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
     sites, clashes = build_sites(inventory, request.split_seed)
+    _renew(sites, blocks)
     skus, problems = vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
@@ -174,6 +176,18 @@ def vm_world(blocks: Blocks) -> VmWorld:
         explain=None if request.want_rejected else frozenset(request.explain),
         diagnostics=(*[_clash(clash, blocks.instances) for clash in clashes], *problems),
     )
+
+
+def _renew(sites: Mapping[str, SitePlan], blocks: Blocks) -> None:
+    """Note which machines this plan makes anew."""
+    found_gone = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()
+    makers = [each for each in blocks.instances.values() if each.type.offer is not None]
+    if not found_gone and not any(each.replaced or each.action is Action.DELETE for each in makers):
+        return
+    from nexusform.planning.vms.renewal import renewed_machines
+
+    for site_id, machines in renewed_machines(blocks).items():
+        sites[site_id].renewed = machines
 
 
 def emptied_world(blocks: Blocks) -> VmWorld:

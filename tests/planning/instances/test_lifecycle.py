@@ -373,15 +373,15 @@ def test_an_address_with_nothing_but_a_deposed_object() -> None:
     assert (gone.plan.to_add, gone.plan.to_destroy) == (0, 1)
 
 
-def test_a_tainted_rack_is_made_again_and_keeps_its_vms() -> None:
+def test_a_tainted_rack_is_made_again_and_its_vms_with_it() -> None:
     text = RACKS + cluster("a", count=3)
     state = state_of(text)
     address = at("nexus_rack.r[1]")
     current = state.instances[address].current
     assert current is not None
     result = good(plan(text, state.with_instance(address, InstanceState(exchanged(current, tainted=True)))))
-    assert actions(result) == {"nexus_rack.r[1]": "delete-create"}
-    assert triggers(result) == {}
+    assert actions(result) == {"nexus_rack.r[1]": "delete-create", "nexus_kubernetes_cluster.a": "update"}
+    assert {trigger for _, trigger in triggers(result).values()} == {"machine_replaced"}
 
 
 # --- late blocks, dynamic pools ------------------------------------------------------------------

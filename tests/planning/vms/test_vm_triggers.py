@@ -283,7 +283,7 @@ def test_a_rack_taken_out_moves_exactly_its_vms(state: State) -> None:
     assert triggers(result) == moved(gone, "machine_removed")
 
 
-def test_a_rack_put_under_another_address_keeps_its_vms(state: State) -> None:
+def test_a_rack_put_under_another_address_creates_its_vms_again(state: State) -> None:
     racks = "".join(
         f'resource "nexus_rack" "x{i}" {{\n  name = "r{i}"\n  site_id = nexus_site.s.id\n'
         "  machine_count = 4\n}\n"
@@ -291,8 +291,9 @@ def test_a_rack_put_under_another_address_keeps_its_vms(state: State) -> None:
     )
     text = racks + 'resource "nexus_site" "s" {}\n' + BASE.replace(RACKS, "")
     result = good(plan(text, state))
-    assert triggers(result) == {}
-    assert len(actions(result)) == 6
+    assert triggers(result) == moved(set(places(state)), "machine_replaced")
+    made = [action for action in actions(result).values() if action != "update"]
+    assert sorted(made) == [*["create"] * 3, *["delete"] * 3]
 
 
 def test_a_machine_moved_to_its_own_resource_keeps_its_vms(state: State) -> None:
@@ -345,8 +346,10 @@ def test_weaker_hardware_keeps_its_vms_and_warns() -> None:
 
 def test_a_rebuilt_machine_of_the_same_name_keeps_its_vms(state: State) -> None:
     result = good(plan(BASE, state, replaces=("nexus_rack.r[0]",)))
-    assert actions(result) == {"nexus_rack.r[0]": "delete-create"}
-    assert triggers(result) == {}
+    assert actions(result)["nexus_rack.r[0]"] == "delete-create"
+    on_rack = {name: row for name, row in rows(result).items() if row.trigger == "machine_replaced"}
+    assert on_rack.keys() == {name for name, (host, _) in places(state).items() if host.startswith("r0-")}
+    assert all(row.source == row.target for row in on_rack.values())
 
 
 def test_another_seed_or_spread_moves_nobody(state: State) -> None:
