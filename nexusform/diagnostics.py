@@ -45,7 +45,7 @@ class Diagnostic(Struct, frozen=True):
     after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `brief` is
     a line such as `cluster-d/pool1: an upgrade would fail`: of what, and what of it; "" where summary and
     detail are short enough. `extra` is data for the JSON form only (for example `fit`: the ways out of a
-    placement that does not fit).
+    placement that does not fit). `held_before`: a warning of a plan that the plan did not cause.
     """
 
     severity: Severity
@@ -60,6 +60,7 @@ class Diagnostic(Struct, frozen=True):
     function: str = ""
     brief: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    held_before: bool = False
 
 
 class Refused(Exception):

@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 # These name ids, and say none.
 KINDS = PACKAGE / "diagnostic_kinds.py"
 ADVICE = PACKAGE / "weights.py"
-HELD_BEFORE = PACKAGE / "planning" / "held_before.py"
+HELD_BEFORE = PACKAGE / "planning" / "conclusion" / "held_before.py"
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (KINDS, ADVICE, HELD_BEFORE)]
 NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 

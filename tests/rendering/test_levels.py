@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import error, warning
+from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.plans.plan import Plan
 from nexusform.ports import Registries
@@ -37,7 +38,7 @@ def plan(plans: SimpleNamespace) -> Plan:
     before = Room(4, 2, "rack1", ("old", "new"), ("old",))
     after = Room(3, 1, "rack1", ("old", "new"), ("old", "new"))
     pools = tuple(PoolVms(address, address.name, "p", sku) for address in (OLD, NEW))
-    return replace(
+    told = replace(
         plans.added_cluster(),
         diagnostics=(
             warning("no-surge-room", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
@@ -47,6 +48,7 @@ def plan(plans: SimpleNamespace) -> Plan:
         sites=(SiteVms("lab", "lab", pools=pools),),
         room=(SiteRoom("lab", "lab", sku.name, 1, before, after),),
     )
+    return with_held_before(told)
 
 
 def test_documents_give_every_finding_its_level(plan: Plan) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
 from nexusform.diagnostics import Severity
+from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import BROKEN
@@ -43,8 +44,9 @@ from nexusform.scheduling.racks.vms import Interval, VmSku, anybodys, common_ter
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:
-    """The result with `sites` and `room` in its plan. A plan in error has what stands and no room; and what
-    it would have placed, where places alone are what is wrong with it.
+    """The result with `sites` and `room` in its plan, its warnings marked where they held before. A plan
+    in error has what stands and no room; and what it would have placed, where places alone are what is wrong
+    with it.
     """
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
@@ -55,7 +57,8 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     room = () if plan.errored else headroom(before, after)
     other = () if plan.errored else _other_room(plan, before, after)
     records = site_records(before, after, order)
-    return replace(result, plan=replace(plan, sites=records, room=room, room_other=other))
+    told = replace(plan, sites=records, room=room, room_other=other)
+    return replace(result, plan=with_held_before(told))
 
 
 def _was_placed(plan: Plan) -> bool:

@@ -8,9 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.held_before import warnings_held_before
-from nexusform.plans.occupancy import SiteRoom, sharing_as_before
+from nexusform.diagnostics import Diagnostic
 from nexusform.plans.plan import Plan
 from nexusform.source import Span
 from nexusform.weights import Level, level_of, level_of_warning
@@ -19,26 +17,20 @@ HELD_BEFORE: Final = "Not caused by this plan: it held before."
 
 
 class Finding(Struct, frozen=True):
-    """A diagnostic and how much it weighs; `held_before`: the plan did not cause it."""
+    """A diagnostic and how much it weighs."""
 
     diagnostic: Diagnostic
     level: Level
-    held_before: bool = False
+
+    @property
+    def held_before(self) -> bool:
+        """Whether the plan did not cause it."""
+        return self.diagnostic.held_before
 
 
 def plan_findings(plan: Plan) -> tuple[Finding, ...]:
     """The diagnostics of a plan by weight, those that it causes before those that held before."""
-    as_before = {
-        "no-surge-room": _without_surge_room(plan),
-        "shared-machine": sharing_as_before(plan.sites),
-    }
-    findings = []
-    for diagnostic, unmoved in zip(plan.diagnostics, warnings_held_before(plan), strict=True):
-        held_before = unmoved or (
-            diagnostic.severity is not Severity.ERROR
-            and diagnostic.address in as_before.get(diagnostic.id, ())
-        )
-        findings.append(Finding(diagnostic, level_of(diagnostic), held_before))
+    findings = [Finding(diagnostic, level_of(diagnostic)) for diagnostic in plan.diagnostics]
     return tuple(sorted(findings, key=lambda finding: (finding.level.order, finding.held_before)))
 
 
@@ -68,24 +60,6 @@ def plan_entries(plan: Plan) -> Entries:
     caused = [finding.diagnostic for finding in findings if not finding.held_before]
     standing = [finding.diagnostic for finding in findings if finding.held_before]
     return Entries(_entries(caused), _entries(standing))
-
-
-def _without_surge_room(plan: Plan) -> frozenset[str]:
-    """Resources whose clusters had no room for surge VMs before the plan, for any SKU that has none after."""
-    newly: set[tuple[str, str]] = set()
-    for row in plan.room:
-        newly |= {(row.site_id, cluster) for cluster in _newly_without(row)}
-    addresses: set[str] = set()
-    of_this_plan: set[str] = set()
-    for site in plan.sites:
-        addresses |= {str(pool.address) for pool in site.pools}
-        of_this_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in newly}
-    return frozenset(addresses - of_this_plan)
-
-
-def _newly_without(row: SiteRoom) -> set[str]:
-    after = set(row.after.no_surge) if row.after is not None else set()
-    return after - set(row.before.no_surge) if row.before is not None else after
 
 
 def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import warning
+from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.rendering.notation.colours import strip_colours
@@ -234,7 +235,7 @@ def test_what_held_before_is_not_blamed_on_the_plan(
         sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
         room=(room,),
     )
-    text = short(plan, plans)
+    text = short(with_held_before(plan), plans)
     assert ("! no-surge-room" in text) is caused
     assert ("not caused by this plan: no-surge-room cluster-d/pool1" in text) is not caused
     assert "Upgrades:    cluster-d has no room for one." in text

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nexusform.address import parse_address
 from nexusform.diagnostics import error, warning
 from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.plans.held_before import warnings_held_before
+from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.plans.plan import Action, Change, Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
 
@@ -37,7 +37,11 @@ def _row(kind: str, action: str, source: Place | None, target: Place | None) -> 
 def _caused(plan: Plan) -> set[str]:
     """The kinds of warnings about `web` that a plan on top of another would cause."""
     known = replace(plan, serial=3, diagnostics=tuple(warning(kind, address=str(WEB)) for kind in KINDS))
-    return {kind for kind, held in zip(KINDS, warnings_held_before(known), strict=True) if not held}
+    return {kind for kind, held in zip(KINDS, _held(known), strict=True) if not held}
+
+
+def _held(plan: Plan) -> tuple[bool, ...]:
+    return tuple(diagnostic.held_before for diagnostic in with_held_before(plan).diagnostics)
 
 
 @pytest.mark.parametrize(
@@ -90,25 +94,25 @@ def test_what_documents_say_is_caused_by_another_text() -> None:
 
 def test_what_an_export_lacks_may_be_new() -> None:
     lacking = warning("not-captured", "No file lists virtual machines.")
-    assert warnings_held_before(Plan(serial=1, diagnostics=(lacking,))) == (False,)
+    assert _held(Plan(serial=1, diagnostics=(lacking,))) == (False,)
 
 
 def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
     corrected = warning("read-with-a-correction", "One slip.", address=str(WEB))
-    assert warnings_held_before(Plan(serial=1, diagnostics=(corrected,))) == (True,)
-    assert warnings_held_before(Plan(diagnostics=(corrected,))) == (False,)
+    assert _held(Plan(serial=1, diagnostics=(corrected,))) == (True,)
+    assert _held(Plan(diagnostics=(corrected,))) == (False,)
     refused = error("read-with-a-correction", "One slip.", address=str(WEB))
-    assert warnings_held_before(Plan(serial=1, diagnostics=(refused,))) == (False,)
+    assert _held(Plan(serial=1, diagnostics=(refused,))) == (False,)
 
 
 def test_kinds_of_which_nobody_knows_the_cause_count_as_caused() -> None:
     unheard = warning("zones-pinned", address=str(WEB))
-    assert warnings_held_before(Plan(serial=1, diagnostics=(unheard,))) == (False,)
+    assert _held(Plan(serial=1, diagnostics=(unheard,))) == (False,)
 
 
 def test_an_even_control_plane_is_news_only_where_its_cluster_changes() -> None:
     even = warning("even-control-plane", "Text.", None, address=str(WEB))
     plan = Plan(serial=1, diagnostics=(even,))
-    assert warnings_held_before(plan) == (True,)
+    assert _held(plan) == (True,)
     change = Change(WEB, Action.UPDATE, {}, {}, "simulated", 1, 1)
-    assert warnings_held_before(replace(plan, changes=(change,))) == (False,)
+    assert _held(replace(plan, changes=(change,))) == (False,)

@@ -1,4 +1,5 @@
-"""Which warnings of a plan held before it: the same plan without its changes would say them as well.
+"""Which warnings of a plan held before it: the same plan without its changes would say them as well. Told
+last of all, when a plan has its sites and their room.
 
 A kind of warning has one way to come about: its block changes, VMs or pods come to where they were not, pods
 lose their nodes. Where nothing of the sort is in the plan, the warning was there before. Kinds not in
@@ -13,11 +14,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.occupancy import SiteRoom, sharing_as_before
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
 
 
@@ -37,17 +40,48 @@ class _Deeds(Struct, frozen=True):
     vms_leave: bool
 
 
-def warnings_held_before(plan: Plan) -> tuple[bool, ...]:
-    """For every diagnostic of a plan, in its order, whether it is a warning that held before."""
+def with_held_before(plan: Plan) -> Plan:
+    """The plan with its warnings marked that held before it."""
     deeds = _deeds(plan)
-    return tuple(_held_before(diagnostic, deeds) for diagnostic in plan.diagnostics)
+    as_before = {
+        "no-surge-room": _without_surge_room(plan),
+        "shared-machine": sharing_as_before(plan.sites),
+    }
+    marked = [
+        replace(diagnostic, held_before=True)
+        if _held_before(diagnostic, deeds, as_before.get(diagnostic.id, frozenset()))
+        else diagnostic
+        for diagnostic in plan.diagnostics
+    ]
+    return replace(plan, diagnostics=tuple(marked))
 
 
-def _held_before(diagnostic: Diagnostic, deeds: _Deeds) -> bool:
-    is_caused = _CAUSES.get(diagnostic.id)
-    if diagnostic.severity is Severity.ERROR or is_caused is None or not deeds.follows_another:
+def _held_before(diagnostic: Diagnostic, deeds: _Deeds, as_before: frozenset[str]) -> bool:
+    """`as_before`: the addresses of which a warning of this kind said the same before."""
+    if diagnostic.severity is Severity.ERROR:
         return False
-    return not is_caused(deeds, diagnostic.address)
+    if diagnostic.address in as_before:
+        return True
+    is_caused = _CAUSES.get(diagnostic.id)
+    return deeds.follows_another and is_caused is not None and not is_caused(deeds, diagnostic.address)
+
+
+def _without_surge_room(plan: Plan) -> frozenset[str]:
+    """Resources whose clusters had no room for surge VMs before the plan, for any SKU that has none after."""
+    newly: set[tuple[str, str]] = set()
+    for row in plan.room:
+        newly |= {(row.site_id, cluster) for cluster in _newly_without(row)}
+    addresses: set[str] = set()
+    of_this_plan: set[str] = set()
+    for site in plan.sites:
+        addresses |= {str(pool.address) for pool in site.pools}
+        of_this_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in newly}
+    return frozenset(addresses - of_this_plan)
+
+
+def _newly_without(row: SiteRoom) -> set[str]:
+    after = set(row.after.no_surge) if row.after is not None else set()
+    return after - set(row.before.no_surge) if row.before is not None else after
 
 
 _COMING: Final = (Effect.PLACED, Effect.MOVED, Effect.AGAIN)
