@@ -360,11 +360,13 @@ class CheckResult(Struct, frozen=True):
 
 class InventoryRead(Struct, frozen=True):
     """An inventory that the plan stands on: the data source's address, or the provider's and the site, and
-    when it says its figures were taken (RFC 3339, "" when nothing tells).
+    when it says its figures were taken (RFC 3339, "" when nothing tells). `is_old`: when the plan was made it
+    was older than its `max_age`, by default a day, or of unknown age.
     """
 
     address: str
     exported_at: str
+    is_old: bool = False
 
 
 class Basis(Struct, frozen=True):

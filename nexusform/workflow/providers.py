@@ -14,6 +14,7 @@ from nexusform.configuration.configuration import DEFAULT_PROVIDER, ProviderBloc
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
 from nexusform.plain_data import Path, path_text
+from nexusform.planning.modules.outputs import inventory_read
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.request import PlanRequest
@@ -262,10 +263,10 @@ def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
     return diagnostics
 
 
-def captures_read(providers: Mapping[str, Provider]) -> tuple[InventoryRead, ...]:
+def captures_read(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
     """The captured sites that providers read, as inventories that a plan stands on."""
     return tuple(
-        InventoryRead(f"{OF_PROVIDERS}{key} ({site})", taken_at)
+        inventory_read(f"{OF_PROVIDERS}{key} ({site})", taken_at, now)
         for key, provider in sorted(providers.items())
         if isinstance(provider, ReadsCaptures)
         for site, taken_at in provider.captures()

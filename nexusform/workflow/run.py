@@ -136,7 +136,7 @@ class Run(Struct):
             refusals += judged_by_providers(result.plan, self.providers)
             result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
         said += [*refusals, *(remarks(self.providers) if options.refresh else ())]
-        inventories = (*result.plan.inventories, *captures_read(self.providers))
+        inventories = (*result.plan.inventories, *captures_read(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, said)
 

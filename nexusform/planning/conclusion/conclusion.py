@@ -129,7 +129,7 @@ def conclude(
         tie_breaks=tie_breaks,
         draws=draws,
         checks=(*checks, *blocks.checks),
-        inventories=inventories_read(world.evaluation),
+        inventories=inventories_read(world.evaluation, request.now),
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
         upgrades=_upgrades(vms, world),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -142,7 +144,22 @@ def work_out_all_outputs(configuration: Configuration, evaluation: Evaluation) -
                     evaluation.output(instance, name)
 
 
-def inventories_read(evaluation: Evaluation) -> tuple[InventoryRead, ...]:
+# What runs on a site changes from day to day.
+_FRESH_FOR: Final = timedelta(days=1)
+
+
+def inventory_read(address: str, taken_at: str, now: str, max_age: object = None) -> InventoryRead:
+    """An inventory, and whether it is old `now` (RFC 3339). `max_age` is a time span where one is set."""
+    from nexusform.documents.times import parse_duration, parse_time
+
+    limit = parse_duration(max_age) if isinstance(max_age, str) else None
+    made, moment = parse_time(taken_at), parse_time(now)
+    if made is None or moment is None:
+        return InventoryRead(address, taken_at, is_old=True)
+    return InventoryRead(address, taken_at, is_old=moment - made > (limit or _FRESH_FOR))
+
+
+def inventories_read(evaluation: Evaluation, now: str) -> tuple[InventoryRead, ...]:
     """Every inventory that was read, by address."""
     inventories = []
     for (module, mode, kind, name), view in evaluation.resources.items():
@@ -150,7 +167,8 @@ def inventories_read(evaluation: Evaluation) -> tuple[InventoryRead, ...]:
             continue
         for key, item in view.items.items():
             if item.attributes is not None and TAKEN_AT in item.attributes:
-                address = Address(module, "data", kind, name, key)
-                taken_at = item.attributes[TAKEN_AT]
-                inventories.append(InventoryRead(str(address), taken_at if isinstance(taken_at, str) else ""))
+                address = str(Address(module, "data", kind, name, key))
+                taken_at, max_age = item.attributes[TAKEN_AT], item.attributes.get("max_age")
+                known = taken_at if isinstance(taken_at, str) else ""
+                inventories.append(inventory_read(address, known, now, max_age))
     return tuple(sorted(inventories, key=lambda inventory: inventory.address))

@@ -275,13 +275,9 @@ def inventory_text(plan: Plan) -> str:
     return f"{age_text(max(known))} old{several}"
 
 
-# What runs on a site changes from day to day.
-_OLD_AFTER: Final = 24 * 3600  # seconds
-
-
 def inventory_is_old(plan: Plan) -> bool:
-    """Whether an inventory is older than a day, or of unknown age."""
-    return any(age is None or age > _OLD_AFTER for age in _ages(plan))
+    """Whether an inventory was old when the plan was made."""
+    return any(read.is_old for read in plan.inventories)
 
 
 def _ages(plan: Plan) -> list[float | None]:

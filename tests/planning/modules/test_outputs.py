@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.planning.modules.outputs import inventory_read
 from nexusform.plans.plan import InventoryRead, Plan
 from nexusform.plans.saved import plan_file
 from tests.rendering.real_plans import RealPlan, copied, planned
@@ -30,6 +31,23 @@ def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
         InventoryRead('module.other["a"].data.nexus_inventory.all', taken),
         InventoryRead('module.other["b"].data.nexus_inventory.all', taken),
     )
+
+
+@pytest.mark.parametrize(
+    ("taken_at", "max_age", "is_old"),
+    [
+        ("2026-03-01T06:00:00Z", None, False),
+        ("2026-02-28T06:00:00Z", None, True),
+        ("2026-02-28T06:00:00Z", "7d", False),
+        ("2026-03-01T06:00:00Z", "2h", True),
+        ("2026-02-20T06:00:00Z", "no time", True),
+        ("", "7d", True),
+    ],
+)
+def test_an_inventory_is_old_after_its_max_age_or_a_day(
+    taken_at: str, max_age: str | None, is_old: bool
+) -> None:
+    assert inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_old is is_old
 
 
 def test_a_plan_without_inventories_says_nothing_of_them() -> None:

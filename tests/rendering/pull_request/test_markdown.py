@@ -148,7 +148,10 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
         plans.added_cluster(),
         timestamp="2026-02-28T14:00:00Z",
         checks=(CheckResult("check", "check.a", "pass"), CheckResult("check", "check.b", "fail", ("no",))),
-        inventories=(InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z"), InventoryRead("b", "")),
+        inventories=(
+            InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_old=True),
+            InventoryRead("b", "", is_old=True),
+        ),
     )
     head = render_markdown(plan, {}).split("\n\n")[0]
     assert "\n> [!WARNING]\n" in head
@@ -157,7 +160,7 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
     assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]
     assert "· inventory 8 h old\n" in render_markdown(young, {})
-    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z"),))
+    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_old=True),))
     assert "> **The inventory is 8 days old.**" in render_markdown(old, {})
 
 
