@@ -46,6 +46,7 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, clusters: Clusters) ->
     placement.snapshots = placement.contents.snapshots
     if placement.external or placement.refused:
         placement.left_to_runs = _left_to_runs(placement, hub) if placement.external else None
+        placement.looked_at = _newly_selected(placement, hub)
         return  # a staged run takes the snapshots; of what is invalid nobody does
     placement.take_snapshot()
     before, latest = placement.contents.latest, placement.snapshots[-1]
@@ -68,6 +69,16 @@ def _left_to_runs(placement: PlacementPlan, hub: Hub) -> Trigger | None:
     if applicable(overrides, before.key) != placement.overrides:
         return Trigger.OVERRIDES_CHANGED
     return None
+
+
+def _newly_selected(placement: PlacementPlan, hub: Hub) -> bool:
+    """Whether this plan changes what a placement selects, which a hub looks at whatever its strategy. Of what
+    only a dump shows no plan knows whether the hub has looked.
+    """
+    if placement.before is None or placement.created:
+        return False
+    objects = selected(placement.before, hub.before[0])
+    return bool(objects) and fingerprint(objects) != fingerprint(placement.selected)
 
 
 def _shown_to_be_left(placement: PlacementPlan) -> Trigger | None:
@@ -210,7 +221,9 @@ def _shown_content(
         failure = _shown_failure(shown_bindings[binding.cluster], rendered)
         if captured:
             rendered = replace(rendered, overrides=names)
-        yield binding.cluster, replace(rendered, failure=failure)
+        if failure != rendered.in_words:  # of what a hub cut off, the whole is known
+            rendered = replace(rendered, failure=failure, said="")
+        yield binding.cluster, rendered
 
 
 def _shown_failure(binding: Mapping[str, Any], rendered: Rendered) -> str:
@@ -219,9 +232,9 @@ def _shown_failure(binding: Mapping[str, Any], rendered: Rendered) -> str:
     """
     standing = binding.get("standing")
     if standing == UNOVERRIDDEN:
-        return binding.get("failure") or rendered.failure or "overriding failed on the hub"
+        return binding.get("failure") or rendered.in_words or "overriding failed on the hub"
     went_well = standing in (READY, FAILED) and not rendered.unopened
-    return "" if went_well else rendered.failure
+    return "" if went_well else rendered.in_words
 
 
 def _once_overridden(

@@ -1,7 +1,7 @@
 """What state holds of a placement, read and written: its computed attributes, and in its private note what it
 brought where: resource snapshots with their objects, and what stands on each cluster. Every object once:
     {"snapshots": [{"index", "hash", "objects": [hash...]}, ...],   oldest first; a run may name these
-     "content":   {cluster: {"objects": [hash...], "overrides", "failure", "refused"}, ...},
+     "content":   {cluster: {"objects": [hash...], "overrides", "failure", "said", "refused"}, ...},
      "bodies":    {hash: body, ...}}
 A cluster stands in `content` only where it has something else than the objects of the snapshot that its
 binding points to: overrides changed them, some belong to others (`refused`), or the snapshot is pruned.
@@ -210,6 +210,7 @@ def _noted_rendering(noted: Mapping[str, Any], objects: Mapping[str, Manifest]) 
         str(noted.get("failure") or ""),
         tuple(Identity(*fields) for fields in noted.get("refused") or ()),
         tuple(noted["picked"]) if "picked" in noted else None,
+        str(noted.get("said") or ""),
     )
 
 
@@ -241,6 +242,8 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
             }
             if rendered.overrides is not None:
                 content[binding.cluster]["picked"] = list(rendered.overrides)
+            if rendered.said:
+                content[binding.cluster]["said"] = rendered.said
             if rendered.refused:
                 content[binding.cluster]["refused"] = [list(names) for names in rendered.refused]
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}

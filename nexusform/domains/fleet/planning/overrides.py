@@ -71,7 +71,7 @@ class Rendered(Struct, frozen=True):
     """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
     why overriding or opening an envelope failed there, "" when neither did; `refused` are objects that the
     cluster has from others. `overrides` are the override snapshots that its binding names, None where state
-    did not note them.
+    did not note them. `said` is what a hub says of the failure where it says less.
     """
 
     manifests: tuple[Manifest, ...]
@@ -79,6 +79,12 @@ class Rendered(Struct, frozen=True):
     failure: str = ""
     refused: tuple[Identity, ...] = ()
     overrides: tuple[str, ...] | None = ()
+    said: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The failure as a hub says it."""
+        return self.said or self.failure
 
     @property
     def unopened(self) -> bool:
@@ -162,13 +168,14 @@ def render(
         return Rendered(tuple(manifests))
     rendered: list[Manifest] = []
     changes: list[Any] = []
-    try:
-        for manifest in opened(manifests):
+    for manifest, envelope in _with_envelopes(manifests):
+        try:
             changed = _changed(manifest, overrides, cluster, labels, changes)
-            if changed is not None:
-                rendered.append(changed)
-    except PatchFailed as problem:
-        return Rendered(tuple(manifests), failure=str(problem))
+        except PatchFailed as problem:
+            said = _cut_off(str(problem), manifest, envelope) if envelope is not None else ""
+            return Rendered(tuple(manifests), failure=str(problem), said=said)
+        if changed is not None:
+            rendered.append(changed)
     if not changes:
         return Rendered(tuple(manifests))
     text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -177,11 +184,32 @@ def render(
 
 def opened(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     """What overrides are about: objects, and in the place of an envelope what is in it."""
+    for manifest, _ in _with_envelopes(manifests):
+        yield manifest
+
+
+def _with_envelopes(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest | None]]:
+    """What overrides are about, each with the envelope that it is in, None of one that is in none."""
     for manifest in manifests:
         if is_envelope(manifest):
-            yield from unwrapped([manifest]).manifests
+            yield from ((inside, manifest) for inside in unwrapped([manifest]).manifests)
         else:
-            yield manifest
+            yield manifest, None
+
+
+_CLIENT_ERROR: Final = "failed to process the request due to a client error"
+
+
+def _cut_off(problem: str, manifest: Manifest, envelope: Manifest) -> str:
+    """What a hub says of a failure inside an envelope: it takes as many bytes off the front of its message
+    as the error has that the message ends with. Source: seen on a running hub; KubeFleet
+    pkg/controllers/workgenerator, envelope.go and controller.go.
+    """
+    place = f"{envelope.namespace}/{envelope.name}" if envelope.namespace else envelope.name
+    error = f"{_CLIENT_ERROR}: {problem}"
+    whole = f"failed to apply overrides to {_target(manifest)} from envelope {place}: {error}"
+    beyond = len(f"{error}: ".encode("utf-8", "surrogatepass"))
+    return whole.encode("utf-8", "surrogatepass")[beyond:].decode("utf-8", "replace")
 
 
 class Renders:

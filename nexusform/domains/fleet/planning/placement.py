@@ -66,12 +66,13 @@ class PlacementPlan(Struct):
     are the numbers of selectors that select nothing; `refused` is what a hub has against the selectors:
     such a placement is left as it is. `doubled` are objects that state says another (an address) has on a
     cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
-    brings to each cluster (the number of the snapshot, with the overrides of when it began). `decided` is
-    what the last chain of cycles that picked any cluster started from. `shown` is what a real hub shows of
-    it, attributes that go before those of state. `outdated` are clusters whose bindings name other override
-    snapshots than are for them today, `otherwise` those for which overrides make something else of the
-    objects than they have; `override_changed`: one that names the placement is another, which begins a
-    rollout. `clusters` are the members.
+    brings to each cluster (the number of the snapshot, with the overrides of when it began). `looked_at`:
+    a hub looks at it, as the plan changes what it selects. `decided` is what the last chain of cycles that
+    picked any cluster started from. `shown` is what a real hub shows of it, attributes that go before those
+    of state. `outdated` are clusters whose bindings name other override snapshots than are for them today,
+    `otherwise` those for which overrides make something else of the objects than they have;
+    `override_changed`: one that names the placement is another, which begins a rollout. `clusters` are the
+    members.
     """
 
     instance: Instance
@@ -89,6 +90,7 @@ class PlacementPlan(Struct):
     refused: SelectorProblem | None = None
     resources_changed: bool = False
     left_to_runs: Trigger | None = None
+    looked_at: bool = False
     overrides: tuple[FleetOverride, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     contents: Contents = Contents()

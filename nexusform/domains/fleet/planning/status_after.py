@@ -43,7 +43,8 @@ def status_after(placement: PlacementPlan) -> dict[str, Any]:
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
-        if not placement.moved and not _newly_refusing(placement):
+        looked_at = placement.looked_at and _says_what_is_gone(placement)
+        if not placement.moved and not _newly_refusing(placement) and not looked_at:
             return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
         scheduling = read_scheduling(prior, placement.held)
     status = placement_status(
@@ -56,13 +57,14 @@ def status_after(placement: PlacementPlan) -> dict[str, Any]:
         told_in=_told_in(placement),
     )
     conditions = write_conditions(status.conditions)
+    statuses = write_statuses(_in_former_order(placement, status))
     if placement.external and not placement.rolled and _picked_again(placement):
-        # A hub that sees no other clusters leaves what it said of the rollout until a run says more.
+        # A hub that sees no other clusters leaves what it said of the rollout, of the evicted clusters too,
+        # until a run, or another change, makes it look. Seen on a running hub.
         conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
-    return {
-        "conditions": conditions,
-        "placement_statuses": write_statuses(_in_former_order(placement, status)),
-    }
+        if not placement.spec_changed and not placement.looked_at:
+            statuses = prior.get("placement_statuses") or statuses
+    return {"conditions": conditions, "placement_statuses": statuses}
 
 
 def _stays_on_its_hub(placement: PlacementPlan) -> bool:
@@ -84,6 +86,19 @@ def _picked_again(placement: PlacementPlan) -> bool:
     """Whether clusters were evicted and all of them picked again."""
     held = {binding.cluster for binding in placement.held if binding.state is not BindingState.UNSCHEDULED}
     return bool(placement.evicted) and placement.evicted <= held
+
+
+def _says_what_is_gone(placement: PlacementPlan) -> bool:
+    """Whether the status says of a cluster that it was rolled out there, and its binding is a new one that
+    nothing was rolled out to: it was evicted, and the hub has not looked since.
+    """
+    scheduled = {b.cluster for b in placement.prior if b.state is BindingState.SCHEDULED}
+    return any(
+        condition["type"] == "RolloutStarted" and condition["status"] == TRUE
+        for status in placement.prior_attributes.get("placement_statuses") or ()
+        for condition in status.get("conditions") or ()
+        if str(status.get("cluster_name") or "") in scheduled
+    )
 
 
 def _newly_refusing(placement: PlacementPlan) -> bool:
@@ -184,7 +199,7 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             diff_reported=(progress.diff_reported or TRUE) if placement.written.report_diff else None,
             trackable=trackable,
             work=work,
-            failure=content.failure if content is not None else "",
+            failure=content.in_words if content is not None else "",
         )
     return by_cluster
 

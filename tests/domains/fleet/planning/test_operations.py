@@ -343,6 +343,28 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
+def test_a_hub_says_of_an_evicted_cluster_what_it_said_until_it_looks_again() -> None:
+    """Seen on a running hub, nine times: under External nothing makes it look at a cluster picked again."""
+    text = FLEET + placement(pick_n(1), EXTERNAL) + STAGES + run()
+    state = state_of(text)
+    said = attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]
+    assert said[0][0]["conditions"][-1]["type"] == "Available"
+    text += eviction("c4")
+    state = applied(good(plan(text, state)), state)
+    assert bindings(state)["c4"]["state"] == "Scheduled"
+    assert (attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]) == said
+    assert is_empty(plan(text, state))
+    text = text.replace("blue", "red")
+    state = applied(good(plan(text, state)), state)
+    (cluster,) = attributes(state, P)["placement_statuses"]
+    assert [(c["type"], c["status"]) for c in cluster["conditions"]] == [
+        ("Scheduled", "True"),
+        ("RolloutStarted", "Unknown"),
+    ]
+    conditions = attributes(state, P)["conditions"]
+    assert conditions[-1]["reason"] == "RolloutControlledByExternalController"
+
+
 def test_a_rollout_is_a_timeline() -> None:
     stages = """
 resource "fleet_cluster_staged_update_strategy" "s" {
