@@ -79,7 +79,7 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     page = render_html(plan, {}, Registries())
     assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
     tags = re.findall(r'<span class="tag">(.*?)</span>', page)
-    assert tags == ["Warning", "Not caused by this plan", "Advice"]
+    assert tags == ["Warning", "Warning, not caused by this plan", "Advice"]
     assert 'class="verdict allowed"' in page
     details = render_plan(plan, {}, PlanTextOptions(details=True, hints=False))
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)

@@ -124,10 +124,14 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
     placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placed)
     instance = vms.instance
     subject = instance.locate(pool.path)
+    assert vms.demand is not None
+    of_pool = "/".join(filter(None, (vms.demand.cluster, pool.pool)))
+    brief = f"{of_pool} does not fit"
     headline = f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed"
     reason = shortage.reason
     if _is_upgrade(vms, pool):
-        headline = f"The upgrade of {pool.pool} does not fit: {placed} of {total} x {pool.sku.name} re-placed"
+        brief = f"the upgrade of {brief}"
+        headline = f"The upgrade of {of_pool} does not fit: {placed} of {total} x {pool.sku.name} re-placed"
         reason = f"{_batches(pool)} {reason}"
     return error(
         DOES_NOT_FIT,
@@ -136,6 +140,7 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
         headline=headline,
+        brief=brief,
         extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding}},
     )
 

@@ -209,17 +209,18 @@ def _parts(
     sources: Mapping[str, SourceFile],
     folds: Sequence[ObjectFold],
 ) -> list[Part]:
-    """Verdict and map first, then why, then tables; of a plan in error only what tells why."""
+    """Verdict and map first, then why, then tables; of a plan in error what tells why, and what stands."""
     findings = diagnostics_part(plan_findings(plan), sources)
     sentences = [] if report.errored else verdict_sentences(plan)
     # The age of an inventory stands out when it is old.
     shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]
     tiles = tiles_part(plan, report, overview)
-    parts: list[Part] = [verdict_part(report, overview, shown, tiles), sites_part(site_rows(plan))]
-    if maps:
-        parts.append(section("racks", "Map", scripted("map")))
+    parts: list[Part] = [verdict_part(report, overview, shown, tiles)]
+    title = "What stands" if report.errored else "Map"
+    map_part = section("racks", title, scripted("map")) if maps else None
     if report.errored:
-        return [*parts, findings, rules_part(plan.separation_rules)]
+        return [*parts, findings, rules_part(plan.separation_rules), map_part]
+    parts += [sites_part(site_rows(plan)), map_part]
     pools = tables_part(plan.placement_tables, plan.tie_breaks)
     of_domains = parts_of_domains(plan)
     parts += [each.after_map(plan) for each in of_domains]

@@ -14,6 +14,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, place_text
+from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.plan import (
     Change,
     PlacementChange,
@@ -42,16 +43,18 @@ _MARKS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
 
 
 def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """The whole document."""
+    """The whole document; of a plan in error nothing that it would have done."""
+    changes = () if plan.errored else drawn_changes(plan, report)
+    placements = () if plan.errored else plan.placements
     return {
         "fields": FIELDS,
         "sites": [_site(site) for site in maps],
-        "changes": [_change(change, stanza) for change, stanza in drawn_changes(plan, report)],
-        "rows": [_row(row) for row in plan.placements if row.kind != VM],
+        "changes": [_change(change, stanza) for change, stanza in changes],
+        "rows": [_row(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in parts_of_domains(plan) for member in part.members(plan)],
         "shared": _shared(plan.separation_rules),
-        "unfit": _unfit(plan),
         "errored": plan.errored,
+        "denied": plan.denied,
         "tieBreaks": plan.tie_breaks,
     }
 
@@ -89,7 +92,7 @@ def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ())
     a plan would add.
     """
     sites = [{**_site(play.site), "steps": list(map(_step, play.steps))} for play in plays]
-    not_told: dict[str, Any] = {name: [] for name in ("changes", "members", "shared", "unfit")}
+    not_told: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
     # What the marks of VMs are called, by number: stays, comes, moves, goes.
     marks = ["stays", "", plays[0].moved, plays[0].gone] if plays else []
     return {
@@ -99,6 +102,7 @@ def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ())
         "rows": [_row(row) for row in rows],
         "marks": marks,
         "errored": False,
+        "denied": False,
         "tieBreaks": 0,
     }
 
@@ -200,11 +204,22 @@ def _place(place: Placement | None) -> list[Any] | None:
 def _more(vm: MapVm) -> dict[str, Any] | None:
     """What the plan says of a VM beyond its place; None when it says nothing."""
     document = _explanation(vm.row) if vm.row is not None else {}
+    fate = _FATES.get(effect_of(vm.row)) if vm.row is not None else None
+    if fate and vm.mark is not Mark.KEPT:
+        document["fate"] = fate
     if vm.sure is not Sureness.UNKNOWN:
         document["sure"] = _STEPS[vm.sure]
     if vm.provenance and vm.provenance != "predicted":
         document["provenance"] = vm.provenance
     return document or None
+
+
+# Where a mark does not say what becomes of a VM.
+_FATES: Final = {
+    Effect.AGAIN: "re-created in place",
+    Effect.LOST: "without its machine",
+    Effect.FORGOTTEN: "forgotten (runs on)",
+}
 
 
 def _explanation(row: PlacementChange) -> dict[str, Any]:
@@ -278,22 +293,6 @@ def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
             hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
             shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     return shared
-
-
-def _unfit(plan: Plan) -> list[dict[str, Any]]:
-    """The VMs for which a refused plan has no place, by pool."""
-    pools: list[dict[str, Any]] = []
-    clusters = {str(pool.address): pool.cluster for pool in plan.placement_tables}
-    clusters |= {str(row.address): row.cluster for row in plan.placements if row.kind == VM}
-    for diagnostic in plan.diagnostics:
-        fit = diagnostic.extra.get("fit", {})
-        if "wanted" in fit and "placed" in fit:
-            cluster = clusters.get(diagnostic.address, diagnostic.address)
-            missing = fit["wanted"] - fit["placed"]
-            pools.append(
-                {"cluster": cluster, "pool": fit["pool"], "missing": missing, "wanted": fit["wanted"]}
-            )
-    return pools
 
 
 def _where(place: Place | None) -> str:

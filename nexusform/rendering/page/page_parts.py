@@ -300,8 +300,8 @@ def _diagnostic(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
     place = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
-    word = "Not caused by this plan" if finding.held_before else _TAGS[finding.level]
-    tag = element("span", word, class_="tag")
+    standing = ", not caused by this plan" if finding.held_before else ""
+    tag = element("span", f"{_TAGS[finding.level]}{standing}", class_="tag")
     return element(
         "article",
         element("h3", tag, " ", diagnostic.summary),

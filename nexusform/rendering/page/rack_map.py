@@ -96,13 +96,16 @@ class MapRack(Struct, frozen=True):
 
 
 class SiteMap(Struct, frozen=True):
-    """A site: racks in natural order of name, clusters in the plan's order (outsiders last)."""
+    """A site: racks in natural order of name, clusters in the plan's order (outsiders last). `refused`: it
+    shows what stands, and nothing of a plan.
+    """
 
     id: str
     name: str
     racks: tuple[MapRack, ...]
     vms: tuple[MapVm, ...]
     clusters: tuple[str, ...]
+    refused: bool = False
 
     @property
     def machines(self) -> int:
@@ -115,7 +118,10 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """The map of every site, by id. A plan in error shows what it would have placed beside what stands."""
+    """The map of every site, by id. Of a plan in error, which does nothing, what stands and nothing else."""
+    if plan.errored:
+        standing = [site for site in map(_standing, plan.sites) if site.machines]
+        return tuple(replace(_SiteDraft(site, {}, frozenset()).drawn(), refused=True) for site in standing)
     rows = _rows(plan)
     certain: set[tuple[str, str, str]] = set()
     for pool in plan.placement_tables:
@@ -156,6 +162,21 @@ def _common_front(names: Sequence[str]) -> int:
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
+
+
+def _standing(site: SiteVms) -> SiteVms:
+    """A site as it was before the plan."""
+    machines = tuple(replace(machine, after=True) for machine in site.machines if machine.before)
+    racks = {machine.facts.rack for machine in machines}
+    names = {machine.facts.name for machine in machines}
+    pools = [replace(pool, kept=tuple(pool.before), left=(), came=()) for pool in site.pools]
+    return replace(
+        site,
+        racks=tuple(rack for rack in site.racks if rack.name in racks),
+        machines=machines,
+        pools=tuple(pool for pool in pools if pool.kept),
+        outsiders=tuple(vm for vm in site.outsiders if vm.placement.machine in names),
+    )
 
 
 def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:

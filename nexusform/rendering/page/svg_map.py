@@ -56,11 +56,15 @@ def render_svg(plan: Plan) -> str:
     maps = build_rack_maps(plan)
     denied = denied_by(plan)
     verdict = f"Denied by {denied}" if denied else ""
+    if plan.errored:
+        return svg_of(maps, f"{verdict}. Nothing is changed", without_sites="Nothing stands yet.")
     pictures = () if maps else (part.picture(plan, verdict) for part in parts_of_domains(plan))
     return next(filter(None, pictures), "") or svg_of(maps, verdict)
 
 
-def svg_of(maps: Sequence[SiteMap], verdict: str = "") -> str:
+def svg_of(
+    maps: Sequence[SiteMap], verdict: str = "", *, without_sites: str = "The plan knows no site."
+) -> str:
     """An SVG document of maps, one below the other, under a verdict."""
     drawings: list[Markup] = []
     width, top = 480, MARGIN
@@ -70,7 +74,7 @@ def svg_of(maps: Sequence[SiteMap], verdict: str = "") -> str:
         top += drawing.height + MARGIN
         width = max(width, drawing.width)
     if not maps:
-        drawings.append(lettering(MARGIN, top + 14, "The plan knows no site.", "heading"))
+        drawings.append(lettering(MARGIN, top + 14, without_sites, "heading"))
         top += 40
     patterns = definitions(maps)
     return document(_title(maps), _description(maps), [patterns, *drawings], width, top, verdict)
@@ -149,13 +153,16 @@ class _Side(Struct, frozen=True):
 
 _BEFORE_AND_AFTER: Final = (_Side("Before", is_after=False), _Side("After", is_after=True))
 _AFTER: Final = (_Side("After the plan", is_after=True),)
+_NOW: Final = (_Side("What stands", is_after=True),)
 
 
-def _sides(site: SiteMap) -> Sequence[_Side]:
+def _sides(site: SiteMap, *, both: bool) -> Sequence[_Side]:
     """Both sides where VMs stood before and something changes."""
+    if site.refused:
+        return _NOW
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)
     changes = any(vm.mark is not Mark.KEPT for vm in site.vms)
-    return _BEFORE_AND_AFTER if had_vms and changes else _AFTER
+    return _BEFORE_AND_AFTER if both and had_vms and changes else _AFTER
 
 
 class _Site:
@@ -164,7 +171,7 @@ class _Site:
     def __init__(self, site: SiteMap) -> None:
         self._map = site
         self._scale = _CONDENSED if site.machines > LARGE else _ORDINARY
-        self._sides = _sides(site) if self._scale.texts else _AFTER
+        self._sides = _sides(site, both=self._scale.texts)
         self._paints = paints(site.clusters)
         # A mark is for the minority, as on the page.
         self._plain = Mark.PLACED if site.count(Mark.PLACED) * 2 > len(site.vms) else None

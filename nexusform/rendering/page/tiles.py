@@ -17,8 +17,6 @@ from nexusform.rendering.report.room_table import SiteSummary, site_rooms
 from nexusform.words import counted
 
 _OF: Final = " more of "
-# Whatever leaves its place is said first, then what comes, then what stays.
-_LAST: Final = ("placed", "kept", "updated")
 
 
 class Tile(Struct, frozen=True):
@@ -35,7 +33,7 @@ def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
     """The tiles; nothing of a plan in error, of which none of this is known."""
     if report.errored or not report.has_changes:
         return None
-    tiles = [_what_happens(report), *_room(plan), _risk(report, overview)]
+    tiles = [_what_happens(report, overview), *_room(plan), _risk(report, overview)]
     return element("div", [_drawn(tile) for tile in tiles], class_="tiles")
 
 
@@ -50,14 +48,18 @@ def _drawn(tile: Tile) -> Markup:
     )
 
 
-def _what_happens(report: Report) -> Tile:
-    """`24 moved` over `191 kept`; where nothing leaves its place, that."""
-    counts = [(count, words) for count, words in report.summaries[0].outcomes if count]
-    leaving = [f"{count:,} {words}" for count, words in counts if words not in _LAST]
-    staying = [f"{count:,} {words}" for count, words in counts if words in _LAST]
+def _what_happens(report: Report, overview: Overview) -> Tile:
+    """`24 moved` over `191 kept`; where nothing leaves its place, that. Whatever leaves its place is said
+    first, then what comes, then what stays.
+    """
+    total = report.summaries[0]
+    counts = [(count, words) for count, words in total.outcomes if count]
+    leaving = [f"{count:,} {words}" for count, words in counts if words in total.leaving]
+    staying = [f"{count:,} {words}" for count, words in counts if words not in total.leaving]
+    title = "What would move" if overview.denied else "What moves"
     if leaving:
-        return Tile("What moves", leaving[0], ", ".join([*leaving[1:], *staying]), "look")
-    return Tile("What moves", "nothing", ", ".join(staying), "allowed")
+        return Tile(title, leaving[0], ", ".join([*leaving[1:], *staying]), "look")
+    return Tile(title, "nothing", ", ".join(staying), "allowed")
 
 
 def _room(plan: Plan) -> list[Tile]:

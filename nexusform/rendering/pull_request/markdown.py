@@ -49,7 +49,7 @@ from nexusform.rendering.pull_request.markdown_places import (
 )
 from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
 from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
-from nexusform.rendering.report.entries import Entries, Entry, plan_entries
+from nexusform.rendering.report.entries import Entries, Entry, Finding, plan_entries, plan_findings
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
@@ -109,8 +109,8 @@ def _refusal(
 ) -> list[ReportPart]:
     """The parts of a report of a plan in error."""
     return [
-        ReportPart("Errors and ways out", 95, tuple(error_lines(plan.diagnostics, origin))),
-        ReportPart("Warnings", 60, tuple(finding_lines((*entries.caused, *entries.standing), origin))),
+        ReportPart("Errors and ways out", 95, tuple(error_lines(_in_order(plan), origin))),
+        *_findings(entries, origin, 60),
         _source_lines(plan, sources),
     ]
 
@@ -157,11 +157,22 @@ def _consequences(plan: Plan, entries: Entries, overview: Overview, origin: Code
     return [
         ReportPart("Room", 85, tuple(room_lines(overview.sites, overview.room))),
         ReportPart("Separation rules", 75, tuple(rules), headed("Separation rules")),
-        ReportPart(
-            "Warnings", 90, tuple(finding_lines(entries.caused, origin)), headed("Warnings and advice")
-        ),
+        *_findings(entries, origin, 90),
+    ]
+
+
+def _findings(entries: Entries, origin: CodeOrigin, importance: int) -> list[ReportPart]:
+    """What the plan causes, and beside it what held before."""
+    caused = tuple(finding_lines(entries.caused, origin))
+    return [
+        ReportPart("Warnings", importance, caused, headed("Warnings and advice")),
         ReportPart("What held before", 50, tuple(standing_line(entries.standing))),
     ]
+
+
+def _in_order(plan: Plan) -> list[Diagnostic]:
+    """The diagnostics by weight."""
+    return [finding.diagnostic for finding in plan_findings(plan)]
 
 
 def _rule_line(rule: SeparationVerdict) -> str:
@@ -186,9 +197,9 @@ def _folded_parts(
 
 
 def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
-    """The boxes of diagnostics with their source lines, errors first, folded away."""
-    ordered = sorted(plan.diagnostics, key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
-    return _folded("Source lines and what to do", 50, boxes(ordered[:_BOXES], sources))
+    """The boxes of findings with their source lines, by weight, folded away."""
+    findings = plan_findings(plan)[:_BOXES]
+    return _folded("Source lines and what to do", 50, boxes(findings, sources))
 
 
 def _folded(title: str, importance: int, body: str, language: str = "") -> ReportPart:
@@ -238,7 +249,9 @@ def error_lines(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list[s
 
 
 def _headed(error: Diagnostic, origin: CodeOrigin) -> str:
-    place = place_of(error.subject, origin)
+    """What is wrong, of what, and where."""
+    where = [code(error.address) if error.address else "", place_of(error.subject, origin)]
+    place = ", ".join(filter(None, where))
     return f"**{plain(error.summary)}**{f' ({place})' if place else ''}"
 
 
@@ -284,10 +297,14 @@ def standing_line(entries: Sequence[Entry]) -> list[str]:
     return [f"Not caused by this plan: {'; '.join(_said(entry).rstrip('.') for entry in entries)}."]
 
 
-def boxes(diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> str:
-    """Every diagnostic with its source lines and what to do, as the terminal draws it."""
-    texts = [render_diagnostic(diagnostic, sources, width=76).rstrip() for diagnostic in diagnostics]
-    return "\n".join(texts)
+def boxes(findings: Iterable[Finding], sources: Mapping[str, SourceFile]) -> str:
+    """Every finding with its source lines and what to do, as the terminal draws it; then what held before."""
+    texts: dict[bool, list[str]] = {False: [], True: []}
+    for finding in findings:
+        drawn = render_diagnostic(finding.diagnostic, sources, width=76).rstrip()
+        texts[finding.held_before].append(drawn)
+    standing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []
+    return "\n".join([*texts[False], *standing]).lstrip("\n")
 
 
 WIDTH: Final = 38

@@ -32,15 +32,17 @@ _NAMED: Final = 4
 
 def title_line(overview: Overview) -> str:
     """The heading of the comment."""
-    return f"### nexusform: {overview.headline}"
+    return f"### nexusform: {plain(overview.headline)}"
 
 
 def alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
     """GitHub's box with the verdict: by what is at stake."""
     if overview.denied:
-        lines = [f"**Denied** by {plain(overview.denied)}.", *map(plain, overview.breaches)]
-        if not report.errored:
-            lines.append(_sentences(plan, report))
+        lines = [f"**Denied** by {plain(overview.denied)}."]
+        if report.errored:
+            lines.append("Nothing is changed.")
+        else:
+            lines += [*map(plain, overview.breaches), f"If it were applied: {_sentences(plan, report)}"]
         return _boxed("CAUTION", [*lines, *_age_line(overview)])
     lines = [f"**Allowed.** {_sentences(plan, report)}".replace("** **", " ", 1)]
     lines += [f"**{plain(text)}.**" for text in (*overview.ending_rules, *overview.endangered[:_NAMED])]

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.plans.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.source import Span
 from nexusform.weights import Level, level_of, level_of_warning
@@ -29,9 +30,15 @@ class Finding(Struct, frozen=True):
 
 
 def plan_findings(plan: Plan) -> tuple[Finding, ...]:
-    """The diagnostics of a plan by weight, those that it causes before those that held before."""
+    """The diagnostics of a plan by weight, those that it causes before those that held before; guard rails
+    after whatever else is wrong.
+    """
     findings = [Finding(diagnostic, level_of(diagnostic)) for diagnostic in plan.diagnostics]
-    return tuple(sorted(findings, key=lambda finding: (finding.level.order, finding.held_before)))
+    return tuple(sorted(findings, key=_weight))
+
+
+def _weight(finding: Finding) -> tuple[int, bool, bool]:
+    return finding.level.order, finding.held_before, finding.diagnostic.id == GUARD_RAIL
 
 
 class Entry(Struct, frozen=True):

@@ -133,7 +133,7 @@ def headline_text(plan: Plan, report: Report) -> str:
     `3 VMs are re-created on other machines`.
     """
     if report.errored:
-        return "planning failed"
+        return _failure(plan)
     if not report.has_changes:
         return "no changes"
     counts = report.summaries[0].effects
@@ -176,26 +176,50 @@ _MOST: Final = 3
 
 
 def denied_by(plan: Plan) -> str:
-    """The rules, guard rails and errors that keep a plan from being applied; "" when nothing does."""
+    """The rules, errors and guard rails that keep a plan from being applied, in this order; "" when nothing
+    does.
+    """
     if not plan.denied:
         return ""
+    reasons = _broken_rules(plan)
+    errors = list(_own_errors(plan))
+    if errors:
+        several = "an error" if len(errors) == 1 else f"{len(errors):,} errors"
+        titles = list(dict.fromkeys(map(_title, errors)))
+        reasons.append(f"{several}: {first_of(titles, _MOST, '; ')}")
     limits = broken_limits(plan)
     if limits:
-        return f"{form(len(limits), 'guard rail')} {listed(limits)}"
-    broken = [str(verdict.address) for verdict in plan.separation_rules if _denies(verdict)]
-    reasons = [f"separation rule {address}" for address in broken]
-    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    reasons += [_title(error) for error in errors if error.address not in broken]
-    different = list(dict.fromkeys(reasons))
-    return first_of(different, _MOST, "; ") or "an error"
+        reasons.append(f"{form(len(limits), 'guard rail')} {listed(limits)}")
+    return "; ".join(reasons) or "an error"
 
 
-# A pull request's title has no room for the figures in these summaries, or names the rule.
-_NAMED_BY_ID: Final = frozenset({"does-not-fit", "sensitive-value-decides", "separation"})
+def _failure(plan: Plan) -> str:
+    """`planning failed: cluster-b/pool1 does not fit, and 2 more errors`."""
+    reasons = [f"{rule} does not hold" for rule in _broken_rules(plan)]
+    reasons += map(_title, _own_errors(plan))
+    others = len(reasons) - 1
+    more = f", and {counted(others, 'more error')}" if others > 0 else ""
+    return f"planning failed: {reasons[0]}{more}" if reasons else "planning failed"
+
+
+def _broken_rules(plan: Plan) -> list[str]:
+    return [f"separation rule {verdict.address}" for verdict in plan.separation_rules if _denies(verdict)]
+
+
+def _own_errors(plan: Plan) -> Iterator[Diagnostic]:
+    """The errors of a plan without those that say of a separation rule or a guard rail that it is broken."""
+    broken = {str(verdict.address) for verdict in plan.separation_rules if _denies(verdict)}
+    for diagnostic in plan.diagnostics:
+        is_error = diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
+        if is_error and diagnostic.address not in broken:
+            yield diagnostic
 
 
 def _title(diagnostic: Diagnostic) -> str:
-    return diagnostic.id if diagnostic.id in _NAMED_BY_ID else diagnostic.summary
+    """An error in as few words as a title has room for."""
+    text = diagnostic.brief or diagnostic.summary
+    # It goes on a sentence, unless it begins with an abbreviation.
+    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 
 
 def _denies(verdict: SeparationVerdict) -> bool:

@@ -13,6 +13,7 @@ from nexusform.address import Address
 from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM
 from nexusform.placement_kinds.registry import KINDS, brief_place, kind_order, place_text
 from nexusform.plans.effects import (
+    LEAVING,
     Effect,
     EffectCount,
     effect_counts,
@@ -128,6 +129,12 @@ class PlacementSummary(Struct, frozen=True):
         if self.anew:
             outcomes = self._without_the_anew(outcomes)
         return [(count, words) for words, count in outcomes.items()]
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Those of the words of `outcomes` that say of something that it does not stay where it runs."""
+        words = {_outcome(each) for each in self.effects if each.effect in LEAVING}
+        return frozenset(words | {_ANEW})
 
     def _without_the_anew(self, outcomes: Counter[str]) -> Counter[str]:
         """The counts with what is made anew pool by pool as a word of its own, and not as moves."""

@@ -197,7 +197,7 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
     ).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
     upgraded = text.replace('"1"\n', '"2"\n', 1)
     [refused] = errors(plan(upgraded, state_of(text), ways_out=True))
-    assert refused.summary == f"The upgrade of p does not fit: 0 of 2 x {BIG} re-placed"
+    assert refused.summary == f"The upgrade of a/p does not fit: 0 of 2 x {BIG} re-placed"
     assert 'max_surge = "1" adds 1 surge VM before old ones leave, and it finds no room' in refused.detail
     first = refused.extra["fit"]["ways_out"][0]
     assert first["kind"] == "upgrade"

@@ -161,14 +161,19 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
     broken = replace(
         real.saved.plan,
         errored=True,
-        diagnostics=(error("does-not-fit", "No room.", headline="Does not fit"),),
+        diagnostics=(error("does-not-fit", "No room.", headline="5 do not fit", brief="a/p does not fit"),),
     )
     _, outline, data = page_of(broken)
     words = "".join(outline.words)
-    assert "Denied by does-not-fit" in words
+    assert "Plan: planning failed: a/p does not fit" in words
+    assert "Denied by an error: a/p does not fit" in words
     assert "No room." in words
     assert "1 to add" not in words
-    assert data["sites"]
+    assert (data["changes"], data["rows"]) == ([], [])
+    (site,) = data["sites"]
+    marks, places = data["fields"]["vm"].index("mark"), data["fields"]["vm"].index("before")
+    assert len(site["vms"]) == sum(len(list(pool.before)) for pool in real.saved.plan.sites[0].pools) > 0
+    assert all(vm[marks] == 0 and vm[places] == vm[places + 1] for vm in site["vms"])
 
 
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:

@@ -177,9 +177,7 @@ def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp
     assert browser.run("return !document.querySelector('.machine.gone').offsetWidth")
 
 
-def test_a_refused_plan_shows_what_would_be_placed_and_what_does_not_fit(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser, tmp_path: Path) -> None:
     directory = copied("nexus-document", tmp_path)
     nexusform(directory, "apply", "-auto-approve", "-var", "step=half-full", "-tie-breaks=0")
     clusters = directory / "clusters.nf.hcl"
@@ -187,12 +185,13 @@ def test_a_refused_plan_shows_what_would_be_placed_and_what_does_not_fit(
     page = tmp_path / "refused.html"
     nexusform(directory, "plan", f"-report=html:{page}", code=1)
     opened(browser, page)
-    assert browser.text(".unfit").startswith(
-        "72 VMs of cluster-e / pool1 find no place (78 of 150 would be placed)"
-    )
-    assert browser.count(".unfit .swatch") == 72
-    assert browser.count("button.vm.placed") == 78 + 5
-    assert "would be placed" in browser.text(".legend")
+    assert browser.text("h1") == "Plan: planning failed: cluster-e/pool1 does not fit"
+    assert "150 x NC_P46_224_v1 do not fit: 78 of 150 placed" in browser.text("#diagnostics")
+    assert browser.text("#racks-title") == "What stands"
+    assert browser.text("#map [role=status]") == "Nothing is changed: 178 VMs on lab."
+    assert browser.count("button.vm") == 178
+    assert browser.count("button.vm.placed, button.vm.ghost, .arrows .arrow") == 0
+    assert "placed" not in browser.text(".legend")
     assert browser.console() == []
 
 

@@ -109,3 +109,15 @@ def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) ->
     by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
     assert by_id["map-desc"] == "3 placements, 6 clusters, 8 bindings."
     assert len([t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]) == 8
+
+
+def test_a_refused_plan_is_drawn_as_it_stands(examples: dict[str, RealPlan]) -> None:
+    refused = replace(examples["nexus-document"].saved.plan, errored=True)
+    root = ET.fromstring(render_svg(refused))
+    texts = [t.text or "" for t in root.iter(f"{SVG}text")]
+    assert texts.count("What stands") == 1
+    assert "Denied by an error. Nothing is changed" in texts
+    assert "After" not in texts
+    assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
+    nothing = ET.fromstring(render_svg(replace(refused, sites=())))
+    assert "Nothing stands yet." in [t.text for t in nothing.iter(f"{SVG}text")]

@@ -59,11 +59,16 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
         errored=True,
-        diagnostics=(error("does-not-fit", detail, headline="3 x NC_P46_224_v1 do not fit"),),
+        diagnostics=(
+            error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
+            error("does-not-fit", detail, headline="3 x NC_P46_224_v1 do not fit", brief="d/p does not fit"),
+        ),
     )
     text = render_markdown(plan, {})
-    head = "### nexusform: planning failed\n> [!CAUTION]\n> **Denied** by does-not-fit.\n"
-    assert text.startswith(head)
+    head = "### nexusform: planning failed: d/p does not fit\n> [!CAUTION]\n"
+    denied = "> **Denied** by an error: d/p does not fit; guard rail moved:0.\n> Nothing is changed.\n"
+    assert text.startswith(head + denied)
+    assert text.index("do not fit**") < text.index("**The plan breaks a guard rail**")
     shown = text.split("<details>")[0]
     assert "\n**3 x NC\\_P46\\_224\\_v1 do not fit**\n\nNo cell is free.\n" in shown
     assert "\n\n1. count = 3 fits.\n\n" in shown
@@ -92,7 +97,9 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
         separation_rules=(verdict,),
     )
     denied = render_markdown(refusing, {})
-    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this." in denied
+    rule = "separation rule nexus\\_separation\\_rule.core"
+    assert denied.startswith(f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n")
+    assert f"**Denied** by {rule}; an error: also this." in denied
     holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, holds="always"),))
     kept = render_markdown(holding, {})
     assert "> Separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept

@@ -94,8 +94,8 @@ function clusterLegend(site, model) {
   for (const vm of model.vms) if (vm[side]) counts.set(vm.paint, (counts.get(vm.paint) || 0) + 1);
   const entries = site.clusters.map((paint) => make("li", {}, make("button", { type: "button", class: "pick", "aria-pressed": filters.cluster === paint.name ? "true" : "false", onclick: () => setFilter("cluster", filters.cluster === paint.name ? "" : paint.name) },
     make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), `${paint.name} (${counts.get(paint) || 0})`)));
-  const verb = plan.errored ? "would be placed" : "placed";
-  const words = site.steps.length ? plan.marks : ["", verb, "moved", "removed"];
+  const verb = plan.denied ? "would be placed" : "placed";
+  const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => fatesOf(model, mark).join(" or "))];
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
   if (model.plainMark) entries.push(make("li", { class: "quiet" }, `without a sign: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
   [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
@@ -106,6 +106,11 @@ function clusterLegend(site, model) {
   if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "cells that nobody told"));
   if (plan.shared.length) entries.push(entry("sharing", "", "shared against a rule"));
   return entries;
+}
+
+/** What becomes of the VMs under a mark, each said once. */
+function fatesOf(model, mark) {
+  return [...new Set(model.vms.filter((vm) => vm.mark === mark).map((vm) => vm.more.fate || MARKS[mark]))];
 }
 
 function leavesAny(model) { return model.marks[2] + model.marks[3] > 0; }

@@ -3,7 +3,6 @@
 
 const MOST_MOVES = 12;
 const MOST_FIGURES = 24;
-const MOST_UNFIT = 120;
 const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
 
 /** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
@@ -65,29 +64,22 @@ function tell() {
   const shown = standing.filter(passes).length.toLocaleString("en");
   const all = standing.length.toLocaleString("en");
   const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
-  const when = side === "before" ? "Before the plan" : "After the plan";
+  const after = plan.denied ? "If it were applied" : "After the plan";
+  const when = plan.errored ? "Nothing is changed" : side === "before" ? "Before the plan" : after;
   if (plan.marks) {
     const down = site.steps.length ? site.steps[map.step].down.length : 0;
     frame.status.textContent = `${words} on ${site.name}${down ? `, ${counted(down, "machine")} down` : ""}.`;
     return;
   }
-  frame.status.textContent = `${plan.errored && side === "after" ? "If it were applied" : when}: ${words} on ${site.name}.`;
+  frame.status.textContent = `${when}: ${words} on ${site.name}.`;
 }
 
 function drawLegend() {
   const site = siteShown();
   const model = modelOf(site);
   frame.legend.replaceChildren(...(isFar(model) ? farLegend(site, model) : layerLegend(site, model, map.layer)));
-  frame.note.replaceChildren(...plan.unfit.map((pool) => unfitNote(site, pool)));
+  frame.note.replaceChildren();
   if (map.layer === "loss" && !map.machine && map.lost) frame.note.append(lossNote(model));
-}
-
-/** VMs that a refused plan has no place for, as boxes outside of every rack. */
-function unfitNote(site, pool) {
-  const paint = site.clusters.find((each) => each.name === pool.cluster);
-  const kind = paint ? `paint-${paint.colour} ${paint.pattern}` : "paint--1";
-  const boxes = Array.from({ length: Math.min(pool.missing, MOST_UNFIT) }, () => make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, paint ? paint.key : ""));
-  return make("div", { class: "unfit" }, make("p", {}, make("b", {}, `${counted(pool.missing, "VM")} of ${pool.cluster} / ${pool.pool} find${pool.missing === 1 ? "s" : ""} no place`), ` (${pool.wanted - pool.missing} of ${pool.wanted} would be placed)`), make("div", { class: "boxes" }, boxes, pool.missing > MOST_UNFIT ? ` and ${(pool.missing - MOST_UNFIT).toLocaleString("en")} more` : null));
 }
 
 function drawCrumbs() {
@@ -121,11 +113,16 @@ function drawMoves(model) {
   const site = siteShown();
   const listed = Boolean(document.getElementById("vms"));
   const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
-    ` ${vm.after ? `${short(vm.before)} \u2192 ${short(vm.after)}` : `leaves ${short(vm.before)}`}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
+    ` ${fateOf(vm)}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
   const left = (rows.length - items.length).toLocaleString("en");
   if (rows.length > items.length) items.push(make("li", {}, listed ? make("a", { href: "#vms" }, `${left} more in the list of VMs`) : `${left} more`));
   frame.moves.replaceChildren(...items);
   frame.moves.hidden = !rows.length;
+}
+
+function fateOf(vm) {
+  if (vm.more.fate) return `${vm.more.fate}: ${short(vm.before)}`;
+  return vm.after ? `${short(vm.before)} \u2192 ${short(vm.after)}` : `leaves ${short(vm.before)}`;
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }

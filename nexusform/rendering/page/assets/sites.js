@@ -120,7 +120,7 @@ function happens(vm) {
   const why = vm.trigger ? ` (${vm.trigger})` : "";
   if (vm.mark === 0) return "stays";
   if (siteShown().steps.length) return plan.marks[vm.mark];
-  return plan.errored ? `would be ${MARKS[vm.mark]}${why}` : `${MARKS[vm.mark]}${why}`;
+  return `${plan.denied ? "would be " : ""}${vm.more.fate || MARKS[vm.mark]}${why}`;
 }
 
 function placeText(place) {
