@@ -70,8 +70,13 @@ def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() 
         'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
     )
     result = good(plan(files | {"fleet.nf.hcl": fleet}, state, files_there=RealFiles(), targets=(MEMBER,)))
-    (lost,) = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
-    assert (lost.kind, lost.object, lost.trigger) == ("binding", "east", "cluster_left")
+    lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
+    assert {(row.kind, row.trigger) for row in lost} == {
+        ("binding", "cluster_left"),
+        ("pod", "binding_removed"),
+    }
+    assert [row.object for row in lost if row.kind == "binding"] == ["east"]
+    assert {row.pool.partition("/")[0] for row in lost if row.kind == "pod"} == {"east"}
 
 
 def test_they_have_lost_it_in_every_later_plan_that_leaves_them_out_too() -> None:

@@ -260,7 +260,7 @@ def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str,
     `serial` is the one that applying the plan will give, `foretold` what is noted of its pods.
     """
     noted = noted_before(placement)
-    held_before = {binding.cluster for binding in placement.prior} - placement.evicted
+    held_before = {binding.cluster for binding in placement.prior} - placement.given_up
     present = [binding.cluster for binding in placement.held]
     new_clusters = [cluster for cluster in present if cluster not in held_before]
     came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]

@@ -43,6 +43,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     is_reserved,
     unwrapped,
 )
+from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
@@ -102,6 +103,19 @@ class Hub(Struct, dict=True):
             elif isinstance(fleet_object, FleetOverride):
                 overrides.append(replace(fleet_object, snapshot=_snapshot_before(instance)))
         return manifests, overrides
+
+    @property
+    def remade(self) -> frozenset[str]:
+        """The workloads on the hub that are destroyed and made anew, or that are in a namespace which is."""
+        replaced: list[Manifest] = []
+        for instance in self.former:
+            assert instance.type.fleet is not None
+            fleet_object = instance.type.fleet(instance.before or {}) if instance.replaced else None
+            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+                replaced += unwrapped(fleet_object.manifests).manifests
+        namespaces = {each.name for each in replaced if (each.group, each.kind) == ("", "Namespace")}
+        inside = [each for each in unwrapped(self.before[0]).manifests if each.namespace in namespaces]
+        return frozenset(workload.key for workload in workloads_of((*replaced, *inside)).workloads)
 
     def take(self, instance: Instance) -> None:
         """Add what an instance is."""

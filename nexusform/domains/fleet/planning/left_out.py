@@ -26,6 +26,8 @@ from nexusform.plans.plan import Action, PlacementAction, PlacementChange
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState
 
+_NODE_REMOVED: Final = "node_removed"
+_MEMBER_LEFT: Final = "binding_removed"
 _LEFT_OUT: Final = "what brought it is left out of this plan"
 _NODE_GOES: Final = f"its node is gone or made anew, and {_LEFT_OUT}"
 _MEMBER_GOES: Final = f"its member leaves the fleet, and {_LEFT_OUT}"
@@ -98,7 +100,7 @@ def found_lost_rows(prior: Prior, registries: Registries) -> Iterator[PlacementC
     }
     standing = _found_standing(prior, objects, registries)
     members = prior_members(prior.instances, registries)
-    found_gone = _member_names(prior.state.instances, registries) - _member_names(prior.instances, registries)
+    found_gone = members_found_gone(prior, registries)
     ground = _Ground({}, members, frozenset(), frozenset(), standing, found_gone.__contains__)
     for row in _rows_of(objects, registries, ground):
         if row.action is PlacementAction.LOSE:
@@ -115,7 +117,7 @@ def _rows_of(
             yield from _bindings(address, attributes, ground)
             for member, of_member in (workloads or {}).items():
                 cluster_id = ground.members.get(member, member)
-                yield from _pods(address, member, cluster_id, of_member, ground)
+                yield from _pods(address, member, cluster_id, of_member, ground, ground.has_left(member))
         elif kind is Kind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
             cluster = ground.clusters.get(cluster_id)
@@ -180,12 +182,17 @@ def _member_names(instances: Mapping[Address, InstanceState], registries: Regist
     )
 
 
+def members_found_gone(prior: Prior, registries: Registries) -> frozenset[str]:
+    """The members of state that a provider did not find."""
+    return _member_names(prior.state.instances, registries) - _member_names(prior.instances, registries)
+
+
 def _members_gone(blocks: Blocks) -> Iterator[str]:
-    """The members that leave the fleet. One that is forgotten stays on the hub."""
+    """The members that leave the fleet, also to join it anew. One that is forgotten stays on the hub."""
     for instance in blocks.instances.values():
         if instance.type.kind is not Kind.MEMBER or instance.action is Action.FORGET:
             continue
-        if instance.going:
+        if instance.going or instance.replaced:
             yield str((instance.before or {}).get("name"))
 
 
@@ -211,13 +218,16 @@ def _pods(
     cluster_id: str,
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],
     ground: _Ground,
+    left: str = "",
 ) -> Iterator[PlacementChange]:
+    """The pods of an object on one cluster; `left` says why that is no member any more."""
     known = ground.clusters.get(cluster_id)
     for workload, pods in workloads.items():
         for name, values in pods.items():
             note = read_note(values)
             place = _place(cluster, note)
-            why = ground.has_lost(cluster_id, note.node)
+            lost = ground.has_lost(cluster_id, note.node)
+            why = lost or left
             yield PlacementChange(
                 address=address,
                 kind="pod",
@@ -225,7 +235,7 @@ def _pods(
                 action=PlacementAction.LOSE if why else PlacementAction.KEEP,
                 source=place,
                 target=None if why else place,
-                trigger="node_removed" if why else "",
+                trigger=_NODE_REMOVED if lost else _MEMBER_LEFT if left else "",
                 pool=f"{cluster}/{workload}",
                 number=pod_number(workload, name),
                 site_id=known.site_id if known is not None else "",

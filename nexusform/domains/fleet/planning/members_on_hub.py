@@ -4,7 +4,8 @@ labels and taints, and in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.domains.fleet.importers.fleet_model import FleetMember
 from nexusform.domains.fleet.planning.world import (
+    LEFT_WITHOUT,
     UNSEEN,
     FleetMemberState,
     Pods,
@@ -22,6 +24,7 @@ from nexusform.domains.fleet.planning.world import (
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import Action
 from nexusform.ports import Kind
 
 
@@ -57,13 +60,15 @@ def read_members(
     clusters: Mapping[str, NodeCluster],
     pods: Pods,
     shown: Mapping[str, FleetMember],
+    found_gone: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
     """The members of the plan by name: those that stay or come, and those that go. `clusters` are those
     that members may stand for, by id; `shown` are the members that a hub shows. They are there, written or
-    not.
+    not. `found_gone` are those of state that a provider did not find.
     """
+    instances = list(instances)
     members: dict[str, FleetMemberState] = {}
-    gone: set[str] = set()
+    gone = set(found_gone) | set(_names_gone(instances))
     problems: list[Diagnostic] = []
     for instance in instances:
         if instance.type.kind is not Kind.MEMBER or instance.type.fleet is None:
@@ -71,7 +76,6 @@ def read_members(
         leaving = _leaving(instance)
         if leaving is not None and leaving.before is not None:
             members.setdefault(leaving.before.name, leaving)
-            gone.add(leaving.before.name)
         if instance.going or instance.broken or instance.planned is None:
             continue
         written = instance.type.fleet(instance.planned)
@@ -85,12 +89,34 @@ def read_members(
         requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
         now = member_of(written, cluster, requests)
         before = _before(instance, now, shown if cluster is None else {})
-        members[written.name] = FleetMemberState(instance.address, written, cluster, before, now)
+        members[written.name] = FleetMemberState(
+            instance.address,
+            written,
+            cluster,
+            before,
+            now,
+            rejoins=before is None and now.name in gone,
+            not_seen_leaving=_not_seen_leaving(instance),
+        )
     for name, shown_member in shown.items():
         if name not in members and name not in gone:
             now = member_of(shown_member, None, (0, 0))
             members[name] = FleetMemberState(None, shown_member, None, now, now)
     return members, problems
+
+
+def _names_gone(instances: Iterable[Instance]) -> Iterator[str]:
+    """The members that are destroyed; of the same name may come anew."""
+    for instance in instances:
+        if instance.type.kind is Kind.MEMBER and (instance.action is Action.DELETE or instance.replaced):
+            yield str((instance.before or {}).get("name"))
+
+
+def _not_seen_leaving(instance: Instance) -> frozenset[str]:
+    """The placements that were left out of a plan which made the member anew."""
+    note = instance.prior.private if instance.prior is not None else None
+    noted = (note or {}).get(LEFT_WITHOUT)
+    return frozenset(map(str, noted)) if isinstance(noted, list | tuple) else frozenset()
 
 
 def _leaving(instance: Instance) -> FleetMemberState | None:
@@ -108,9 +134,9 @@ def _before(instance: Instance, now: Member, shown: Mapping[str, FleetMember]) -
     """
     if now.name in shown and not instance.replaced:
         return member_of(shown[now.name], None, (0, 0))
-    if instance.prior is None or instance.replaced or instance.prior.private == UNSEEN:
+    note = instance.prior.private if instance.prior is not None else None
+    if instance.prior is None or instance.replaced or (note or {}).get("seen") is False:
         return None
-    note = instance.prior.private
     return remembered(now.name, note) if note else now
 
 
@@ -119,7 +145,7 @@ def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address
     plan, what it has not seen stays to be seen.
     """
     placements = [instance for instance in instances.values() if instance.type.kind is Kind.PLACEMENT]
-    left_out = any(instance.block is None and not instance.going for instance in placements)
+    left_out = [str(each.address) for each in placements if each.block is None and not each.going]
     for member in members:
         instance = instances.get(member.address) if member.address is not None else None
         if member.now is None or instance is None:
@@ -127,7 +153,8 @@ def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address
         if not left_out:
             instance.private = remember(member.now)
         elif member.before is None:
-            instance.private = UNSEEN
+            without = left_out if member.rejoins else sorted(member.not_seen_leaving.intersection(left_out))
+            instance.private = {**UNSEEN, LEFT_WITHOUT: without} if without else UNSEEN
 
 
 def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, NodeCluster]) -> Diagnostic:

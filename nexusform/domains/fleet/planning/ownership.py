@@ -130,8 +130,8 @@ def _claimed(
     placement: PlacementPlan, binding: Binding, rolled: AbstractSet[str], objects: frozenset[Identity]
 ) -> Iterator[_Claim]:
     """Which of the objects a placement would have on a cluster."""
-    evicted = binding.cluster in placement.evicted
-    content_before = None if evicted else placement.contents.on_cluster.get(binding.cluster)
+    given_up = binding.cluster in placement.given_up
+    content_before = None if given_up else placement.contents.on_cluster.get(binding.cluster)
     objects_before = identities(content_before.manifests) if content_before is not None else frozenset()
     untouched = binding.cluster not in rolled
     for object_id in identities(placement.claimed(binding, rolled)) & objects:

@@ -17,6 +17,7 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.brought import note_resources, prepare_resources
 from nexusform.domains.fleet.planning.hub import Hub, read_hub
+from nexusform.domains.fleet.planning.left_out import members_found_gone
 from nexusform.domains.fleet.planning.members_on_hub import note_members, read_members
 from nexusform.domains.fleet.planning.outcome import (
     FleetOutcome,
@@ -58,7 +59,9 @@ def plan_placements(
 ) -> FleetOutcome:
     """Plan all placements. `clusters` are those that members may stand for, by id."""
     shown = shown_hub(blocks.request, evaluation)
-    members, diagnostics = read_members(blocks.instances.values(), clusters, pods, shown.members)
+    found_gone = members_found_gone(blocks.prior, blocks.request.registries)
+    instances_so_far = blocks.instances.values()
+    members, diagnostics = read_members(instances_so_far, clusters, pods, shown.members, found_gone)
     hub = read_hub(blocks.instances.values(), shown)
     diagnostics += hub.diagnostics
     instances: list[Instance] = []
@@ -75,6 +78,8 @@ def plan_placements(
     standing = clusters_of(members)
     for placement in placements:
         prepare_resources(placement, hub, standing)
+        if not placement.external:  # else a staged run has to bring what changes on the hub
+            pods.remake(placement.address, hub.remade)
     diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += carry_out_runs(placements, hub, rounds.roster)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field, json
@@ -115,6 +114,7 @@ class PlacementPlan(Struct):
     released: dict[str, Trigger] = field(default_factory=dict)
     waves: tuple[Wave, ...] = ()
     stalled: tuple[str, ...] = ()
+    rejoined: frozenset[str] = frozenset()
     rollouts: list[RolloutTimeline] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
@@ -198,6 +198,11 @@ class PlacementPlan(Struct):
         return frozenset((*executed, *deleting))
 
     @property
+    def given_up(self) -> frozenset[str]:
+        """The clusters whose binding goes in this plan, whatever comes there anew."""
+        return self.evicted | self.rejoined
+
+    @property
     def other_trigger(self) -> Trigger:
         """What a rollout without rescheduling is put down to."""
         if self.resources_changed:
@@ -253,7 +258,7 @@ class PlacementPlan(Struct):
         said = (
             str(status.get("cluster_name") or "")
             for status in self.shown.get("placement_statuses") or ()
-            if _says_scheduled(status.get("conditions") or ())
+            if _says(status, "Scheduled", "True")
         )
         members = self.clusters.labels.keys() - self.clusters.leaving - standing
         return tuple(sorted(members.intersection(said)))
@@ -349,7 +354,7 @@ class PlacementPlan(Struct):
         if not has_resources(binding):
             return None
         cluster = binding.cluster
-        content_before = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
+        content_before = None if cluster in self.given_up else self.contents.on_cluster.get(cluster)
         if cluster not in rolled and not self._applied_at_last:
             return content_before
         rendered = self.rendered(binding.resource_snapshot, cluster)
@@ -409,7 +414,8 @@ class PlacementPlan(Struct):
         """
         before = {binding.cluster: binding for binding in self.prior if has_resources(binding)}
         told = self.prior_attributes.get("placement_statuses") or ()
-        said = {str(status.get("cluster_name") or "") for status in told if _says_unknown(status)}
+        unknown = [status for status in told if _says(status, "RolloutStarted", "Unknown")]
+        said = {str(status.get("cluster_name") or "") for status in unknown}
         return frozenset(
             binding.cluster
             for binding in self.held
@@ -462,8 +468,7 @@ class PlacementPlan(Struct):
     def _held_up(self) -> bool:
         """Whether a rollout that began earlier is held up: a hub looks at it again and again."""
         statuses = self.prior_attributes.get("placement_statuses") or ()
-        conditions = chain.from_iterable(status.get("conditions") or () for status in statuses)
-        return any(each["type"] == "RolloutStarted" and each["status"] == "False" for each in conditions)
+        return any(_says(status, "RolloutStarted", "False") for status in statuses)
 
     def _begins(self, latest: int) -> bool:
         """Whether anything begins a rollout: new content, a binding that comes or goes, the strategy, or an
@@ -542,15 +547,10 @@ class PlacementPlan(Struct):
         return held_before != self.held
 
 
-def _says_scheduled(conditions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the conditions of a cluster say that the scheduler picked it."""
-    return any(each.get("type") == "Scheduled" and each.get("status") == "True" for each in conditions)
-
-
-def _says_unknown(status: Mapping[str, Any]) -> bool:
-    """Whether the status of a cluster says that nobody knows whether the rollout started."""
+def _says(status: Mapping[str, Any], condition: str, answer: str) -> bool:
+    """Whether the status of a cluster has a condition with this answer."""
     conditions = status.get("conditions") or ()
-    return any(each["type"] == "RolloutStarted" and each["status"] == "Unknown" for each in conditions)
+    return any(each.get("type") == condition and each.get("status") == answer for each in conditions)
 
 
 def _is_repointed(before: Binding, now: Binding) -> bool:

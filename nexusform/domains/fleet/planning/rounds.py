@@ -59,7 +59,43 @@ def run_rounds(
     """Settle all placements. `direct` are the objects that clusters get without one."""
     members_before = [member.before for member in members.values() if member.before is not None]
     start = Rounds(_roster(members), sharing=sharing_of(placements, direct))
-    return _settle_all(placements, members, pods, members_before, start, edits=True)
+    rounds = _let_leave(placements, members, pods, members_before, start)
+    return _settle_all(placements, members, pods, members_before, rounds, edits=True)
+
+
+def _let_leave(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    members_before: list[Member],
+    rounds: Rounds,
+) -> Rounds:
+    """Settle placements without the members that they hold and that are made anew: a hub does so as soon as
+    a member has left, before it joins again.
+    """
+    held = {binding.cluster for placement in placements for binding in placement.prior}
+    anew = {
+        name: state.now
+        for name, state in members.items()
+        if name in held and (state.rejoins or state.not_seen_leaving)
+    }
+    if not anew:
+        return rounds
+    if not any(members[name].rejoins for name in anew):
+        left_without = frozenset[str]().union(*(members[name].not_seen_leaving for name in anew))
+        placements = [placement for placement in placements if placement.address in left_without]
+    for name in anew:
+        members[name].now = None
+    rounds = _settle_all(placements, members, pods, members_before, rounds, edits=True)
+    for placement in placements:
+        clusters = {binding.cluster for binding in placement.prior}
+        placement.rejoined = frozenset(clusters.intersection(anew))
+        placement.held = tuple(binding for binding in placement.held if binding.cluster not in anew)
+        placement.released |= dict.fromkeys(placement.rejoined, Trigger.CLUSTER_LEFT)
+    place_pods(placements, members, pods, rounds)
+    for name, member in anew.items():
+        members[name].now = member
+    return rounds
 
 
 def after_runs(
@@ -166,9 +202,13 @@ def place_pods(
     """
     holdings = [(placement, *_rollout(placement)) for placement in placements]
     settle_owners(holdings, rounds.sharing)
+    # What a member had went with it, also where no rollout removes its binding.
+    present = {name for name, member in members.items() if member.now is not None}
     for placement, bindings, rolled in holdings:
         with_objects = {
-            binding.cluster for binding in bindings if placement.content(binding, rolled) is not None
+            binding.cluster
+            for binding in bindings
+            if binding.cluster in present and placement.content(binding, rolled) is not None
         }
         for cluster in _clusters_left(placement, with_objects, rounds):
             pods.leave(placement.address, cluster)
@@ -184,7 +224,7 @@ def place_pods(
 def _clusters_left(placement: PlacementPlan, with_objects: AbstractSet[str], rounds: Rounds) -> Iterator[str]:
     """The clusters that the placement had pods on and leaves, or comes to anew in this plan."""
     for cluster in (placement.instance.before or {}).get("workloads") or {}:
-        anew = placement.created or cluster in placement.evicted
+        anew = placement.created or cluster in placement.given_up
         if cluster not in with_objects or (anew and (placement.address, cluster) not in rounds.placed):
             yield cluster
 

@@ -74,12 +74,12 @@ def binding_rows(
     before = {binding.cluster: binding for binding in placement.prior}
     after = {binding.cluster: binding for binding in placement.held}
     for cluster in sorted(before):
-        if cluster not in after or cluster in placement.evicted:
+        if cluster not in after or cluster in placement.given_up:
             trigger, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
             yield _removed(placement.instance.address, before[cluster], trigger, turn)
     kept_rows = []
     for cluster, binding in sorted(after.items()):
-        prior = before.get(cluster) if cluster not in placement.evicted else None
+        prior = before.get(cluster) if cluster not in placement.given_up else None
         row = _present(placement, prior, binding, members, rejected)
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)

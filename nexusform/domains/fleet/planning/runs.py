@@ -129,7 +129,7 @@ def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> 
             or binding.state is not BindingState.BOUND
             or binding.deleting
             or binding.resource_snapshot != terms.resource_snapshot
-            or cluster in placement.rolled | placement.evicted
+            or cluster in placement.rolled | placement.given_up
             or content is None
             or brought is None
             or not content.names_like(brought)

@@ -5,7 +5,7 @@ and what data blocks have read of real hubs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, convert, field, json
@@ -35,6 +35,7 @@ from nexusform.scheduling.quantity import (
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.
 UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
+LEFT_WITHOUT: Final = "left_without"  # in such a note: the placements that have not seen it leave, either
 
 
 class Pods(Protocol):
@@ -59,6 +60,10 @@ class Pods(Protocol):
 
     def leave(self, placement_address: str, cluster_name: str, /) -> None:
         """The pods that a placement brought to a cluster go."""
+        ...
+
+    def remake(self, placement_address: str, workloads: Collection[str], /) -> None:
+        """The pods of these workloads go that a placement brought: they are made anew on the hub."""
         ...
 
     def requests(self, cluster_name: str, /) -> tuple[int, int]:
@@ -164,7 +169,9 @@ def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
 
 class FleetMemberState(Struct):
     """One member during a plan. `before` is what state remembers (None: it is new, or unknown);
-    `now` as it stands in this plan (None: it goes). `address` None: only a hub shows it.
+    `now` as it stands in this plan (None: it goes). `address` None: only a hub shows it. It `rejoins` where
+    it is made anew: it leaves the fleet and joins it; it did so before the plan for those placements
+    (addresses) that have `not_seen_leaving`.
     """
 
     address: Address | None
@@ -172,6 +179,8 @@ class FleetMemberState(Struct):
     cluster: NodeCluster | None = None
     before: Member | None = None
     now: Member | None = None
+    rejoins: bool = False
+    not_seen_leaving: frozenset[str] = frozenset()
 
 
 class Clusters(Struct, frozen=True):

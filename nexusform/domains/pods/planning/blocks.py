@@ -22,7 +22,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
 from nexusform.domains.pods.planning.brought import PriorPods
 from nexusform.domains.pods.planning.nodes import clusters_with_nodes
 from nexusform.domains.pods.planning.observed import Elsewhere, observed_clusters
-from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
 from nexusform.domains.pods.planning.recorded import clusters_as_recorded, is_current
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.planning.instances.blocks import Blocks
@@ -178,8 +178,10 @@ def plan_manifests(
         for instance in expanded.instances:
             if instance.configured:
                 blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
+                if instance.config is not None and not instance.broken:
+                    blocks.preview(instance, evaluation)
         instances += expanded.instances
-    _leave(instances, blocks, pods)
+    _leave(instances, pods)
     problems = _unknown_clusters(instances, pods)
     workloads = _place_pods(instances, pods)
     for instance in instances:
@@ -196,16 +198,16 @@ def _target(attributes: Mapping[str, Any] | None) -> str:
     return cluster_id if isinstance(cluster_id, str) else ""
 
 
-def _leave(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> None:
+def _leave(instances: Iterable[Instance], pods: PodPhase) -> None:
     """What goes, and what goes to another cluster, leaves where it was."""
     for instance in instances:
         before = _target(instance.before)
         if not before:
             continue
-        remade = instance.prior is not None and instance.prior.tainted
-        remade |= blocks.selection.replaces(instance.address)
-        if instance.going or remade:
+        if instance.going:
             pods.leave(str(instance.address), before, "workload_removed")
+        elif instance.replaced:
+            pods.leave(str(instance.address), before, OBJECT_REPLACED)
         elif instance.config is not None and _target(instance.config) != before:
             pods.leave(str(instance.address), before)
 

@@ -34,6 +34,7 @@ from nexusform.planning.phases import HostedWorkload
 from nexusform.plans.plan import Disruptions, PlacementChange
 
 BINDING_REMOVED: Final = "binding_removed"
+OBJECT_REPLACED: Final = "object_replaced"
 # Pods that evict each other in turns would never come to rest.
 _MOST_LOOKS: Final = 20
 
@@ -262,6 +263,15 @@ class PodPhase:
             self._forgotten.add(placement_address)
         brought.before, brought.prior_templates = {}, {}
         self._wake(cluster_id)
+
+    def remake(self, address: str, workloads: Collection[str]) -> None:
+        """The pods of these workloads go that an object brought: they are made anew on the hub."""
+        for (owner, cluster_id), brought in self._brought.items():
+            gone = [key for key in brought.before if key in workloads] if owner == address else []
+            for key in gone:
+                self._drop(brought, cluster_id, key, brought.before.pop(key), OBJECT_REPLACED)
+            if gone:
+                self._wake(cluster_id)
 
     def note(self, address: str) -> dict[str, Any]:
         """What state is to note of an object: on which clusters its pods are foretold by today's rules."""

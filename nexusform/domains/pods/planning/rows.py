@@ -36,6 +36,7 @@ REASONS: Final[Mapping[str, str]] = {
     "template_changed": "the pod template changed",
     "override_changed": "an override changed the pod template",
     "workload_removed": "its workload is gone",
+    "object_replaced": "what brings it is made anew",
     REJECTED: "kubelet refuses it",
     "preempted": "a pod of higher priority takes its place",
     "no_execute": "a NoExecute taint of its node evicts it",

@@ -112,11 +112,11 @@ class Predictor:
         return sum(ours) + sum(covers(budget, pod.spec) for pod in self.bystanders)
 
     def _stands(self, pod: StandingPod) -> bool:
-        """Whether a pod stays on its node: the node is still there, the pod is not lost with it, and no taint
-        drives it away at once.
-        """
-        is_there = pod.node in self.nodes and (pod.workload, pod.number) not in self.lost
-        return is_there and self._stays_for(pod) != 0
+        """Whether a pod stays on its node: it is not lost with it, and no taint drives it away at once."""
+        return not self._is_lost(pod) and self._stays_for(pod) != 0
+
+    def _is_lost(self, pod: StandingPod) -> bool:
+        return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost
 
     def _stays_for(self, pod: StandingPod) -> int | None:
         """For how many seconds a NoExecute taint lets a pod go on; None for ever. Daemons are their
@@ -134,7 +134,7 @@ class Predictor:
         self._admit(works)
         for pod in self.bystanders:
             if pod.node in self.nodes and not self._stands(pod):
-                self._displace(pod, forecast.NO_EXECUTE)
+                self._displace(pod, forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE)
         for work in works:
             self._decide(work)
         self._retry(works)
@@ -174,8 +174,7 @@ class Predictor:
             elif pod.refused and pod.spec.template == workload.pod.template:
                 work.over.append(pod)
             elif pod.node:
-                lost = pod.node not in self.nodes or (pod.workload, pod.number) in self.lost
-                trigger = forecast.NODE_REMOVED if lost else forecast.NO_EXECUTE
+                trigger = forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE
                 work.to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:
                 work.to_place.append(PodToPlace(pod.number, waited=True, age=pod.age))

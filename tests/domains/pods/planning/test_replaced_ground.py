@@ -1,0 +1,123 @@
+"""Members and hub manifests that are made anew, or go: what stands on them is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.plan import PlacementTotal
+from nexusform.state.objects import InstanceState, State
+from tests.domains.fleet.planning.fleet_harness import pick_n, placement
+from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, hub, web, where
+from tests.domains.pods.planning.test_pods import deployment
+from tests.planning.harness import RACKS, applied, at, good, is_empty, plan, state_of
+
+BASE = RACKS + CLUSTERS + MEMBERS + hub(web(2))
+ALL = BASE + placement()
+A = "fleet_member_cluster.a"
+STUCK = 'strategy {\n    rolling_update {\n      max_unavailable = "0"\n      max_surge = "0"\n    }\n  }\n'
+
+
+@pytest.fixture(scope="module", name="state")
+def _state() -> State:
+    return state_of(ALL)
+
+
+def told(result: PlanResult) -> Counter[tuple[str, str, str]]:
+    rows = [row for row in result.plan.placements if row.kind != "vm" and row.action != "keep"]
+    return Counter((row.kind, str(row.action), row.trigger) for row in rows)
+
+
+def total(result: PlanResult, kind: str) -> PlacementTotal:
+    (figures,) = [each for each in result.plan.placement_totals if each.kind == kind]
+    return figures
+
+
+def tainted(state: State, text: str) -> State:
+    address = at(text)
+    current = state.instances[address].current
+    assert current is not None
+    return state.with_instance(address, InstanceState(replace(current, tainted=True)))
+
+
+LEAVES_AND_JOINS = {
+    ("binding", "remove", "cluster_left"): 1,
+    ("binding", "place", "cluster_joined"): 1,
+    ("pod", "remove", "binding_removed"): 2,
+    ("pod", "place", "new"): 2,
+}
+
+
+@pytest.mark.parametrize("how", ["replaced", "tainted", "renamed"])
+def test_a_member_that_is_made_anew_leaves_and_joins(state: State, how: str) -> None:
+    if how == "replaced":
+        result = good(plan(ALL, state, replaces=(A,)))
+    elif how == "tainted":
+        result = good(plan(ALL, tainted(state, A)))
+    else:
+        text = ALL.replace('"fleet_member_cluster" "a" {', '"fleet_member_cluster" "other" {\n  name = "a"')
+        result = good(plan(text, state))
+    assert told(result) == LEAVES_AND_JOINS
+    assert (total(result, "binding").leaves, total(result, "pod").leaves) == (1, 2)
+    assert broken_limits(guarded(result.plan, limits_of("removed:0"))) == ("removed:0",)
+    if how != "renamed":
+        assert is_empty(good(plan(ALL, applied(result, state))))
+
+
+def test_another_member_is_picked_while_it_is_away() -> None:
+    text = BASE + placement(pick_n(1))
+    state = state_of(text)
+    (held,) = where(state)
+    (other,) = {"a", "b"} - {held}
+    result = good(plan(text, state, replaces=(f"fleet_member_cluster.{held}",)))
+    assert set(where(applied(result, state))) == {other}
+    assert told(result)["binding", "place", "cluster_left"] == 1
+
+
+def test_a_placement_that_was_left_out_learns_of_it_with_the_next_plan(state: State) -> None:
+    alone = good(plan(ALL, state, replaces=(A,), targets=(A,)))
+    lost = {("binding", "lose_machine", "cluster_left"): 1, ("pod", "lose_machine", "binding_removed"): 2}
+    assert told(alone) == lost
+    assert (total(alone, "binding").loses_machine, total(alone, "pod").loses_machine) == (1, 2)
+    assert broken_limits(guarded(alone.plan, limits_of("moved:0"))) == ("moved:0",)
+    next_plan = good(plan(ALL, applied(alone, state)))
+    assert told(next_plan) == LEAVES_AND_JOINS
+    assert is_empty(good(plan(ALL, applied(next_plan, applied(alone, state)))))
+
+
+def test_pods_of_a_binding_that_nothing_removes_go_with_their_member() -> None:
+    """No other cluster makes room, so the binding stalls in Unscheduled; nothing runs there any more."""
+    text = BASE + placement(more=STUCK)
+    state = state_of(text)
+    without_a = text.replace(MEMBERS.split("\nresource")[0] + "\n", "")
+    assert without_a != text
+    result = good(plan(without_a, state))
+    assert told(result)["pod", "remove", "binding_removed"] == 2
+    figures = total(result, "pod")
+    assert (figures.before, figures.leaves, figures.after) == (4, 2, 2)
+
+
+def test_a_manifest_on_the_hub_takes_its_pods_along(state: State) -> None:
+    result = good(plan(ALL, state, replaces=("fleet_hub_manifest.hub",)))
+    assert told(result) == {("pod", "remove", "object_replaced"): 4, ("pod", "place", "new"): 4}
+    assert where(applied(result, state)) == where(state)
+    assert is_empty(good(plan(ALL, applied(result, state))))
+
+
+def test_a_manifest_of_one_cluster_does_so_whatever_replaces_it() -> None:
+    sku = 'resource "nexus_vm_sku" "x" {\n vcpus = %s\n memory_gib = 8\n disk_gib = 10\n}\n'
+    direct = (
+        'resource "fleet_hub_manifest" "z" {\n  cluster_id = nexus_kubernetes_cluster.a.id\n'
+        "  lifecycle {\n    replace_triggered_by = [nexus_vm_sku.x]\n  }\n"
+        f"  yaml_body = <<-EOT\n{deployment('first', 1, cpu='3')}\nEOT\n}}\n"
+    )
+    text = RACKS + CLUSTERS + direct
+    state = state_of(sku % 2 + text)
+    expected: dict[Any, int] = {("pod", "remove", "object_replaced"): 1, ("pod", "place", "new"): 1}
+    assert told(good(plan(sku % 4 + text, state))) == expected
+    assert told(good(plan(sku % 2 + text, state, replaces=("fleet_hub_manifest.z",)))) == expected
