@@ -1,5 +1,5 @@
-"""Whether what a state says keeps the rules: hard hints, zones, placement groups, separation. A site may
-stand against them lawfully (a rule moves no VM that stands), so all that is said are warnings.
+"""Whether what a state says keeps the rules: the filters of placement, groups, separation. A site may stand
+against them lawfully (a rule moves no VM that stands), so all that is said are warnings.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address
@@ -18,14 +19,15 @@ from nexusform.planning.phases import hosted_in
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verdicts.fit import broken_groups
 from nexusform.planning.verdicts.separation import BROKEN, judge, violation_text
-from nexusform.planning.verification.standing_state import standing_inventory, standing_machines
-from nexusform.planning.vms.sites import surroundings_before
+from nexusform.planning.verification.standing_state import standing_inventory
+from nexusform.planning.vms.sites import SitePlan, build_sites, demand_for, surroundings_before
 from nexusform.planning.vms.vm_object import Moves, VmObject
 from nexusform.planning.vms.vm_world import HintTargets
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.rules import hints
+from nexusform.scheduling.racks.rule import MachineFilter, RoomFilter
+from nexusform.scheduling.racks.vms import Demand
 from nexusform.state.objects import State
 from nexusform.words import first_of, form
 
@@ -37,17 +39,8 @@ def broken_rules(state: State, registries: Registries) -> list[Diagnostic]:
     """A warning for each rule that what stands does not keep."""
     instances = _instances(state, registries)
     objects = _objects(state, instances, registries)
-    zones = {
-        where: machine.availability_zone
-        for where, machine in standing_machines(state, registries.resource_types).items()
-    }
-    diagnostics: list[Diagnostic] = []
-    for vms in objects.values():
-        for pool in vms.pools:
-            placed = [vm for vm in vms.placed.values() if vm.pool == pool.pool]
-            diagnostics += _broken_hints(vms, pool, placed)
-            diagnostics += _outside_zones(vms, pool, placed, zones)
-    diagnostics += broken_groups(objects.values())
+    sites, _ = build_sites(standing_inventory(state, registries.resource_types))
+    diagnostics = [*_refused_where_they_stand(objects.values(), sites), *broken_groups(objects.values())]
     diagnostics += chain.from_iterable(_scattered_groups(vms) for vms in objects.values())
     return [*diagnostics, *_broken_separations(state, instances, objects, registries)]
 
@@ -98,47 +91,67 @@ def _heal(address: Address, vms: Iterable[PlacedVm]) -> str:
     return f"A rule moves no VM that stands. To place anew: {first_of(options, _MOST_NAMED, ' ')}."
 
 
-# --- hints and zones ---------------------------------------------------------------------------
+# --- the filters of placement ------------------------------------------------------------------
 
 
-def _broken_hints(vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm]) -> Iterator[Diagnostic]:
-    """A warning per hard hint of a pool that its VMs stand against."""
-    for hint in pool.hints:
-        if not hint.hard or not hint.racks:
-            continue  # nothing stands that it names
-        against = [vm for vm in placed if hints.violated(hint, vm.placement.machine, vm.placement.rack)]
-        if against:
-            where = first_of(
-                [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in against], _MOST_NAMED
-            )
-            yield _warning(
-                vms,
-                f"{vms.instance.address} has the {hints.sentence(hint)}. Against it stands {where}. "
-                f"{_heal(vms.instance.address, against)}",
-            )
+class _Stood(Struct, frozen=True):
+    """A VM that stands, what it would be asked for with now, and its handle on its site."""
+
+    vms: VmObject
+    pool: PoolDemand
+    vm: PlacedVm
+    demand: Demand
+    handle: int
 
 
-def _outside_zones(
-    vms: VmObject, pool: PoolDemand, placed: Sequence[PlacedVm], zones: Mapping[tuple[str, str], str]
+def _refused_where_they_stand(
+    objects: Iterable[VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[Diagnostic]:
-    """A warning where VMs of a pool stand in zones that it does not allow."""
-    if pool.zones is None or vms.demand is None:
-        return
-    site_id = vms.demand.site_id
-    elsewhere = []
-    for vm in placed:
-        zone = zones.get((site_id, vm.placement.machine), vm.placement.availability_zone)
-        if zone not in pool.zones:
-            elsewhere.append((vm, zone))
-    if elsewhere:
-        named = first_of([f"{vm.name} (zone {zone})" for vm, zone in elsewhere], _MOST_NAMED)
-        allowed = ", ".join(sorted(pool.zones))
-        stand = form(len(elsewhere), "stands", "stand")
+    """A warning per pool and reason: the VMs that a filter would refuse their own machine."""
+    by_site = _stood(objects, sites)
+    against: dict[tuple[Address, str, str], list[_Stood]] = {}
+    for site_id, stood in by_site.items():
+        scheduler = sites[site_id].scheduler
+        for each in stood:
+            scheduler.release(each.handle)
+            for rule, reason in scheduler.refusals(each.vm.placement.machine, each.demand):
+                # It has its room, and need not be taken anew.
+                if not isinstance(rule, (MachineFilter, RoomFilter)):
+                    key = each.vms.instance.address, each.pool.pool, reason
+                    against.setdefault(key, []).append(each)
+            scheduler.occupy(each.demand.vm, each.demand.sku, each.vm.placement)
+    for (address, pool, reason), refused in against.items():
+        standing = [each.vm for each in refused]
+        places = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in standing]
         yield _warning(
-            vms,
-            f"The availability_zones of {pool.pool} in {vms.instance.address} are {allowed}, and "
-            f"{named} {stand} elsewhere. {_heal(vms.instance.address, [vm for vm, _ in elsewhere])}",
+            refused[0].vms,
+            f"{pool} in {address}: {reason}. Against it {form(len(places), 'stands', 'stand')} "
+            f"{first_of(places, _MOST_NAMED)}. {_heal(address, standing)}",
         )
+
+
+def _stood(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_Stood]]:
+    """By the id of a site, the VMs on its machines; all of them are put there."""
+    by_site: dict[str, list[_Stood]] = {}
+    for vms in objects:
+        site = sites.get(vms.demand.site_id) if vms.demand is not None else None
+        if site is None or vms.demand is None:
+            continue
+        pools = {pool.pool: pool for pool in vms.pools}
+        for vm in vms.placed.values():
+            pool = pools.get(vm.pool)
+            if pool is None or vm.placement.machine not in site.machines:
+                continue
+            demand = demand_for(vms.demand, _without_idle_hints(pool), vm.number)
+            handle = site.scheduler.occupy(demand.vm, demand.sku, vm.placement)
+            by_site.setdefault(site.id, []).append(_Stood(vms, pool, vm, demand, handle))
+    return by_site
+
+
+def _without_idle_hints(pool: PoolDemand) -> PoolDemand:
+    """The pool without hints that name nothing that stands."""
+    hints = tuple(hint for hint in pool.terms.hints if hint.racks)
+    return replace(pool, terms=replace(pool.terms, hints=hints))
 
 
 # --- groups of one object ----------------------------------------------------------------------

@@ -14,13 +14,13 @@ from nexusform.scheduling.racks.explanation import (
     best_machines,
     explain,
     find_shortage,
-    first_refusal,
+    refusals,
 )
 from nexusform.scheduling.racks.layout import Counts
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.queues import Queues
 from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
-from nexusform.scheduling.racks.rule import CountFilter, Item
+from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, ranked_cells
 from nexusform.scheduling.racks.splits import Way
@@ -215,8 +215,12 @@ class RackScheduler:
 
     def refusal(self, machine: str, demand: Demand) -> str:
         """Why a filter refuses this machine for the demand now, "" when none does."""
+        return next((reason for _, reason in self.refusals(machine, demand)), "")
+
+    def refusals(self, machine: str, demand: Demand) -> Iterator[tuple[Filter, str]]:
+        """Every filter that refuses this machine for the demand now, and why."""
         self._look()
-        return first_refusal(self._ledger, demand, self._site.index[machine])
+        return refusals(self._ledger, demand, self._site.index[machine])
 
     def refused_for_vms(self, demand: Demand) -> Mapping[str, str]:
         """The machines that filters refuse for the VMs that stand, whatever room is left, and why."""

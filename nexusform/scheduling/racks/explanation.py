@@ -280,14 +280,13 @@ def _fitting(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     return fitting, [machine for machine in fitting if machine not in counts or counts[machine].least]
 
 
-def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
-    """Why a filter refuses the machine, "" when none does."""
+def refusals(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
+    """The filters that refuse the machine, and why."""
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    for _, refuse in opened.refusals_by_machine(ledger, usage, demand):
+    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
         reason = refuse(machine) if refuse is not None else None
         if reason is not None:
-            return reason
-    return ""
+            yield rule, reason
 
 
 def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Remaining, ...], tuple[Refusal, ...]]:

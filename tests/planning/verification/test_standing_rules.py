@@ -1,17 +1,21 @@
 """Rules that what stands does not keep: each is a warning, whoever brought it about."""
 
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+import pytest
 import yaml
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
 from nexusform.diagnostics import Severity
 from nexusform.planning.verification.standing_rules import broken_rules
+from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
+from tests.scheduling.racks.samples import limit
 
 VIRTUAL = """
 resource "nexus_virtual_machine" "{name}" {{
@@ -85,9 +89,22 @@ def test_vms_stand_in_the_zones_of_their_pools() -> None:
     assert told(state) == []
     # The rack got another zone around them: what the rack says counts, not what was written down.
     (detail,) = told(edited(state, "nexus_rack.r[0]", availability_zone="elsewhere"))
-    assert "availability_zones of p in nexus_kubernetes_cluster.a are r0" in detail
-    assert "a-p-4 (zone elsewhere) and 1 more stand elsewhere" in detail
+    assert "p in nexus_kubernetes_cluster.a: zone elsewhere is not among r0." in detail
+    assert re.search(r"a-p-4 on r0-bm\d+ \(r0\) and 1 more\.", detail)
     assert "a-q" not in detail
+
+
+def test_a_filter_that_somebody_adds_is_asked_of_what_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    zoned = pool("p", 3, more='availability_zones = ["r0"]') + pool("q", 3)
+    state = state_of(RACKS + cluster("a", pools=zoned))
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(2)))
+    # Each of the three stands beside two others, and those of q are not counted.
+    (detail,) = told(state)
+    assert detail.startswith(
+        "p in nexus_kubernetes_cluster.a: 2 VMs of p already. Against it stand a-p-0 on r0-bm"
+    )
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
+    assert told(state) == []
 
 
 def vnf(policy: str) -> Mapping[str, Any]:
