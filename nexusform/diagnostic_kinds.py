@@ -84,6 +84,8 @@ _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     "separation": "Separation rule does not hold",
     "shared-machine": "shared-machine: VMs of one cluster share a machine",
     "site-is-refused": "A site is refused",
+    "site-loses-what-runs": "A site loses what runs on it",
+    "site-no-longer-declared": "A site is no longer declared",
     "sites-changed-since-the-plan": "The sites changed since the plan",
     "size-outside-of-the-vdu-s-bounds": "Size outside of the VDU's bounds",
     "sku-mismatch": "sku-mismatch: VM SKU made for other hardware",

@@ -28,6 +28,24 @@ class Level(StrEnum):
 
 _SCALE: Final = tuple(Level)
 
+
+class Stake(StrEnum):
+    """What is at stake: nothing that runs is touched; something moves, or is not sure; something loses its
+    place, or what kept it safe. The values are the names of a comment's boxes.
+    """
+
+    NOTHING = "note"
+    MOVES = "warning"
+    LOSES = "caution"
+
+    @property
+    def order(self) -> int:
+        """Its place: 0 is the least."""
+        return _STAKES.index(self)
+
+
+_STAKES: Final = tuple(Stake)
+
 # Every other diagnostic that is no error is a warning.
 _ADVICE: Final = (
     "a-fresh-schedule-would-choose-otherwise",

@@ -64,7 +64,7 @@ def accounts(
         kind_of_type = types.get(change.address.type)
         if change.deposed or kind_of_type is None:
             continue
-        for kind in _kinds(kind_of_type):
+        for kind in kinds_held(kind_of_type):
             own_rows = rows_of.pop((change.address, kind), [])
             of_kind = sums.setdefault(kind, _Sums())
             side = change.before
@@ -91,7 +91,7 @@ def imbalance(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
         return
 
 
-def _kinds(resource_type: ResourceType) -> tuple[str, ...]:
+def kinds_held(resource_type: ResourceType) -> tuple[str, ...]:
     """What the objects of a type hold."""
     return (VM,) if resource_type.vms is not None else resource_type.holds
 

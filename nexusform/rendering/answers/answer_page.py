@@ -12,6 +12,7 @@ from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.page.html_page import whole_page
 from nexusform.rendering.page.page_data import simulation_data
 from nexusform.rendering.page.page_parts import framed_table, section, table_row_of
+from nexusform.weights import Stake
 
 
 def answer_page(
@@ -26,10 +27,18 @@ def answer_page(
     return whole_page(outline.title, header, main, footer, data or simulation_data(()))
 
 
+_STAKES = {
+    Stake.NOTHING: ("allowed", "Note"),
+    Stake.MOVES: ("look", "Warning"),
+    Stake.LOSES: ("caution", "Caution"),
+}
+
+
 def answer_main(outline: Outline, picture: Part = None, below: Part = None) -> Markup:
     """What stands between head and foot of the page."""
-    tone = "denied" if outline.bad else "allowed"
-    word = "Finding" if outline.bad else "Good"
+    tone, word = ("denied", "Finding") if outline.bad else ("allowed", "Good")
+    if outline.stake is not None and not outline.bad:
+        tone, word = _STAKES[outline.stake]
     verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
     facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
     head = element("div", verdict, facts if outline.facts else None, id="verdict")

@@ -23,6 +23,7 @@ from nexusform.rendering.notation.colours import (
 )
 from nexusform.rendering.pull_request.markdown_parts import obeyed_by_nobody, prose
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.weights import Stake
 from nexusform.words import spans
 from nexusform.worlds.availability import Replacement
 
@@ -57,13 +58,21 @@ class Section(Struct, frozen=True):
 
 
 class Outline(Struct, frozen=True):
-    """The whole answer. `bad` says that the verdict is a finding."""
+    """The whole answer. `bad` says that the verdict is a finding; `stake` what is at stake, where the answer
+    is about a plan.
+    """
 
     title: str
     verdict: str
     bad: bool
     facts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
+    stake: Stake | None = None
+
+    @property
+    def box(self) -> Stake | None:
+        """What is at stake; of a plan that is refused the worst. None of what is no plan."""
+        return Stake.LOSES if self.bad and self.stake is not None else self.stake
 
 
 def spans_text(numbers: Iterable[int]) -> str:
@@ -92,6 +101,7 @@ def replacement_document(replacement: Replacement) -> dict[str, Any]:
 
 
 _INDENT = "  "
+_TONES = {Stake.NOTHING: "green", Stake.MOVES: "yellow", Stake.LOSES: "red"}
 MOST_ROWS = 12  # of a part that is detail
 MOST_FOLDED = 12  # parts that are detail and no finding; more would bury the rest
 
@@ -99,7 +109,7 @@ MOST_FOLDED = 12  # parts that are detail and no finding; more would bury the re
 def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> str:
     """The whole answer, with a newline at the end."""
     paint = Painter(colour)
-    tone = "red" if outline.bad else "green"
+    tone = _TONES[outline.box] if outline.box is not None else "red" if outline.bad else "green"
     lines = [paint(line, "bold") for line in _wrapped(outline.title, width)]
     lines += [paint(line, "bold", tone) for line in _wrapped(outline.verdict, width)]
     for fact in outline.facts:
@@ -203,12 +213,19 @@ def _hanging(text: str, width: int) -> Iterable[str]:
 
 def outline_markdown(outline: Outline) -> str:
     """The whole answer as GitHub-flavoured Markdown, with a newline at the end."""
-    mark = "\u274c" if outline.bad else "\u2705"
-    blocks = [f"### {prose(outline.title)}", f"{mark} **{prose(outline.verdict)}**"]
+    blocks = [f"### {prose(outline.title)}", _markdown_verdict(outline)]
     if outline.facts:
         blocks.append("\n".join(f"- {prose(fact)}" for fact in outline.facts))
     blocks += ["\n\n".join(_markdown_section(section)) for section in outline.sections]
     return obeyed_by_nobody("\n\n".join(blocks) + "\n")
+
+
+def _markdown_verdict(outline: Outline) -> str:
+    """The verdict: in the box of what is at stake, else behind a mark."""
+    if outline.box is not None:
+        return f"> [!{outline.box.value.upper()}]\n> **{prose(outline.verdict)}**"
+    mark = "\u274c" if outline.bad else "\u2705"
+    return f"{mark} **{prose(outline.verdict)}**"
 
 
 def _markdown_section(section: Section) -> Iterable[str]:

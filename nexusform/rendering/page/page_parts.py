@@ -19,7 +19,6 @@ from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.overview import (
     Overview,
     ResourceCount,
-    Stake,
     TriggerCount,
     finding_counts,
     violation_text,
@@ -33,7 +32,7 @@ from nexusform.rendering.report.upgrade_words import upgrade_heading, upgrade_te
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
 from nexusform.source import SourceFile
-from nexusform.weights import Level
+from nexusform.weights import Level, Stake
 from nexusform.words import counted
 
 TABLE_HEADS: Final = (

@@ -10,10 +10,11 @@ from msgspec import Struct
 from nexusform.plans.effects import Effect, effect_clauses, number_of
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
-from nexusform.rendering.report.overview import Overview, Stake
+from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
+from nexusform.weights import Stake
 from nexusform.words import counted
 
 _OF: Final = " more of "

@@ -35,9 +35,9 @@ def sarif_document(plan: Plan) -> dict[str, Any]:
     return _document(plan_findings(plan), plan.nexusform_version, blocks)
 
 
-def findings_document(diagnostics: Iterable[Diagnostic], version: str = "") -> dict[str, Any]:
-    """Any diagnostics."""
-    return _document([Finding(diagnostic, level_of(diagnostic)) for diagnostic in diagnostics], version, {})
+def findings_document(findings: Sequence[Finding], version: str = "") -> dict[str, Any]:
+    """Any findings, as heavy as they are."""
+    return _document(findings, version, {})
 
 
 def _document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -21,6 +20,7 @@ from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,
     Effect,
+    EffectCount,
     effect_clauses,
     effect_of,
     is_told,
@@ -43,7 +43,7 @@ from nexusform.rendering.report.room_table import RoomRow, other_rows, room_rows
 from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.rendering.report.upgrade_words import upgrade_clause
 from nexusform.rendering.report.wording import plan_counts
-from nexusform.weights import Level
+from nexusform.weights import Level, Stake
 from nexusform.words import counted, first_of, form, listed
 
 _MOST_NAMES: Final = 3
@@ -113,7 +113,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         room=(*room_rows(plan.room), *other_rows(plan.room, plan.room_other)),
         inventory=inventory_text(plan),
         inventory_is_old=inventory_is_old(plan),
-        stake=_stake(plan, report),
+        stake=stake_of(plan, report.summaries[0].effects),
         endangered=tuple(endangered(plan)),
         ending_rules=tuple(ending_rules(plan)),
         warned=_warned(entries),
@@ -364,19 +364,8 @@ def _warned(entries: Entries) -> str:
     return f"{text} ({first_entry.id})" + (f", and {counted(further, 'more warning')}" if further else "")
 
 
-class Stake(StrEnum):
-    """What is at stake: nothing that runs is touched; something moves, or is not sure; something loses its
-    place, or what kept it safe.
-    """
-
-    NOTHING = "note"
-    MOVES = "warning"
-    LOSES = "caution"
-
-
-def _stake(plan: Plan, report: Report) -> Stake:
-    """What is at stake in a plan that may be applied."""
-    counts = report.summaries[0].effects
+def stake_of(plan: Plan, counts: Sequence[EffectCount]) -> Stake:
+    """What is at stake in a plan that may be applied; `counts` are of all its placements."""
     if plan.denied or number_of(counts, Effect.LOST, Effect.UNPLACED, *DISMISSED) > 0:
         return Stake.LOSES
     if any(endangered(plan)) or any(ending_rules(plan)):

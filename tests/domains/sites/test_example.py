@@ -39,7 +39,7 @@ def test_the_example_goes_as_its_readme_says(
     sites["mar1"]["workers"] = 5
     Path("sites.json").write_text(json.dumps(sites))
     code, out, _ = command("plan")
-    assert (code, out.splitlines()[1]) == (0, "1 site: 2 rows; 11 unchanged.")
+    assert (code, out.splitlines()[1]) == (0, "1 site: 2 rows; 2 VMs are removed on 1 site; 11 unchanged.")
 
 
 def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error, warning
+from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.pull_request.sarif import findings_document, sarif_document
+from nexusform.rendering.report.entries import Finding
+from nexusform.weights import level_of
 from tests.rendering.real_plans import RealPlan
+
+
+def weighed(diagnostics: Iterable[Diagnostic]) -> list[Finding]:
+    return [Finding(each, level_of(each)) for each in diagnostics]
 
 
 def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
@@ -56,7 +63,7 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
         warning("zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"),
         error("invalid-expression"),
     ]
-    run = findings_document(found, "1.2.3")["runs"][0]
+    run = findings_document(weighed(found), "1.2.3")["runs"][0]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == ["invalid-expression", "zones-pinned"]
     for result in run["results"]:
@@ -77,7 +84,7 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
         error("unknown-site"),
         warning("old-inventory"),
     ]
-    run = findings_document(told)["runs"][0]
+    run = findings_document(weighed(told))["runs"][0]
     levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]}
     assert levels == {
         "zones-pinned": "note",
@@ -99,7 +106,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 @pytest.mark.parametrize("kind", ["pods-stay-pending", "unknown-site", "zones-pinned"])
 def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
-    (rule,) = findings_document([warning(kind)])["runs"][0]["tool"]["driver"]["rules"]
+    (rule,) = findings_document(weighed([warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
     assert anchor == kind
     text = (REFERENCE / page).read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ from nexusform.domains.sites.types.work import Answer, Status
 from nexusform.domains.sites.workflow.fleet_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, OpenedFleet, open_fleet
 from nexusform.domains.sites.workflow.progress import Progress, read_progress
+from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
 from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
 from nexusform.ports import FileProblem
 from nexusform.rendering.answers.outline import outline_text
@@ -86,6 +87,7 @@ def apply(arguments: ApplyArguments) -> int:
     applying, stop = _applied(job, arguments, screen)
     if applying is None:
         return 1
+    remember_states(job.opened, place_of(), applying.answers.values())
     outcome = _outcome(job, applying)
     for report in reports:
         write_report(FORMATS[report.format](outcome), report)
@@ -247,5 +249,20 @@ def _outcome(job: _Job, applying: Applying) -> FleetPlan:
                 answer = site.answer
         elif answer is None:
             answer = Answer(site.name, Status.SKIPPED, "Its wave was not begun.")
-        sites.append(replace(site, answer=replace(answer, rows=answer.rows or site.answer.rows)))
-    return replace(job.plan, sites=tuple(sites))
+        sites.append(replace(site, answer=_as_planned(answer, site.answer)))
+    undeclared = undeclared_sites(job.opened, place_of())
+    return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
+
+
+def _as_planned(answer: Answer, planned: Answer) -> Answer:
+    """What came of a site, with what its plan said that it does."""
+    if answer.status is not Status.APPLIED:
+        return replace(answer, rows=answer.rows or planned.rows)
+    return replace(
+        answer,
+        rows=answer.rows or planned.rows,
+        stake=planned.stake,
+        leaving=planned.leaving,
+        at_stake=planned.at_stake,
+        redundancy_lost=planned.redundancy_lost,
+    )

@@ -18,7 +18,7 @@ from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.fleet_document import fleet_document, fleet_sarif
 from nexusform.domains.sites.rendering.summary import fleet_markdown, fleet_outline
-from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
 from nexusform.domains.sites.types.work import Answer, Status
 from nexusform.domains.sites.workflow.fleet_planning import (
     FleetTerms,
@@ -28,6 +28,7 @@ from nexusform.domains.sites.workflow.fleet_planning import (
     plan_fleet,
     selected,
 )
+from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.json.json_document import json_bytes
 from nexusform.workflow.saved_plans import Signer
@@ -92,11 +93,13 @@ def plan(arguments: PlanArguments) -> int:
     screen.diagnostics(opened.diagnostics, opened.sources, aside=aside)
     if opened.definition is None:
         return 1
-    names, problems = selected(opened.definition, arguments.selection.site, arguments.selection.wave)
+    selection = arguments.selection
+    undeclared = undeclared_sites(opened, place_of(), selection.site)
+    names, problems = selected(opened.definition, selection.site, selection.wave, undeclared)
     screen.diagnostics(problems, {}, aside=aside)
     if problems:
         return 1
-    made = _made(opened, names, arguments, signer, screen)
+    made = _made(opened, names, undeclared, arguments, signer, screen)
     if made is None:
         return 1
     for report in reports:
@@ -119,7 +122,12 @@ def _output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
 
 
 def _made(
-    opened: OpenedFleet, names: list[str], arguments: PlanArguments, signer: Signer | None, screen: Screen
+    opened: OpenedFleet,
+    names: list[str],
+    undeclared: tuple[UndeclaredSite, ...],
+    arguments: PlanArguments,
+    signer: Signer | None,
+    screen: Screen,
 ) -> Made | None:
     """Plan on the engine that is asked for, with a line that counts where somebody looks on."""
     made: Made | None = None
@@ -149,10 +157,13 @@ def _made(
                 place=place_of(),
                 out=arguments.out,
                 signer=signer,
+                undeclared=undeclared,
                 told=told,
                 planned=planned,
                 stopping=interrupts.stopping,
             )
+    if made is not None:
+        remember_states(opened, place_of(), (site.answer for site in made.plan.sites))
     return made
 
 

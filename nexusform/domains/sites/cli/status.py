@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.apply import graceful_interrupts
 from nexusform.cli.arguments import group, switch
@@ -14,6 +15,7 @@ from nexusform.domains.sites.rendering.status import status_document, status_out
 from nexusform.domains.sites.types.work import Status
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
 from nexusform.domains.sites.workflow.fleet_status import fleet_status
+from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.json.json_document import json_bytes
 
@@ -42,7 +44,9 @@ def status(arguments: StatusArguments) -> int:
     screen.diagnostics(opened.diagnostics, opened.sources, aside=arguments.as_json)
     if opened.definition is None:
         return 1
-    names, problems = selected(opened.definition, arguments.selection.site, arguments.selection.wave)
+    selection = arguments.selection
+    undeclared = undeclared_sites(opened, place_of(), selection.site)
+    names, problems = selected(opened.definition, selection.site, selection.wave, undeclared)
     screen.diagnostics(problems, {}, aside=arguments.as_json)
     if problems:
         return 1
@@ -50,6 +54,8 @@ def status(arguments: StatusArguments) -> int:
         if engine is None:
             return 1
         plan = fleet_status(opened, names, engine, interrupts.stopping)
+    remember_states(opened, place_of(), (site.answer for site in plan.sites))
+    plan = replace(plan, undeclared=undeclared)
     if arguments.as_json:
         write_to_stdout(json_bytes(status_document(plan)) + b"\n", "json")
     else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.site_rows import neutral
-from nexusform.domains.sites.rendering.summary import names_text
 from nexusform.domains.sites.types.work import Answer, Asked, Finding, Status
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, form

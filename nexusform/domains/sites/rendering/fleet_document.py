@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostic_kinds import summary_of
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic
+from nexusform.diagnostics import Severity, diagnostic
+from nexusform.domains.sites.rendering.at_stake import fleet_stake, heaviest, losses, site_level, site_stake
 from nexusform.domains.sites.rendering.summary import groups_of
+from nexusform.domains.sites.rendering.undeclared import UNDECLARED, undeclared_document, undeclared_findings
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Status, Trouble
 from nexusform.rendering.pull_request.sarif import findings_document
+from nexusform.rendering.report.entries import Finding
 from nexusform.source import Position, Span
+from nexusform.weights import Level, Stake, level_of, level_of_warning
 
 FORMAT_VERSION: Final = "1.0"
+LOSES: Final = "site-loses-what-runs"
 
 
 def fleet_document(plan: FleetPlan) -> dict[str, Any]:
@@ -24,10 +31,20 @@ def fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "digest": plan.digest,
+        "level": heaviest(_levels(plan)).value,
+        "stake": fleet_stake(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
         "sites": [site_document(site) for site in plan.sites],
+        "undeclared": undeclared_document(plan.undeclared),
     }
+
+
+def _levels(plan: FleetPlan) -> Iterator[Level]:
+    """How much each site weighs, and that sites were left out."""
+    yield from (site_level(site.answer) for site in plan.sites)
+    if plan.undeclared:
+        yield level_of_warning(UNDECLARED)
 
 
 def site_document(site: PlannedSite) -> dict[str, Any]:
@@ -39,9 +56,14 @@ def site_document(site: PlannedSite) -> dict[str, Any]:
         "status": answer.status.value,
         "reason": answer.reason,
         "digest": answer.digest,
+        "level": site_level(answer).value,
+        "stake": site_stake(answer).value,
         "placed": answer.placed,
         "moved": answer.moved,
         "removed": answer.removed,
+        "loses_machine": answer.lost,
+        "forgotten": answer.forgotten,
+        "at_stake": list(losses(answer)),
         "labels": dict(site.labels),
         "redundancy_lost": list(answer.redundancy_lost),
         "after": list(site.after),
@@ -52,6 +74,8 @@ def site_document(site: PlannedSite) -> dict[str, Any]:
 def _trouble(trouble: Trouble) -> dict[str, Any]:
     return {
         "severity": trouble.severity,
+        "level": trouble.level,
+        "held_before": trouble.held_before,
         "id": trouble.id,
         "summary": trouble.summary,
         "detail": trouble.detail,
@@ -62,35 +86,43 @@ def _trouble(trouble: Trouble) -> dict[str, Any]:
 
 
 def fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
-    """What is wrong with sites, at the lines that it speaks of, else at the site's own."""
-    return findings_document(_findings(plan.sites), nexusform.__version__)
+    """What is wrong with sites and what they lose, at the lines that it speaks of, else at the site's own."""
+    missing = [Finding(each, level_of(each)) for each in undeclared_findings(plan.undeclared)]
+    findings = [*_findings(plan.sites), *missing]
+    findings.sort(key=lambda finding: (finding.level.order, finding.held_before))
+    return findings_document(findings, nexusform.__version__)
 
 
-def _findings(sites: Iterable[PlannedSite]) -> list[Diagnostic]:
+def _findings(sites: Iterable[PlannedSite]) -> list[Finding]:
     """Errors of every site, and warnings once for all sites that share them."""
-    findings: list[Diagnostic] = []
-    seen: set[tuple[str, str, int]] = set()
+    findings: list[Finding] = []
+    seen: set[tuple[str, str, int, bool]] = set()
     for site in sites:
         for trouble in site.answer.troubles:
             is_error = trouble.severity == Severity.ERROR
-            key = (trouble.id, trouble.file, trouble.line)
+            key = (trouble.id, trouble.file, trouble.line, trouble.held_before)
             if not trouble.id or (key in seen and not is_error):
                 continue
             seen.add(key)
             findings.append(_finding(site, trouble))
         if site.answer.status in (Status.REFUSED, Status.FAILED) and not site.answer.troubles:
             findings.append(_finding(site, Trouble("error", "site-is-refused", "", site.answer.reason)))
+        elif site_stake(site.answer) is Stake.LOSES and site.answer.status is Status.PLANNED:
+            words = "; ".join((*losses(site.answer), *site.answer.redundancy_lost))
+            lost = Trouble("warning", LOSES, "", f"{words}.", level=Level.WARNING.value)
+            findings.append(_finding(site, lost))
     return findings
 
 
-def _finding(site: PlannedSite, trouble: Trouble) -> Diagnostic:
-    """A trouble as a diagnostic that names its site."""
+def _finding(site: PlannedSite, trouble: Trouble) -> Finding:
+    """A trouble as a finding that names its site."""
     file, line = (trouble.file, trouble.line) if trouble.file else (site.file, site.line)
     at = Position(max(line, 1), 1, 0)
-    return diagnostic(
+    told = diagnostic(
         Severity(trouble.severity),
         trouble.id,
         trouble.detail,
         Span(file, at, at),
         headline=f"{site.name}: {trouble.summary or summary_of(trouble.id)}",
     )
+    return Finding(replace(told, held_before=trouble.held_before), Level(trouble.level))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nexusform.domains.sites.rendering.at_stake import losses, site_stake
 from nexusform.domains.sites.rendering.summary import fleet_outline
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Status
 from nexusform.rendering.answers.answer_page import answer_page
 from nexusform.rendering.notation.markup import Markup, element, shape
 from nexusform.rendering.page.page_parts import section
-from nexusform.words import counted, listed, natural
+from nexusform.weights import Stake
+from nexusform.words import counted, form, listed, natural
 
 _SIDE: Final = 14  # of a square, with the gap beside it
 _ACROSS: Final = 60  # squares
@@ -40,10 +42,17 @@ def _legend(plan: FleetPlan) -> Markup:
         count = len(plan.of_status(status))
         if count:
             parts += [_swatch(_COLOURS[status]), f" {count:,} {status.value}  "]
-    losing = sum(bool(site.answer.redundancy_lost) for site in plan.sites)
+    losing = sum(_loses(site) for site in plan.sites)
     if losing:
-        parts += [_swatch(_LOSING), f" {losing:,} of them without rack redundancy"]
+        words = form(losing, "loses", "lose")
+        parts += [_swatch(_LOSING), f" {losing:,} of them {words} what runs, or rack redundancy"]
     return element("p", parts)
+
+
+def _loses(site: PlannedSite) -> bool:
+    """Whether a site that is planned loses something."""
+    is_planned = site.answer.status in (Status.PLANNED, Status.APPLIED)
+    return is_planned and site_stake(site.answer) is Stake.LOSES
 
 
 def _swatch(colour: str) -> Markup:
@@ -83,10 +92,10 @@ def _map(sites: Sequence[PlannedSite], wave: str) -> Markup:
 
 def _square(site: PlannedSite, number: int) -> Markup:
     answer = site.answer
-    words = [f"{site.name}: {answer.status.value}", answer.reason, *answer.redundancy_lost]
+    words = [f"{site.name}: {answer.status.value}", answer.reason, *losses(answer), *answer.redundancy_lost]
     if site.labels:
         words.append(listed(f"{name} {value}" for name, value in site.labels.items()))
-    colour = _LOSING if answer.redundancy_lost else _COLOURS[answer.status]
+    colour = _LOSING if _loses(site) else _COLOURS[answer.status]
     return shape(
         "rect",
         shape("title", ". ".join(word for word in words if word)),

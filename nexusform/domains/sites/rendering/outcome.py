@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nexusform.domains.sites.rendering.summary import names_text, reasons_of
+from nexusform.domains.sites.rendering.names import names_text
+from nexusform.domains.sites.rendering.summary import reasons_of
+from nexusform.domains.sites.rendering.undeclared import undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.work import Status
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -19,10 +21,13 @@ def outcome_outline(plan: FleetPlan, *, bad: bool) -> Outline:
         lines = [f"{names_text(names)}: {reason}" for reason, names in reasons_of(failed)]
         title = f"{counted(len(failed), 'site')} {form(len(failed), 'was', 'were')} not applied"
         sections.append(Section(title, tuple(lines), bad=True))
+    sections += undeclared_sections(plan.undeclared, len(plan.undeclared))
     sections.append(_waves(plan))
     figures = [
         f"{len(plan.of_status(status)):,} {status.value}" for status in _SHOWN if plan.of_status(status)
     ]
+    if plan.undeclared:
+        figures.append(f"{len(plan.undeclared):,} no longer declared")
     title = f"Applied {len(plan.of_status(Status.APPLIED)):,} of {counted(len(plan.sites), 'site')}"
     return Outline(title, f"{listed(figures)}.", bad or bool(failed), (), tuple(sections))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -50,12 +51,19 @@ def neutral(text: str, site: str) -> str:
     return re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", HERE, text)
 
 
-def placement_figures(plan: Plan) -> tuple[int, int, int]:
-    """How many VMs, bindings and pods are placed, move and are removed."""
-    rows = plan.placements
-    wanted = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
-    placed, moved, removed = (sum(row.action is action for row in rows) for action in wanted)
-    return placed, moved, removed
+def placement_figures(plan: Plan) -> dict[str, int]:
+    """How many VMs, bindings and pods are placed, move and are removed, as guard rails count: what loses its
+    machine counts as moved, and what is forgotten as removed.
+    """
+    counts = Counter(row.action for row in plan.placements)
+    lost, forgotten = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
+    return {
+        "placed": counts[PlacementAction.PLACE],
+        "moved": counts[PlacementAction.MOVE] + lost,
+        "removed": counts[PlacementAction.REMOVE] + forgotten,
+        "lost": lost,
+        "forgotten": forgotten,
+    }
 
 
 def redundancy_lost(plan: Plan) -> tuple[str, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.domains.sites.rendering.summary import names_text, reasons_of
+from nexusform.domains.sites.rendering.names import names_text
+from nexusform.domains.sites.rendering.summary import reasons_of
+from nexusform.domains.sites.rendering.undeclared import undeclared_document, undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.work import Status
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -25,6 +27,7 @@ def status_outline(plan: FleetPlan) -> Outline:
     if bad:
         lines = tuple(f"{names_text(names)}: {reason}" for reason, names in reasons_of(bad))
         sections.append(Section("To be looked at", lines, bad=True))
+    sections += undeclared_sections(plan.undeclared, len(plan.undeclared))
     heads = ("wave", "sites", *_WORDS.values())
     rows = []
     for wave in plan.waves:
@@ -37,6 +40,8 @@ def status_outline(plan: FleetPlan) -> Outline:
         for status, words in _WORDS.items()
         if plan.of_status(status)
     ]
+    if plan.undeclared:
+        figures_text.append(f"{len(plan.undeclared):,} no longer declared")
     title = f"States of {counted(len(plan.sites), 'site')}"
     return Outline(title, f"{', '.join(figures_text)}.", bool(bad), (), tuple(sections))
 
@@ -57,4 +62,5 @@ def status_document(plan: FleetPlan) -> dict[str, Any]:
             }
             for site in plan.sites
         ],
+        "undeclared": undeclared_document(plan.undeclared),
     }

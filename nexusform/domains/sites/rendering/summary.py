@@ -8,13 +8,20 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.domains.sites.rendering.at_stake import (
+    findings_sections,
+    fleet_stake,
+    leaving_clauses,
+    stake_sections,
+)
+from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.site_rows import HERE, neutral
+from nexusform.domains.sites.rendering.undeclared import undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Answer, Status
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, outline_markdown
-from nexusform.words import counted, first_of, form, listed, natural
+from nexusform.words import counted, first_of, form, listed
 
-_MOST_NAMES: Final = 8
 _WHOLE_GROUPS: Final = 1  # groups whose rows are shown in full
 _MOST_DIFFERING: Final = 12  # rows of a table of a terminal
 _MOST_ROWS: Final = 4
@@ -52,11 +59,6 @@ def reasons_of(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     return sorted(told, key=lambda pair: -len(pair[1]))
 
 
-def names_text(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    """`lon1, lon2 and 3 more`, in the order in which people count."""
-    return first_of(sorted(names, key=natural), most)
-
-
 # --- the outline -------------------------------------------------------------------------------
 
 
@@ -64,10 +66,17 @@ def fleet_outline(plan: FleetPlan, most: int = _MOST_DIFFERING) -> Outline:
     """The summary of a plan; at most `most` rows of what differs by site."""
     groups = groups_of(site.answer for site in plan.sites)
     refused = plan.of_status(Status.REFUSED, Status.FAILED, Status.SKIPPED)
-    sections = [*_refused(refused, most), *_redundancy(plan.sites, most), *_groups(groups, most)]
-    sections.append(_waves(plan))
+    sections = [
+        *_refused(refused, most),
+        *stake_sections(plan.sites, most),
+        *_redundancy(plan.sites, most),
+        *undeclared_sections(plan.undeclared, most),
+        *findings_sections(plan.sites, most),
+        *_groups(groups, most),
+        _waves(plan),
+    ]
     title = f"Plan of {counted(len(plan.sites), 'site')}"
-    return Outline(title, verdict(plan, groups), bool(refused), (), tuple(sections))
+    return Outline(title, verdict(plan, groups), bool(refused), (), tuple(sections), fleet_stake(plan))
 
 
 def verdict(plan: FleetPlan, groups: Sequence[Group]) -> str:
@@ -81,6 +90,7 @@ def verdict(plan: FleetPlan, groups: Sequence[Group]) -> str:
     if others:
         ways = counted(len(groups) - 1, "other way")
         clauses.append(f"{others:,} {form(others, 'changes', 'change')} in {ways}")
+    clauses += leaving_clauses(plan.sites)
     refused = plan.of_status(Status.REFUSED)
     if refused:
         reason, sites = reasons_of(refused)[0]
@@ -92,6 +102,9 @@ def verdict(plan: FleetPlan, groups: Sequence[Group]) -> str:
     losing = sum(bool(site.answer.redundancy_lost) for site in plan.sites)
     if losing:
         clauses.append(f"{losing:,} {form(losing, 'loses', 'lose')} rack redundancy")
+    if plan.undeclared:
+        gone = len(plan.undeclared)
+        clauses.append(f"{gone:,} {form(gone, 'is', 'are')} no longer declared")
     unchanged = len(plan.of_status(Status.UNCHANGED))
     if unchanged:
         clauses.append(f"{unchanged:,} unchanged")
@@ -122,8 +135,8 @@ def _redundancy(sites: Sequence[PlannedSite], most: int) -> Iterable[Section]:
     if not losing:
         return
     lines = [f"{site.name}: {listed(site.answer.redundancy_lost)}" for site in losing[:most]]
-    title = f"{counted(len(losing), 'site')} {form(len(losing), 'loses', 'lose')} rack redundancy"
-    yield Section(title, (*lines, *_left(len(losing) - most, "more site")), bad=True)
+    title = f"Warning: {counted(len(losing), 'site')} {form(len(losing), 'loses', 'lose')} rack redundancy"
+    yield Section(title, (*lines, *_left(len(losing) - most, "more site")))
 
 
 def _groups(groups: Sequence[Group], most: int) -> Iterable[Section]:

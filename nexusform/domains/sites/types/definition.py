@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 from nexusform.source import SourceFile, Span
 
 FILE_NAME: Final = "nexusform.sites.hcl"
+SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+ANY_SITE: Final = "__any_site__"  # stands for the name where a state of any site would be
 ONLY_WAVE: Final = "all"  # the wave of a strategy that names none
 
 
@@ -20,7 +23,7 @@ class SiteEntry(Struct, frozen=True):
     `inputs` are values of its variables as plain data, `sensitive` the names of those that must not be
     shown. `backend` and `settings` say where its state is; paths among them start at the file's directory.
     `span` is its header, `inputs_span` where its inputs stand. A site of a `sites` block has the `key` of its
-    row, and in `listed_in` the files that the rows were read from.
+    row, and in `listed_in` the files that the rows were read from. With `destroy` all of it is taken down.
     """
 
     name: str
@@ -33,6 +36,7 @@ class SiteEntry(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     backend: str = "local"
     settings: Mapping[str, Any] = {}
+    destroy: bool = False
     key: str = ""
     listed_in: tuple[str, ...] = ()
 
@@ -58,11 +62,13 @@ class Wave(Struct, frozen=True):
 class FleetDefinition(Struct, frozen=True):
     """All sites in their order, and the waves in theirs. `digest` is of everything that was read for it.
 
+    `templates` are sites called ANY_SITE: where the states of sites are that blocks make by name alone.
     `requests`: how many a subscription may be sent in a minute, by all workers together; 0: any number.
     """
 
     sites: tuple[SiteEntry, ...]
     waves: tuple[Wave, ...]
     digest: str
+    templates: tuple[SiteEntry, ...] = ()
     requests: int = 0
     sources: Mapping[str, SourceFile] = {}

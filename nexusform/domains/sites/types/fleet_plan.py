@@ -31,12 +31,28 @@ class PlannedSite(Struct, frozen=True):
         return self.answer.site
 
 
+class UndeclaredSite(Struct, frozen=True):
+    """A site that nexusform.sites.hcl does not name any more.
+
+    Its state, in `state`, has so many objects (None: `reason` says why it could not be read); `placed` counts
+    VMs, bindings and pods, by kind.
+    """
+
+    name: str
+    state: str
+    objects: int | None = None
+    placed: dict[str, int] = {}
+    serial: int = 0
+    reason: str = ""
+
+
 class FleetPlan(Struct, frozen=True):
     """All sites that were planned, in their order, and the waves that they are applied in.
 
     `now` is the time that all plans took as now; `confined` and `allow_remote` say how far configuration
-    was trusted, and is when it is applied. `definition` is the digest of nexusform.sites.hcl and what
-    it read; `digest` is what is approved.
+    was trusted, and is when it is applied. `undeclared` are sites that have a state and are in no file any
+    more: nothing is done to them, so they are no part of what is approved. `definition` is the digest of
+    nexusform.sites.hcl and what it read; `digest` is what is approved.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -47,6 +63,7 @@ class FleetPlan(Struct, frozen=True):
     allowed_sources: tuple[str, ...] = ()
     confined: bool = False
     allow_remote: tuple[str, ...] = ()
+    undeclared: tuple[UndeclaredSite, ...] = ()
 
     @property
     def identity(self) -> str:

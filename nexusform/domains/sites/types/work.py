@@ -11,6 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from nexusform.plans.effects import EffectCount
+from nexusform.weights import Stake
+
 
 class Kind(StrEnum):
     """What is to be done with a site.
@@ -111,7 +114,10 @@ class Task(Struct, frozen=True):
 
 
 class Trouble(Struct, frozen=True):
-    """A diagnostic of a site as data: `file` and `line` are where it points to ("" and 0: nowhere)."""
+    """A diagnostic of a site as data: `file` and `line` are where it points to ("" and 0: nowhere).
+
+    `level` is how much it weighs, and `held_before` says that the plan did not cause it.
+    """
 
     severity: str
     id: str
@@ -120,16 +126,21 @@ class Trouble(Struct, frozen=True):
     file: str = ""
     line: int = 0
     address: str = ""
+    level: str = "error"
+    held_before: bool = False
 
 
 class Answer(Struct, frozen=True):
     """What came of a task.
 
-    `reason` says why a site is refused, has failed or was skipped. `rows` say what its plan does, with the
-    site's name as SITE, so that sites with which the same happens have the same rows; `redundancy_lost`
-    names pools that stood on several racks and stand on one afterwards. `state` is where its state is,
-    `reads` the states of others that its plan was made from. `plan` is the digest of the plan file. `held`:
-    the lock was taken and is kept. `broken_sure`: what its plan was sure of and is not so.
+    `reason` says why a site is refused, has failed or was skipped. `rows` say what its plan does, with
+    the site's name as SITE, so that sites with which the same happens have the same rows;
+    `redundancy_lost` names pools that stood on several racks and stand on one afterwards. `leaving`
+    counts what does not go on running where it runs, `stake` is how bad that is, `at_stake` whose quorum
+    or last replica is, and which separation rules end. `lost` and `forgotten` are among `moved` and
+    `removed`. `state` is where its state is, `reads` the states of others that its plan was made from.
+    `plan` is the digest of the plan file. `held`: the lock was taken and is kept. `broken_sure`: what its
+    plan was sure of and is not so.
     `findings` answer a question.
     """
 
@@ -142,6 +153,11 @@ class Answer(Struct, frozen=True):
     placed: int = 0
     moved: int = 0
     removed: int = 0
+    lost: int = 0
+    forgotten: int = 0
+    stake: Stake = Stake.NOTHING
+    leaving: tuple[EffectCount, ...] = ()
+    at_stake: tuple[str, ...] = ()
     redundancy_lost: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     state: str = ""

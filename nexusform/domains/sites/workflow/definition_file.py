@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS
@@ -17,7 +17,15 @@ from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.loader import hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, missing_argument
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.domains.sites.types.definition import FILE_NAME, ONLY_WAVE, FleetDefinition, SiteEntry, Wave
+from nexusform.domains.sites.types.definition import (
+    ANY_SITE,
+    FILE_NAME,
+    ONLY_WAVE,
+    SITE_NAME,
+    FleetDefinition,
+    SiteEntry,
+    Wave,
+)
 from nexusform.domains.sites.workflow import schemas
 from nexusform.domains.sites.workflow.listed_sites import from_root, where_listed
 from nexusform.language.bodies import BodySchema, content
@@ -37,7 +45,6 @@ from nexusform.workflow.surroundings import RealFiles, read_file
 
 _LARGEST: Final = 16 << 20  # bytes
 _MOST_SITES: Final = 20_000
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REPEATING: Final = ("for_each", "name")
 _FACE: Final = BodySchema(
     blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()},
@@ -84,6 +91,7 @@ class _Reading(Struct):
     read: dict[str, str]
     confinement: Confinement
     defaults: _SiteBlock | None = None
+    repeated: list[_SiteBlock] = field(default_factory=list)
     requests: int = 0
 
 
@@ -118,7 +126,14 @@ def read_definition(
         return None, problems, sources
     listed = "".join(f"{name} {digest}\n" for name, digest in sorted(read.items()))
     digest = sha256(f"{text}\0{listed}\0{allowed_sources}".encode()).hexdigest()
-    definition = FleetDefinition(tuple(sites), tuple(waves), digest, reading.requests, sources)
+    definition = FleetDefinition(
+        sites=tuple(sites),
+        waves=tuple(waves),
+        digest=digest,
+        templates=tuple(_templates(reading, body.span)),
+        requests=reading.requests,
+        sources=sources,
+    )
     return definition, problems, sources
 
 
@@ -280,6 +295,7 @@ def _sites_of(block: Block, reading: _Reading) -> Iterator[SiteEntry]:
     if "for_each" not in written:
         reading.problems.append(missing_argument("for_each", block.header_span))
         return
+    reading.repeated.append(prepared)
     rows, listed_in = _rows(written["for_each"], reading)
     for key, value in rows:
         names = reading.names.knowing(each=object_value({"key": string(key), "value": value}))
@@ -343,7 +359,7 @@ def _each(expression: Expression, reading: _Reading) -> Sequence[tuple[str, Valu
 def _site(name: str, block: _SiteBlock, names: Names, reading: _Reading) -> SiteEntry | None:
     """One site with the defaults filled in; None when something is wrong with it."""
     problems: list[Diagnostic] = []
-    if not _NAME.fullmatch(name):
+    if not SITE_NAME.fullmatch(name):
         detail = (
             f'"{name}" cannot be the name of a site: up to 100 letters, digits, ".", "_" and "-", the first '
             "a letter or a digit."
@@ -382,6 +398,7 @@ def _site(name: str, block: _SiteBlock, names: Names, reading: _Reading) -> Site
         labels=labels,
         backend=backend,
         settings=settings,
+        destroy=bool(own.get("destroy")),
     )
 
 
@@ -444,3 +461,19 @@ def _settings(
         problems += wrong
         return candidate.backend, {each: value for each, value in values.items() if value is not None}
     return "local", {"path": f"states/{name}.nfstate"}
+
+
+def _templates(reading: _Reading, span: Span) -> Iterator[SiteEntry]:
+    """Where the state of a site of any name would be, as far as it depends on the name alone."""
+    names = reading.names.knowing(site=object_value({"name": string(ANY_SITE)}))
+    blocks = [reading.defaults, *reading.repeated]
+    written = [block for block in blocks if block is not None and block.settings is not None]
+    for block in written:
+        assert block.settings is not None, "chosen for it"
+        values, _, wrong = block.settings.evaluate(names)
+        if not has_errors(wrong):  # with each.* it depends on more
+            settings = {each: value for each, value in values.items() if value is not None}
+            yield SiteEntry(ANY_SITE, ".", "", span, span, {}, backend=block.backend, settings=settings)
+    if reading.defaults is None or reading.defaults.settings is None:
+        settings = {"path": f"states/{ANY_SITE}.nfstate"}
+        yield SiteEntry(ANY_SITE, ".", "", span, span, {}, settings=settings)

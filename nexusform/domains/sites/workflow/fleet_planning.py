@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.domains.sites.ports import Engine
 from nexusform.domains.sites.types.definition import FleetDefinition
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, fleet_digest, planned_site
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, fleet_digest, planned_site
 from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_file import save_fleet_plan
 from nexusform.domains.sites.workflow.order import order_problems, sites_before
 from nexusform.source import SourceFile
+from nexusform.words import listed
 from nexusform.workflow.place import Place
 from nexusform.workflow.saved_plans import Signer
 from nexusform.workflow.surroundings import plan_time
@@ -66,9 +67,9 @@ def open_fleet(place: Place, terms: FleetTerms, now: str = "") -> OpenedFleet:
 
 
 def selected(
-    definition: FleetDefinition, patterns: Sequence[str], wave: str
+    definition: FleetDefinition, patterns: Sequence[str], wave: str, gone: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """The names of the sites that are asked for; an error for what selects none."""
+    """The names of the sites that are asked for; an error for what selects none, or none but `gone` ones."""
     problems: list[Diagnostic] = []
     waves = [each.name for each in definition.waves]
     if wave and wave not in waves:
@@ -78,7 +79,11 @@ def selected(
     names = [site.name for site in definition.sites]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            detail = f'-site: no site is called "{pattern}".{did_you_mean(pattern, names)}'
+            standing = [
+                f"{each.name}'s state {each.state}" for each in gone if fnmatchcase(each.name, pattern)
+            ]
+            hint = f" What was: {listed(standing)} stands." if standing else did_you_mean(pattern, names)
+            detail = f'-site: no site is called "{pattern}".{hint}'
             problems.append(error("unknown-site", detail))
     chosen = [
         site.name
@@ -107,6 +112,7 @@ def plan_fleet(
     place: Place,
     out: str = "",
     signer: Signer | None = None,
+    undeclared: tuple[UndeclaredSite, ...] = (),
     told: Callable[[Answer], None] = lambda _: None,
     planned: Callable[[FleetPlan], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
@@ -138,6 +144,7 @@ def plan_fleet(
         for task in left:
             answers[task.site] = Answer(task.site, Status.SKIPPED, "It was interrupted before this site.")
         made = _plan(definition, fleet, {name: answers[name] for name in names})
+        made = replace(made, undeclared=undeclared)
         planned(made)
         problems = order_problems(definition, {site.name: site.after for site in made.sites})
         if left:

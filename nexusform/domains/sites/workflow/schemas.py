@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, MapType
 
 # `30s`, `5m`, `1h30m`; an empty text is none.
 DURATION: Final = r"(?=.)(?:\d{1,5}h)?(?:\d{1,5}m)?(?:\d{1,7}s)?"
@@ -24,7 +24,13 @@ _OF_A_SITE: Final = {
     "wave": Attribute(STRING, "The wave that it is applied in; the last one when absent.", optional=True),
 }
 DEFAULTS: Final = BlockSchema(_OF_A_SITE, description="What holds for every site that says nothing else.")
-SITE: Final = BlockSchema(_OF_A_SITE, description="One site.")
+SITE: Final = BlockSchema(
+    {
+        **_OF_A_SITE,
+        "destroy": Attribute(BOOL, "Everything that the site has is taken down.", optional=True),
+    },
+    description="One site.",
+)
 _LIMITS: Final = {
     "max_unavailable": _count("How many sites may be being applied, or have failed, at a time.", least=1),
     "max_parallel": _count("How many sites may be being applied at a time.", least=1),

@@ -15,7 +15,12 @@ from nexusform.domains.sites.types.definition import SiteEntry
 from nexusform.domains.sites.types.work import Answer, Status, Trouble
 from nexusform.domains.sites.workflow.site_digest import plan_digest
 from nexusform.domains.sites.workflow.site_project import whereabouts
+from nexusform.plans.effects import LEAVING, effect_counts
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.entries import Finding, plan_findings
+from nexusform.rendering.report.overview import stake_of
+from nexusform.rendering.report.stakes import endangered, ending_rules
+from nexusform.weights import level_of
 from nexusform.workflow.run import Run
 
 LOCKED: Final = "error-acquiring-the-state-lock"
@@ -24,30 +29,31 @@ _WHO: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 
 def planned_answer(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> Answer:
     """A plan as an answer."""
-    problems = [*problems, *plan.diagnostics]
-    if plan.denied or has_errors(problems):
+    problems = list(problems)
+    if plan.denied or has_errors([*problems, *plan.diagnostics]):
         return replace(
-            refused_answer(site.name, problems),
+            refused_answer(site.name, [*problems, *plan.diagnostics]),
             state=state_of(run, site),
             reads=_read_by(run),
         )
-    placed, moved, removed = placement_figures(plan)
-    return Answer(
+    counts = effect_counts(plan.placements)
+    answer = Answer(
         site=site.name,
         status=Status.PLANNED if plan.has_changes else Status.UNCHANGED,
         digest=plan_digest(plan),
         rows=site_rows(plan, site.name, run.project.registries),
-        placed=placed,
-        moved=moved,
-        removed=removed,
+        stake=stake_of(plan, counts),
+        leaving=tuple(each for each in counts if each.effect in LEAVING),
+        at_stake=(*ending_rules(plan), *endangered(plan)),
         redundancy_lost=redundancy_lost(plan),
-        troubles=troubles_of(problems),
+        troubles=(*troubles_of(problems), *map(_trouble, plan_findings(plan))),
         state=state_of(run, site),
         reads=_read_by(run),
         serial=plan.serial,
         machines=sum(len(each.machines) for each in plan.sites),
         vms=sum(len(pool.kept) + len(pool.came) for each in plan.sites for pool in each.pools),
     )
+    return replace(answer, **placement_figures(plan))
 
 
 def state_of(run: Run, site: SiteEntry) -> str:
@@ -81,15 +87,19 @@ def reason_of(problem: Diagnostic | None) -> str:
 
 def troubles_of(problems: Iterable[Diagnostic]) -> tuple[Trouble, ...]:
     """Diagnostics as data."""
-    return tuple(
-        Trouble(
-            severity=problem.severity.value,
-            id=problem.id,
-            summary=problem.summary,
-            detail=problem.detail,
-            file=problem.subject.filename if problem.subject else "",
-            line=problem.subject.start.line if problem.subject else 0,
-            address=problem.address,
-        )
-        for problem in problems
+    return tuple(_trouble(Finding(problem, level_of(problem))) for problem in problems)
+
+
+def _trouble(finding: Finding) -> Trouble:
+    problem = finding.diagnostic
+    return Trouble(
+        severity=problem.severity.value,
+        id=problem.id,
+        summary=problem.summary,
+        detail=problem.detail,
+        file=problem.subject.filename if problem.subject else "",
+        line=problem.subject.start.line if problem.subject else 0,
+        address=problem.address,
+        level=finding.level.value,
+        held_before=finding.held_before,
     )

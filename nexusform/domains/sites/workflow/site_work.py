@@ -42,7 +42,7 @@ from nexusform.domains.sites.workflow.site_project import (
     place_of_site,
     whereabouts,
 )
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
@@ -60,6 +60,7 @@ _CHANGED: Final = (
     "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
     "again."
 )
+_DROPPED: Final = "nexusform.sites.hcl does not name it any more: nothing is done to it."
 
 
 class _Kept(Struct):
@@ -91,7 +92,9 @@ class Worker:
             if definition is None:
                 return refused_answer(task.site, problems)
             site = self._entries.get(task.site)
-            if site is None or definition.digest != task.fleet.definition:
+            if site is None:
+                return Answer(task.site, Status.REFUSED, _DROPPED)
+            if definition.digest != task.fleet.definition:
                 return Answer(task.site, Status.REFUSED, _CHANGED)
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths of a root module start there
@@ -208,7 +211,7 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
     with begin(opened.project, "OperationTypePlan", locking, settles=False) as run:
         if not run.ready:
             return refused_answer(site.name, [*opened.diagnostics, *run.diagnostics])
-        plan = run.plan(PlanOptions(now=fleet.now)).plan
+        plan = run.plan(_options(task, site)).plan
         written = ""
         problems: list[Diagnostic] = []
         if fleet.spool and not plan.denied and plan.has_changes:
@@ -217,6 +220,11 @@ def _plan(task: Task, site: SiteEntry) -> Answer:
             written = "" if has_errors(problems) else plan_file.digest(path.read_bytes())
         answer = planned_answer(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
     return replace(answer, plan=written)
+
+
+def _options(task: Task, site: SiteEntry) -> PlanOptions:
+    """What shapes the plan of a site."""
+    return PlanOptions(mode=Mode.DESTROY if site.destroy else Mode.NORMAL, now=task.fleet.now)
 
 
 def _no_source(site: SiteEntry, problem: OSError) -> Diagnostic:
@@ -295,7 +303,7 @@ def _compared(task: Task, site: SiteEntry, kept: _Kept, problems: Sequence[Diagn
             "with the plan that was begun (-resume)."
         )
         return Answer(name, Status.REFUSED, why)
-    plan = run.plan(PlanOptions(now=task.fleet.now)).plan
+    plan = run.plan(_options(task, site)).plan
     if plan.denied or has_errors(run.diagnostics):
         return refused_answer(name, [*problems, *run.diagnostics, *plan.diagnostics])
     digest = plan_digest(plan)
@@ -330,7 +338,6 @@ def _carried_out(task: Task, site: SiteEntry, kept: _Kept) -> Answer:
 
 def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome) -> Answer:
     """What came of an apply."""
-    placed, moved, removed = placement_figures(plan)
     applied = outcome.applied
     problems = [*run.diagnostics, *outcome.diagnostics]
     answer = Answer(
@@ -338,9 +345,6 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
         status=Status.APPLIED if outcome.complete else Status.FAILED,
         digest=task.digest,
         plan=task.plan,
-        placed=placed,
-        moved=moved,
-        removed=removed,
         troubles=troubles_of(problems),
         state=state_of(run, site),
         serial=applied.state.serial,
@@ -348,6 +352,7 @@ def _outcome(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOu
         misses=len(applied.misses),
         broken_sure=outcome.broken_sure[:_MOST_BROKEN],
     )
+    answer = replace(answer, **placement_figures(plan))
     if outcome.complete:
         return answer
     failure = next((end for end in applied.ends if end.error), None)

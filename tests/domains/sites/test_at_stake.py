@@ -1,0 +1,88 @@
+"""What the plans of sites put at stake is folded, and weighs the same in all formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.domains.sites.rendering.at_stake import fleet_stake, site_level
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, UndeclaredSite
+from nexusform.domains.sites.types.work import Answer, Status, Trouble
+from nexusform.weights import Level, Stake
+
+Command = Callable[..., tuple[int, str, str]]
+Fleet = Callable[..., None]
+Golden = Callable[[str, str], None]
+START: dict[str, Any] = {
+    "par1": {"racks": 3},
+    "par2": {"workers": 4},
+    "par3": {},
+    "par4": {"workers": 4},
+}
+THEN: dict[str, Any] = {
+    "par1": {"racks": 2},
+    "par2": {"workers": 2},
+    "par3": {"racks": 3},
+    "par4": {"workers": 2},
+}
+
+
+def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, golden: Golden) -> None:
+    fleet(START)
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    fleet(THEN)
+    reports = [f"-report={each}:r.{each}" for each in ("text", "markdown", "html", "json", "sarif")]
+    code, _, _ = command("plan", *reports)
+    assert code == 0
+    golden("at_stake.txt", Path("r.text").read_text())
+    golden("at_stake.md", Path("r.markdown").read_text())
+    assert '<p class="verdict caution"><strong>Caution</strong>' in Path("r.html").read_text()
+    document = json.loads(Path("r.json").read_text())
+    assert (document["level"], document["stake"]) == ("warning", "caution")
+    notes = [site["name"] for site in document["sites"] if site["stake"] == "note"]
+    assert notes == ["lon1", "par3"]
+    results = json.loads(Path("r.sarif").read_text())["runs"][0]["results"]
+    losing = [each for each in results if each["ruleId"] == "site-loses-what-runs"]
+    assert [each["level"] for each in losing] == ["warning"] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "level"),
+    [
+        (Answer("s", Status.UNCHANGED), Level.NOTE),
+        (Answer("s", Status.REFUSED), Level.ERROR),
+        (Answer("s", Status.PLANNED, stake=Stake.LOSES), Level.WARNING),
+        (Answer("s", Status.PLANNED, redundancy_lost=("p",)), Level.WARNING),
+        (
+            Answer("s", Status.PLANNED, troubles=(Trouble("warning", "i", "", "", level="advice"),)),
+            Level.ADVICE,
+        ),
+        (
+            Answer(
+                "s",
+                Status.UNCHANGED,
+                troubles=(Trouble("warning", "i", "", "", level="warning", held_before=True),),
+            ),
+            Level.NOTE,
+        ),
+    ],
+)
+def test_a_site_weighs_what_it_causes(answer: Answer, level: Level) -> None:
+    assert site_level(answer) is level
+
+
+def test_a_fleet_is_at_stake_as_much_as_its_worst_site() -> None:
+    def fleet_of(*stakes: Stake) -> FleetPlan:
+        answers = [Answer(f"s{n}", Status.PLANNED, stake=stake) for n, stake in enumerate(stakes)]
+        return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
+
+    assert fleet_stake(fleet_of()) is Stake.NOTHING
+    assert fleet_stake(fleet_of(Stake.NOTHING, Stake.MOVES)) is Stake.MOVES
+    assert fleet_stake(fleet_of(Stake.LOSES, Stake.MOVES)) is Stake.LOSES
+    standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
+    assert fleet_stake(standing) is Stake.MOVES
