@@ -21,7 +21,6 @@ from nexusform.source import Position, Span
 from nexusform.weights import Level, Stake, level_of, level_of_warning
 
 FORMAT_VERSION: Final = "1.0"
-LOSES: Final = "site-loses-what-runs"
 
 
 def fleet_document(plan: FleetPlan) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _findings(sites: Iterable[PlannedSite]) -> list[Finding]:
             findings.append(_finding(site, Trouble("error", "site-is-refused", "", site.answer.reason)))
         elif site_stake(site.answer) is Stake.LOSES and site.answer.status is Status.PLANNED:
             words = "; ".join((*losses(site.answer), *site.answer.redundancy_lost))
-            lost = Trouble("warning", LOSES, "", f"{words}.", level=Level.WARNING.value)
+            lost = Trouble("warning", "site-loses-what-runs", "", f"{words}.", level=Level.WARNING.value)
             findings.append(_finding(site, lost))
     return findings
 
