@@ -1,20 +1,22 @@
 """What became of what a plan claimed of its VMs: settled by what a provider saw, and noted with their site.
 
-Only what was seen settles a claim: a VM that nobody looked at leaves it open, and so does a step that failed.
+Only what was seen settles a claim: a step that failed settles nothing. What nobody looked at stays open with
+its object (`open_claims` in its private note), until an apply or `reconcile` sees all VMs of that pool.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.applying.events import Outcome, StepEvent
-from nexusform.demands import PlacedVm
+from nexusform.demands import OBSERVED, PlacedVm
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Claim, with_claims
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
@@ -22,11 +24,13 @@ from nexusform.ports import ResourceType
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.journal import Done
-from nexusform.state.objects import InstanceState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.words import counted, form
 
 _SITE: Final = "nexus_site"
 _PLACES: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
+OPEN_CLAIMS: Final = "open_claims"  # their key in an object's private note
+OpenClaims: TypeAlias = "Mapping[str, tuple[_Landing, ...]]"  # by pool
 
 
 class _PoolId(NamedTuple):
@@ -38,36 +42,127 @@ class _PoolId(NamedTuple):
 
 
 class _Landing(Struct, frozen=True):
-    """A VM that the plan places: where and how surely, and where it was seen, None where it was not."""
+    """A VM that a plan places: on which rack and machine and how surely, and where it was seen, None where it
+    was not. `machine_is_told` and `count_is_told`: the plan called certain what holds in every draw.
+    """
 
-    row: PlacementChange
-    target: Placement
+    number: int | str
+    object: str
+    rack: str
+    machine: str
     shares: Certainty
-    seen: Placement | None
+    machine_is_told: bool
+    count_is_told: bool
+    seen: Placement | None = None
 
 
-def settled_claims(
+class _Row(Struct, frozen=True, array_like=True):
+    """A landing as a private note has it."""
+
+    number: int | str
+    object: str
+    rack: str
+    machine: str
+    stated: tuple[float, float, float]
+    tied: tuple[int, int, int]
+    told: tuple[bool, bool]
+    measured: tuple[float, float, float] | None = None
+
+
+class Settlement(Struct, frozen=True):
+    """What became of claims: those that are settled, by the id of their site, and what stays open of objects
+    whose open claims changed, by address.
+    """
+
+    claims: Mapping[str, Sequence[Claim]]
+    still_open: Mapping[Address, OpenClaims]
+
+
+def settle_claims(
     plan: Plan, done: Collection[str], state: State, types: Mapping[str, ResourceType]
-) -> dict[str, list[Claim]]:
-    """The claims that the objects at these addresses settle, by the id of their site."""
-    standing: dict[Address, Mapping[tuple[str, int | str], PlacedVm]] = {}
-    pools: dict[_PoolId, list[_Landing]] = {}
+) -> Settlement:
+    """What objects at these addresses settle of the plan's claims, and what was seen since of older ones."""
+    landings = _landings(plan, done)
+    claims: dict[str, list[Claim]] = {}
+    still_open: dict[Address, OpenClaims] = {}
+    for address, instance in state.instances.items():
+        if instance.current is None:
+            continue
+        before = open_claims(instance.current.private)
+        fresh = landings.get(address, {})
+        if not before and not fresh:
+            continue
+        standing = vms_of(instance.current, types.get(address.type))
+        opened = {**_without(before, fresh), **fresh}
+        owner_id = str(instance.current.attributes.get("id"))
+        settled, left = settle_open(opened, standing, owner_id)
+        claims.setdefault(owner_id.partition("/")[0], []).extend(settled)
+        if left != before:
+            still_open[address] = left
+    return Settlement({site_id: of_site for site_id, of_site in claims.items() if of_site}, still_open)
+
+
+def settle_open(
+    opened: OpenClaims, standing: Mapping[tuple[str, int | str], PlacedVm], owner_id: str
+) -> tuple[list[Claim], OpenClaims]:
+    """The claims on an object that what stands settles, and those that stay open: of pools of which nothing
+    was seen.
+    """
+    claims: list[Claim] = []
+    left: dict[str, tuple[_Landing, ...]] = {}
+    for pool, landings in opened.items():
+        looked = [_seen(landing, standing.get((pool, landing.number))) for landing in landings]
+        if any(landing.seen is not None for landing in looked):
+            claims.extend(_claims_of(_title(owner_id, pool), looked))
+        else:
+            left[pool] = landings
+    return claims, left
+
+
+def _title(owner_id: str, pool: str) -> str:
+    """A pool for people: of the cluster that it is of."""
+    name = owner_id.partition("/")[2]
+    return f"{name}/{pool}" if name.count("/") == 0 else name
+
+
+def _seen(landing: _Landing, vm: PlacedVm | None) -> _Landing:
+    """A landing with the place where the VM was seen."""
+    is_seen = vm is not None and vm.provenance == OBSERVED
+    return replace(landing, seen=vm.placement) if vm is not None and is_seen else landing
+
+
+def _without(opened: OpenClaims, fresh: OpenClaims) -> dict[str, tuple[_Landing, ...]]:
+    """Open claims without those on pools of which a plan claims anew."""
+    return {pool: landings for pool, landings in opened.items() if pool not in fresh}
+
+
+def _landings(plan: Plan, done: Collection[str]) -> dict[Address, dict[str, tuple[_Landing, ...]]]:
+    """What the plan claims of the VMs at these addresses, by pool."""
+    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    found: dict[Address, dict[str, tuple[_Landing, ...]]] = {}
     for row in plan.placements:
         if row.kind != VM or row.action not in _PLACES or str(row.address) not in done:
             continue
         if row.certainty is None or not isinstance(row.target, Placement):
             continue
-        if row.address not in standing:
-            standing[row.address] = _standing(row.address, state, types)
-        vm = standing[row.address].get((row.pool, row.number))
-        seen = vm.placement if vm is not None and vm.provenance == "observed" else None
-        pool = _PoolId(row.site_id, row.cluster, row.pool)
-        pools.setdefault(pool, []).append(_Landing(row, row.target, row.certainty, seen))
-    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
-    claims: dict[str, list[Claim]] = {}
-    for pool, landings in pools.items():
-        claims.setdefault(pool.site_id, []).extend(_claims_of(pool, landings, tables.get(pool)))
-    return {site_id: of_site for site_id, of_site in claims.items() if of_site}
+        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        of_object = found.setdefault(row.address, {})
+        of_object[row.pool] = (*of_object.get(row.pool, ()), _landing(row, row.target, row.certainty, table))
+    return found
+
+
+def _landing(
+    row: PlacementChange, target: Placement, shares: Certainty, table: PlacementTable | None
+) -> _Landing:
+    return _Landing(
+        row.number,
+        row.object,
+        target.rack,
+        target.machine,
+        shares,
+        table is not None and table.machines_certain > 0,
+        table is not None and target.rack in table.counts_certain,
+    )
 
 
 def addresses_done(ends: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
@@ -80,42 +175,36 @@ def addresses_done(ends: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step
     return frozenset(done - {address for address, is_done in outcomes if not is_done})
 
 
-def _standing(
-    address: Address, state: State, types: Mapping[str, ResourceType]
-) -> dict[tuple[str, int | str], PlacedVm]:
-    """The VMs of an object as state has them now."""
-    instance, kind = state.instances.get(address), types.get(address.type)
-    if instance is None or instance.current is None or kind is None or kind.vms is None:
+def vms_of(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[str, int | str], PlacedVm]:
+    """The VMs of an object as they are known."""
+    if kind is None or kind.vms is None:
         return {}
-    return {(vm.pool, vm.number): vm for vm in kind.vms.standing(instance.current.attributes)}
+    return {(vm.pool, vm.number): vm for vm in kind.vms.standing(current.attributes)}
 
 
-def _claims_of(pool: _PoolId, landings: Sequence[_Landing], table: PlacementTable | None) -> Iterator[Claim]:
+def _claims_of(pool: str, landings: Sequence[_Landing]) -> Iterator[Claim]:
     """What is settled of a pool: each VM's rack and machine, and once all were seen, how many came to each
     rack.
     """
     seen = [(landing, landing.seen) for landing in landings if landing.seen is not None]
-    yield from _claims_of_vms(seen, table)
+    yield from _claims_of_vms(seen)
     if len(seen) == len(landings):
-        racks = Counter(place.rack for _, place in seen)
-        yield from _claims_of_racks(pool, landings, racks, table)
+        yield from _claims_of_racks(pool, landings, Counter(place.rack for _, place in seen))
 
 
-def _claims_of_vms(
-    seen: Sequence[tuple[_Landing, Placement]], table: PlacementTable | None
-) -> Iterator[Claim]:
+def _claims_of_vms(seen: Sequence[tuple[_Landing, Placement]]) -> Iterator[Claim]:
     """The claims on single VMs. Those of a pool are alike, so what stands on a machine counts for the one
     that was most sure to come there. What was drawn (cells that nobody told) was not told as certain.
     """
     racks = Counter(place.rack for _, place in seen)
     machines = Counter(place.machine for _, place in seen)
     for landing, place in sorted(seen, key=lambda one: (-one[0].shares.machine, -one[0].shares.rack)):
-        shares, target = landing.shares, landing.target
+        shares = landing.shares
         measured = shares.measured or (None, None, None)
         of_rack, of_machine, _ = (1 / max(number, 1) for number in shares.tied)
-        is_sure = shares.machine >= 1 and table is not None and table.machines_certain > 0
-        words = f"{landing.row.object} was sure to stand on {target.machine}, and stands on {place.machine}"
-        in_rack, on_machine = _taken(racks, target.rack), _taken(machines, target.machine)
+        is_sure = shares.machine >= 1 and landing.machine_is_told
+        words = f"{landing.object} was sure to stand on {landing.machine}, and stands on {place.machine}"
+        in_rack, on_machine = _taken(racks, landing.rack), _taken(machines, landing.machine)
         yield Claim(RACK_CLAIM, shares.rack, of_rack, in_rack, measured[0])
         yield Claim(MACHINE_CLAIM, shares.machine, of_machine, on_machine, measured[1], is_sure, words)
 
@@ -126,31 +215,72 @@ def _taken(counts: Counter[str], name: str) -> bool:
     return counts[name] >= 0
 
 
-def _claims_of_racks(
-    pool: _PoolId, landings: Sequence[_Landing], counts: Mapping[str, int], table: PlacementTable | None
-) -> Iterator[Claim]:
+def _claims_of_racks(pool: str, landings: Sequence[_Landing], counts: Mapping[str, int]) -> Iterator[Claim]:
     """For each rack of a pool, how many of its VMs come there."""
-    foretold = Counter(landing.target.rack for landing in landings)
-    shares_of = {landing.target.rack: landing.shares for landing in landings}
+    foretold = Counter(landing.rack for landing in landings)
+    last_on = {landing.rack: landing for landing in landings}
     for rack, number in foretold.items():
-        shares, landed = shares_of[rack], counts.get(rack, 0)
+        landing, landed = last_on[rack], counts.get(rack, 0)
+        shares = landing.shares
         measured = shares.measured[2] if shares.measured else None
-        is_sure = shares.rack_count >= 1 and table is not None and rack in table.counts_certain
+        is_sure = shares.rack_count >= 1 and landing.count_is_told
         words = (
-            f"{counted(number, 'new VM')} of {pool.cluster}/{pool.pool} {form(number, 'was', 'were')} sure "
+            f"{counted(number, 'new VM')} of {pool} {form(number, 'was', 'were')} sure "
             f"to stand on rack {rack}, and {landed} {form(landed, 'does', 'do')}"
         )
         chance = 1 / max(shares.tied[2], 1)
         yield Claim(COUNT_CLAIM, shares.rack_count, chance, landed == number, measured, is_sure, words)
 
 
-def records_of_claims(claims: Mapping[str, Sequence[Claim]], state: State) -> Iterator[Done]:
-    """What the journal takes for sites to remember what was settled; nothing else of them changes."""
+def records_of_claims(settlement: Settlement, state: State) -> Iterator[Done]:
+    """What the journal takes for sites to remember what was settled, and objects what is not; nothing else of
+    them changes.
+    """
     for address, instance in state.instances.items():
         current = instance.current
-        if address.type != _SITE or current is None:
+        if current is None:
             continue
-        of_site = claims.get(str(current.attributes.get("id")))
+        private = current.private
+        if address in settlement.still_open:
+            private = with_open_claims(private, settlement.still_open[address])
+        of_site = settlement.claims.get(str(current.attributes.get("id"))) if address.type == _SITE else None
         if of_site:
-            noted = replace(current, private=with_claims(current.private, of_site))
+            private = with_claims(private, of_site)
+        if private is not current.private:
+            noted = replace(current, private=private)
             yield Done(address, current.creation, InstanceState(noted, instance.deposed))
+
+
+# --- what stays open, in a private note ----------------------------------------------------------
+
+
+def open_claims(private: Mapping[str, Any] | None) -> OpenClaims:
+    """The claims in a private note that nobody has settled; none where the note says something else."""
+    noted = (private or {}).get(OPEN_CLAIMS)
+    found: dict[str, tuple[_Landing, ...]] = {}
+    for pool, text in noted.items() if isinstance(noted, Mapping) else ():
+        try:
+            rows = msgspec.json.decode(str(text), type=list[_Row])
+        except msgspec.DecodeError:
+            continue
+        found[str(pool)] = tuple(map(_landing_of, rows))
+    return found
+
+
+def with_open_claims(private: Mapping[str, Any] | None, opened: OpenClaims) -> Mapping[str, Any] | None:
+    """A private note with these open claims instead of those that it had, each pool's in one line."""
+    others = {name: value for name, value in (private or {}).items() if name != OPEN_CLAIMS}
+    rows = {pool: msgspec.json.encode(list(map(_row_of, opened[pool]))).decode() for pool in sorted(opened)}
+    return ({**others, OPEN_CLAIMS: rows} if rows else others) or None
+
+
+def _row_of(landing: _Landing) -> _Row:
+    shares, told = landing.shares, (landing.machine_is_told, landing.count_is_told)
+    stated = (shares.rack, shares.machine, shares.rack_count)
+    place = (landing.number, landing.object, landing.rack, landing.machine)
+    return _Row(*place, stated, shares.tied, told, shares.measured)
+
+
+def _landing_of(row: _Row) -> _Landing:
+    shares = Certainty(*row.stated, row.tied, row.measured)
+    return _Landing(row.number, row.object, row.rack, row.machine, shares, *row.told)

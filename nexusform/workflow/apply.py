@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
-from nexusform.applying.claims import addresses_done, records_of_claims, settled_claims
+from nexusform.applying.claims import addresses_done, records_of_claims, settle_claims
 from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
@@ -175,10 +175,10 @@ def _settle_claims(
     """Note with the sites what became of the plan's claims; what of it was told as certain and is not so."""
     state = recorder.state()
     done = addresses_done(applied.ends, plan, unsettled)
-    by_site = settled_claims(plan, done, state, run.project.registries.resource_types)
-    for record in records_of_claims(by_site, state):
+    settlement = settle_claims(plan, done, state, run.project.registries.resource_types)
+    for record in records_of_claims(settlement, state):
         recorder.note(record)
-    return broken_sure(chain(applied.claims, *by_site.values()))
+    return broken_sure(chain(applied.claims, *settlement.claims.values()))
 
 
 def _alarm(alarms: Sequence[str]) -> list[Diagnostic]:

@@ -7,6 +7,7 @@ earlier run sent is found under way, or done, and an answer that is behind the t
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -323,7 +324,7 @@ class Arm:
                 **conditions,
             )
         except (ServiceRequestError, ServiceResponseError) as problem:
-            words = f"The connection to Azure broke ({_first_line(problem)})"
+            words = f"The connection to Azure broke ({_innermost(problem)})"
             self._sent.add(target)
             raise _Later(words, None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -386,8 +387,9 @@ class Arm:
         refused = isinstance(problem, ClientAuthenticationError) or (code is not None and code < 500)
         if refused and not sent and code not in _NOT_NOW:
             return ProviderProblem(f"Azure refuses {change.target.title}: {_words(problem)}")
+        words = _words(problem).rstrip(".")
         return StepWaits(
-            f"Azure could not be asked about {change.target.title}: {_words(problem)}. What was begun goes "
+            f"Azure could not be asked about {change.target.title}: {words}. What was begun goes "
             "on there; `nexusform apply -resume` looks at it."
         )
 
@@ -520,6 +522,13 @@ def _words(problem: Any) -> str:
     refusal = getattr(problem, "error", None)
     code, message = getattr(refusal, "code", None), getattr(refusal, "message", None)
     return f"{code}: {message}" if code and message else _first_line(problem)
+
+
+def _innermost(problem: Exception) -> str:
+    """Why a connection broke: what libraries say of it holds the words of those below them in quotes."""
+    line = _first_line(problem)
+    quoted = re.findall(r"'([^']+)'", line)
+    return quoted[-1] if quoted else line
 
 
 def _first_line(problem: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.demands import PlacedVm
 from nexusform.domains.azure.importers.az_capture import TENANTS
@@ -33,6 +33,7 @@ from nexusform.domains.azure.questions.replay import (
     Replay,
     replay,
 )
+from nexusform.forecasts import Record
 from nexusform.resource_types.hardware import hardware_of_sku, machine_with
 from nexusform.resource_types.machine_facts import default_facts, refusal_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
@@ -78,6 +79,16 @@ class ClusterCheck(Struct, frozen=True):
     def misses(self) -> tuple[VmCheck, ...]:
         """Those on another machine, or nowhere."""
         return tuple(vm for vm in self.vms if not vm.on_machine)
+
+
+class SettledClaims(Struct, frozen=True):
+    """What became of claims of applied plans: `records` by site, `now` how many were settled just now, and
+    `alarms`, what of these was told as certain and is not so.
+    """
+
+    records: Mapping[str, Record] = field(default_factory=dict)
+    now: int = 0
+    alarms: tuple[str, ...] = ()
 
 
 class RealMachines(Struct, frozen=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any, Final
 
-from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VmCheck
+from nexusform.domains.azure.questions.reconciliation import ClusterCheck, SettledClaims, VmCheck
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Record, score_of
 from nexusform.placement_kinds.registry import place_document
@@ -29,7 +29,7 @@ def reconciliation_outline(
     remarks: Sequence[str],
     rules: Sequence[SeparationVerdict],
     replays: Sequence[Replay],
-    claims: Mapping[str, Record],
+    claims: SettledClaims,
 ) -> Outline:
     """How much is where state had it, who is not, what was not looked at, and what the rule explains."""
     misses = sum(len(check.misses) for check in checks)
@@ -48,8 +48,10 @@ def reconciliation_outline(
     if rules:
         sections.append(_rules(rules))
     sections += [_replay(replay) for replay in replays]
-    sections += [_claims(site, record) for site, record in claims.items()]
-    bad = bool(misses or broken or absent or unseen)
+    sections += [_claims(site, record) for site, record in claims.records.items()]
+    if claims.now:
+        sections.append(_settled_now(claims))
+    bad = bool(misses or broken or absent or unseen or claims.alarms)
     verdict = _verdict(checks, misses, len(broken), len(unseen))
     return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
 
@@ -155,6 +157,18 @@ def _claims(site: str, record: Record) -> Section:
     return Section(f"Claims of applied plans on {site}", lines, table=table)
 
 
+def _settled_now(claims: SettledClaims) -> Section:
+    """What nobody had looked at since it was applied."""
+    lines = [f"{counted(claims.now, 'claim')} of applied plans settled by what was read now."]
+    if claims.alarms:
+        lines.append(
+            "What was called sure and is not so: the platform does not follow the rule, or something else "
+            "has changed in between."
+        )
+        lines += [f"- {alarm}" for alarm in claims.alarms[:_MOST_SHOWN]]
+    return Section("Settled now", tuple(lines), bad=bool(claims.alarms))
+
+
 _SUBJECTS: Final[Mapping[str, str]] = {
     RACK_CLAIM: "rack of a VM",
     MACHINE_CLAIM: "machine of a VM",
@@ -186,7 +200,7 @@ def reconciliation_document(
     remarks: Sequence[str],
     rules: Iterable[SeparationVerdict],
     replays: Iterable[Replay],
-    claims: Mapping[str, Record],
+    claims: SettledClaims,
 ) -> dict[str, Any]:
     """What stands beside what state has, as JSON data."""
     return {
@@ -199,7 +213,9 @@ def reconciliation_document(
             for rule in rules
         ],
         "replays": list(_replay_documents(replays)),
-        "claims": list(chain.from_iterable(map(_claim_documents, claims, claims.values()))),
+        "claims": list(chain.from_iterable(starmap(_claim_documents, claims.records.items()))),
+        "claims_settled_now": claims.now,
+        "sure_claims_broken": list(claims.alarms),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -12,6 +13,14 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
+from nexusform.applying.claims import (
+    OpenClaims,
+    Settlement,
+    open_claims,
+    records_of_claims,
+    settle_open,
+    vms_of,
+)
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_sites import named_as_known
@@ -21,12 +30,13 @@ from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterCheck,
     RealMachines,
+    SettledClaims,
     check_cluster,
     replay_site,
 )
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.domains.azure.workflow.adopting import source_for
-from nexusform.forecasts import Record, record_of
+from nexusform.forecasts import Claim, Record, broken_sure, record_of
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION, SeparationVerdict
@@ -53,7 +63,7 @@ _OF_FIT: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 class Reconciled(Struct, frozen=True):
     """What came of it: the objects compared, those that the export shows to be gone, those of which it says
     nothing, the separation rules on what is, and, asked for, the replays; `remarks` say what was not
-    captured. `claims` is what became of the claims of applied plans, by site.
+    captured. `claims` is what became of the claims of applied plans.
     """
 
     checks: tuple[ClusterCheck, ...] = ()
@@ -62,7 +72,7 @@ class Reconciled(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     replays: tuple[Replay, ...] = ()
-    claims: Mapping[str, Record] = field(default_factory=dict)
+    claims: SettledClaims = field(default_factory=SettledClaims)
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -144,7 +154,8 @@ class _Reconciling:
         checks = tuple(self._checks(observed, absent, unseen))
         played = tuple(self._replays(checks)) if replays else ()
         rules, problems = self._rules(observed)
-        after = self._after(observed, played)
+        settlement = self._settlement(observed)
+        after = self._after(observed, played, settlement)
         if after is not self.state and not problems:
             problems += self._write(after)
         return Reconciled(
@@ -154,7 +165,11 @@ class _Reconciling:
             remarks=tuple(remark.detail for remark in self.provider.remarks()),
             rules=rules,
             replays=played,
-            claims=self._claims(),
+            claims=SettledClaims(
+                _records(after),
+                sum(map(len, settlement.claims.values())),
+                broken_sure(chain.from_iterable(settlement.claims.values())),
+            ),
             diagnostics=tuple(problems),
         )
 
@@ -262,14 +277,36 @@ class _Reconciling:
             return now
         return replace(now, attributes={**now.attributes, "nodes": {**waiting, **nodes}})
 
-    def _after(self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay]) -> State:
-        """The state with what was observed, and the scores of the sites that were replayed."""
+    def _settlement(self, observed: Mapping[Address, ObjectState]) -> Settlement:
+        """What became of claims of applied plans that nobody had looked at until now."""
+        claims: dict[str, list[Claim]] = {}
+        still_open: dict[Address, OpenClaims] = {}
+        for address, now in observed.items():
+            before = open_claims(now.private)
+            if not before:
+                continue
+            owner_id = str(now.attributes.get("id"))
+            settled, left = settle_open(before, vms_of(now, self.types.get(address.type)), owner_id)
+            claims.setdefault(owner_id.partition("/")[0], []).extend(settled)
+            if left != before:
+                still_open[address] = left
+        return Settlement({site: of_site for site, of_site in claims.items() if of_site}, still_open)
+
+    def _after(
+        self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay], settlement: Settlement
+    ) -> State:
+        """The state with what was observed, what became of claims, and the scores of the sites that were
+        replayed.
+        """
         instances = dict(self.state.instances)
         for address, now in observed.items():
             instance = instances[address]
             if instance.current is not None and instance.current.attributes != now.attributes:
                 instances[address] = InstanceState(now, instance.deposed)
-        for address, instance in self.state.instances.items():
+        for record in records_of_claims(settlement, replace(self.state, instances=instances)):
+            if record.instance is not None:
+                instances[record.address] = record.instance
+        for address, instance in list(instances.items()):
             current = instance.current
             if current is None or address.type != "nexus_site":
                 continue
@@ -287,21 +324,22 @@ class _Reconciling:
             nexusform_version=nexusform.__version__,
         )
 
-    def _claims(self) -> dict[str, Record]:
-        """By the name of a site, what became of the claims that were settled there."""
-        records: dict[str, Record] = {}
-        for address, instance in sorted(self.state.instances.items(), key=lambda one: address_order(one[0])):
-            current = instance.current
-            if current is not None and address.type == "nexus_site" and record_of(current.private):
-                records[str(current.attributes.get("name"))] = record_of(current.private)
-        return records
-
     def _write(self, after: State) -> list[Diagnostic]:
         try:
             self.run.project.backend.compact(codec.encode(after), self.run.stored.kept_lines())
         except BackendProblem as problem:
             return [error("the-state-cannot-be-written", str(problem))]
         return []
+
+
+def _records(state: State) -> dict[str, Record]:
+    """By the name of a site, what became of the claims that were settled there."""
+    records: dict[str, Record] = {}
+    for address, instance in sorted(state.instances.items(), key=lambda one: address_order(one[0])):
+        current = instance.current
+        if current is not None and address.type == "nexus_site" and record_of(current.private):
+            records[str(current.attributes.get("name"))] = record_of(current.private)
+    return records
 
 
 def _is_of_azure(kind: ResourceType) -> bool:

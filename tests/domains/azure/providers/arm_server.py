@@ -5,6 +5,7 @@ Facts: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation
 409 while another operation goes on), the rules of Azure Resource Manager for long-running operations, and
 recordings of the Azure CLI's networkcloud extension: what an operation says of itself while it goes on and
 when it is over (`properties` null or an object), signed addresses, another one with each 202, pages of lists.
+`recorded_answers.json` has what these recordings come to, and a test holds this server against it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ LOCATION = {
 NEXUS = f"{ROOT}/resourceGroups/hosted/{PROVIDER}/clusters/lab"
 VERSION = "2025-02-01"
 ENDED = ("Succeeded", "Failed", "Canceled")
+SYSTEM_DATA = {
+    "createdBy": "REDACTED",
+    "createdByType": "User",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "lastModifiedBy": "REDACTED",
+    "lastModifiedByType": "User",
+    "lastModifiedAt": "2026-01-01T00:00:00Z",
+}
 Body = dict[str, Any]
 
 
@@ -56,6 +65,10 @@ class Faults:
     bare: bool = False  # Location alone says where an operation is
     gap: int = 0  # polls answered 404, before the operation is known again
     code: str = "Conflict"  # of the 409
+    refusals: int = 0  # changes answered 400
+    others: int = 0  # changes before which somebody else changes the resource
+    gone: bool = False  # every connection breaks
+    leaves: bool = False  # every connection breaks once a change was taken
 
 
 @dataclass
@@ -66,6 +79,7 @@ class Operation:
     fails: bool = False
     over: bool = False
     looks: int = 0
+    heard: int = 0  # answers that said it goes on
 
     @property
     def owner(self) -> str:
@@ -90,6 +104,7 @@ class Site:
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
+    tells_etags: bool = True  # in bodies, as API versions since 2025 do; older ones in the header alone
     keeps_out: tuple[str, ...] = ()  # properties that are taken and never shown
     signed: int = 0  # addresses of operations that were given out
 
@@ -100,7 +115,8 @@ class Site:
         for hidden in self.keeps_out:
             body.get("properties", {}).pop(hidden, None)
         name = path.rsplit("/", 1)[1]
-        self.resources[path.lower()] = {"id": path, "name": name, "etag": f"e{self.etags}", **body}
+        top = {"id": path, "name": name, "type": type_of(path), "systemData": SYSTEM_DATA}
+        self.resources[path.lower()] = {**top, "etag": f"e{self.etags}", **body}
 
     def of_type(self, kind: str, under: str) -> list[Body]:
         parents = under.lower().rstrip("/")
@@ -129,7 +145,7 @@ class Site:
         elif method == "DELETE":
             self.resources[key]["properties"]["provisioningState"] = "Deleting"
         elif method == "PUT":
-            self.put(path, {**(body or {}), "systemData": {"createdAt": "2026-01-01T00:00:00Z"}})
+            self.put(path, dict(body or {}))
             self.resources[key]["properties"]["provisioningState"] = "Accepted"
         else:
             self.etags += 1
@@ -140,7 +156,7 @@ class Site:
             merged["properties"]["provisioningState"] = "Updating"
             self.resources[key] = merged
         operation = Operation(self.faults.polls, path, method, fails)
-        self.operations[f"op{len(self.operations) + 1}"] = operation
+        self.operations[name_of(len(self.operations) + 1)] = operation
         if not self.faults.polls:
             self.end(operation)
         return operation
@@ -171,7 +187,7 @@ class Site:
         self.resources[key]["etag"] = f"e{self.etags}x"
         if operation.fails:
             properties["detailedStatus"] = "Error"
-            properties["detailedStatusMessage"] = self.words["message"]
+            properties["detailedStatusMessage"] = self.words.get("message", "")
             return
         properties["detailedStatus"] = "Available"
         properties["detailedStatusMessage"] = ""
@@ -192,7 +208,8 @@ class Site:
             path = f"{cluster}/agentPools/{pool['name']}"
             if path.lower() not in self.resources and not properties.get("poolsMade"):
                 made = {name: part for name, part in pool.items() if name != "name"}
-                self.put(path, {"properties": {**made, "provisioningState": "Succeeded"}})
+                made["provisioningState"] = "Succeeded"
+                self.put(path, {"location": body.get("location", "eastus"), "properties": made})
         properties["poolsMade"] = True
         plane = properties["controlPlaneNodeConfiguration"]
         counts = {"": (plane["count"], plane["vmSkuName"])}
@@ -235,6 +252,18 @@ def merge(under: Body, over: Body) -> Body:
         old = merged.get(name)
         merged[name] = merge(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
     return merged
+
+
+def type_of(path: str) -> str:
+    """The type of a resource, as Azure writes it."""
+    _, _, typed = path.rpartition("/providers/")
+    return "/".join([typed.split("/", 1)[0], *typed.split("/")[1::2]]).lower()
+
+
+def name_of(number: int) -> str:
+    """The name of an operation, as long and as odd as Azure's."""
+    digest = hashlib.sha256(str(number).encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}*{digest.upper()}"
 
 
 def machine_id(name: str) -> str:
@@ -354,7 +383,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(status, reply, headers)
 
     def answer(self, status: int, reply: Any, headers: dict[str, str] | None = None) -> None:
-        content = b"" if reply is None else json.dumps(reply).encode()
+        content = b"" if status == 204 else json.dumps(reply).encode()
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -364,6 +393,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def act(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
+        faults = self.arm.site.faults
+        if faults.gone or (faults.leaves and self.arm.site.taken):
+            raise ConnectionError
         if self.headers.get("Authorization") != "Bearer token":
             return 401, error("AuthenticationFailed", "Who are you?"), {}
         if self.command == "GET":
@@ -381,7 +413,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if "agentPools" not in parts
                 else (path.rsplit("/", 1)[0])
             )
-            return 200, self.page(path, site.of_type(parts[-1], under)), {}
+            bodies = [self.shown(body) for body in site.of_type(parts[-1], under)]
+            return 200, self.page(path, bodies), {}
         for operation in site.operations.values():
             if operation.owner.lower() == path.lower() and not operation.over:
                 operation.polls -= 1  # time goes by for those who only look at the resource, too
@@ -392,7 +425,17 @@ class _Handler(BaseHTTPRequestHandler):
         if left:
             site.before[path.lower()] = (left - 1, before)
             body = before
-        return (200, body, {}) if body else (404, error("ResourceNotFound", path), {})
+        if not body:
+            return 404, error("ResourceNotFound", path), {}
+        return 200, self.shown(body), {"ETag": f'"{body["etag"]}"'}
+
+    def shown(self, body: Body) -> Body:
+        """A resource as this API version shows it."""
+        told = {name: part for name, part in body.items() if self.arm.site.tells_etags or name != "etag"}
+        if "properties" in body:
+            ours = body["properties"]
+            told["properties"] = {name: part for name, part in ours.items() if name != "poolsMade"}
+        return told
 
     def page(self, path: str, bodies: list[Body]) -> Body:
         """Some of a list, and where the next page is."""
@@ -440,16 +483,21 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, error("NotFound", "There is no such operation."), {}
         operation.polls -= 1
         where = f"{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
-        told = {"id": where, "name": name, "resourceId": operation.path, "startTime": "2026-01-01T00:00:00Z"}
+        told = {"id": where, "name": name, "resourceId": operation.owner}
+        started = {"startTime": "2026-01-01T00:00:00Z"}
         if operation.polls > 0:
-            return 200, {**told, "status": "InProgress"}, {"Retry-After": "0"}
+            operation.heard += 1
+            status = "InProgress" if operation.heard > 1 else "Accepted"
+            return 200, {**told, "status": status, **started}, {"Retry-After": "0"}
         if not operation.over:
             site.end(operation)
-        told |= {"endTime": "2026-01-01T00:01:00Z", "properties": None}
+        ended = {**started, "endTime": "2026-01-01T00:01:00Z", "properties": None}
         if operation.fails:
-            return 200, {**told, "status": site.faults.outcome, "error": site.words}, {}
+            refused = {**ended, "error": site.words} if site.words else ended
+            return 200, {**told, "status": site.faults.outcome, **refused}, {}
         result = site.resources.get(operation.path.lower())
-        return 200, {**told, "status": "Succeeded", "properties": result and result["properties"]}, {}
+        ended["properties"] = result and result["properties"]
+        return 200, {**told, "status": "Succeeded", **ended}, {}
 
     def is_busy(self, path: str, standing: Body | None) -> bool:
         """Whether an operation goes on that no other one may join."""
@@ -459,35 +507,58 @@ class _Handler(BaseHTTPRequestHandler):
 
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
         site, faults = self.arm.site, self.arm.site.faults
+        owner = path.rpartition("/")[0] if self.command == "POST" else path
+        standing = site.resources.get(owner.lower())
+        refusal = self.refuse_now() or self.refuse(owner, standing)
+        if refusal:
+            return refusal
+        site.change(self.command, path, body)
+        name = name_of(len(site.operations))
+        if faults.resets:
+            faults.resets -= 1
+            raise ConnectionError
+        headers = {"Azure-AsyncOperation": self.signed(name, "Async"), "Retry-After": "0"}
+        if self.command == "PUT":
+            made = site.resources[path.lower()]
+            return 201, self.shown(made), {**headers, "ETag": f'"{made["etag"]}"'}
+        if standing is not None and self.command != "POST":
+            headers["ETag"] = f'"e{site.etags}"'
+        located = {**headers, "Location": self.signed(name, "Location")}
+        if faults.bare:
+            del located["Azure-AsyncOperation"]
+        return 202, None, located
+
+    def refuse_now(self) -> tuple[int, Any, dict[str, str]] | None:
+        """What hinders any change just now."""
+        faults = self.arm.site.faults
         if faults.conflicts:
             faults.conflicts -= 1
             return 409, error(faults.code, "Another operation is in progress."), {}
         if faults.throttles:
             faults.throttles -= 1
             return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0"}
-        owner = path.rpartition("/")[0] if self.command == "POST" else path
-        standing = site.resources.get(owner.lower())
+        if faults.refusals:
+            faults.refusals -= 1
+            return 400, {"error": self.arm.site.words}, {}
+        return None
+
+    def refuse(self, owner: str, standing: Body | None) -> tuple[int, Any, dict[str, str]] | None:
+        """What of the resource hinders the change."""
+        site, faults = self.arm.site, self.arm.site.faults
+        if faults.others and standing is not None:
+            faults.others -= 1
+            site.etags += 1
+            standing["etag"] = f"e{site.etags}"
         if self.headers.get("If-None-Match") == "*" and standing:
             return 412, error("PreconditionFailed", "It exists."), {}
         match = (self.headers.get("If-Match") or "").strip('"')
         if match and (standing is None or standing["etag"] != match):
             return 412, error("PreconditionFailed", "It is another version."), {}
         if standing is None and self.command != "PUT":
-            return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", path), {})
+            return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", owner), {})
         if self.is_busy(owner, standing):
             return 409, error("Conflict", "Another operation is in progress."), {}
-        site.change(self.command, path, body)
-        name = f"op{len(site.operations)}"
-        if faults.resets:
-            faults.resets -= 1
-            raise ConnectionError
-        headers = {"Azure-AsyncOperation": self.signed(name, "Async"), "Retry-After": "0"}
-        if self.command == "PUT":
-            return 201, site.resources[path.lower()], headers
-        located = {**headers, "Location": self.signed(name, "Location")}
-        if faults.bare:
-            del located["Azure-AsyncOperation"]
-        return 202, None, located
+        return None
 
 
 def signature(name: str, time: str) -> str:

@@ -1,15 +1,27 @@
-"""Histories in which Azure says no: each is told, what is not done is due, and nothing is sent twice."""
+"""Histories in which Azure says no: each is told in its words, what is not done is due, nothing is sent
+twice, and nothing that stands is tainted. What the terminal says of each is in `histories.txt`.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers import azure_requests, azure_site
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import SCALED, Told, write
+from tests.domains.azure.providers.azure_sites import NEW, PROVIDER_BLOCK, SCALED, Told, write
 
+GOLDEN = Path(__file__).with_name("histories.txt")
+SHORT_OF_ROOM = {"code": "InsufficientResources", "message": "no machine has room"}
 UPGRADE = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
 POOLS = """resource "nexus_kubernetes_cluster" "c" {
   agent_pool "np1" {
@@ -25,27 +37,203 @@ POOL_COMES = POOLS.replace(
     '  agent_pool "web" {\n    count       = 2\n    vm_sku_name = "NC_P22_112_v1"\n  }\n'
     '  agent_pool "more" {\n    count       = 1\n    vm_sku_name = "NC_P22_112_v1"\n  }\n',
 )
-CHANGES = {"upgrade": UPGRADE, "scale-out": SCALED, "pool goes": POOL_GOES, "pool comes": POOL_COMES}
-ENDS = {
-    "failed": Faults(fails=1),
-    "taken back": Faults(fails=1, rollback=True),
-    "canceled": Faults(fails=1, outcome="Canceled"),
-    "forgotten": Faults(fails=1, forgets=True, polls=2),
+CORDONED = 'resource "nexus_bare_metal_machine" "m1" {\n  cordon_status = "Cordoned"\n}\n'
+CHANGES = {
+    "upgrade": UPGRADE,
+    "scale-out": SCALED,
+    "pool goes": POOL_GOES,
+    "pool comes": POOL_COMES,
+    "new": NEW,
+}
+NODES = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6, "new": 5, "cordon": 5}
+BUSY = Faults(conflicts=2, polls=2)
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """One day. `faults` is how Azure is while the first apply runs, `said` what that apply must say, `sent`
+    how many changes Azure took of it, `words` what Azure says of what fails, `waits` the seconds of its
+    patience with others.
+    """
+
+    change: str
+    faults: Faults
+    said: tuple[str, ...] = ("(Failed): InsufficientResources: no machine has room",)
+    sent: int = 1
+    words: Mapping[str, str] = field(default_factory=lambda: SHORT_OF_ROOM)
+    waits: float | None = None
+    code: int = 1
+    etags: bool = True
+
+
+HISTORIES: dict[str, History] = {}
+for _change in ("upgrade", "scale-out", "pool goes", "pool comes"):
+    HISTORIES |= {
+        f"{_change}, failed": History(change=_change, faults=Faults(fails=1)),
+        f"{_change}, failed and taken back": History(change=_change, faults=Faults(fails=1, rollback=True)),
+        f"{_change}, canceled": History(
+            change=_change,
+            faults=Faults(fails=1, outcome="Canceled"),
+            words={"code": "OperationCanceled", "message": "somebody canceled it"},
+            said=("(Canceled): OperationCanceled: somebody canceled it",),
+        ),
+        f"{_change}, operation forgotten": History(
+            change=_change, faults=Faults(fails=1, forgets=True, polls=2), said=("no machine has room",)
+        ),
+    }
+HISTORIES |= {
+    "upgrade, the operation vanishes half way": History(
+        change="upgrade", faults=Faults(fails=1, vanishes=2, polls=6), said=("no machine has room",)
+    ),
+    "upgrade, failed without a reason": History(
+        change="upgrade", faults=Faults(fails=1), words={}, said=("(Failed): it does not say why.",)
+    ),
+    "upgrade, an older API that tells versions in headers alone": History(
+        change="upgrade", faults=Faults(fails=1), etags=False
+    ),
+    "upgrade, refused": History(
+        change="upgrade",
+        faults=Faults(refusals=1),
+        words={"code": "InvalidParameter", "message": "kubernetesVersion is not offered"},
+        said=("Azure refuses c: InvalidParameter: kubernetesVersion is not offered",),
+        sent=0,
+    ),
+    "upgrade, busy for longer than anybody waits": History(
+        change="upgrade",
+        faults=Faults(conflicts=100_000),
+        waits=0.05,
+        said=("Azure does not take the change: Conflict: Another operation is in progress",),
+        sent=0,
+    ),
+    "upgrade, busy and throttled for long": History(
+        change="upgrade",
+        faults=Faults(conflicts=30, throttles=10),
+        said=("Conflict: Another operation",),
+        code=0,
+    ),
+    "upgrade, changed by somebody else just before": History(
+        change="upgrade", faults=Faults(others=3), said=("It changed meanwhile. Trying again.",), code=0
+    ),
+    "upgrade, the line is cut and it fails": History(
+        change="upgrade", faults=Faults(resets=1, fails=1, polls=3), said=("no machine has room",)
+    ),
+    "upgrade, Azure is gone once it was sent": History(
+        change="upgrade", faults=Faults(leaves=True, polls=3), said=("The apply waits",)
+    ),
+    "upgrade, Azure is gone": History(
+        change="upgrade", faults=Faults(gone=True), said=("Azure cannot be read",), sent=0
+    ),
+    "upgrade, the operation may not be looked at": History(
+        change="upgrade", faults=Faults(polls=2, errors=(403,) * 60), said=("The apply waits",)
+    ),
+    "scale-out, nodes never come": History(
+        change="scale-out",
+        faults=Faults(short=2),
+        said=("Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available).",),
+    ),
+    "new, failed": History(
+        change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2
+    ),
+    "new, the line is cut": History(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),
+    "cordon, failed": History(
+        change="cordon",
+        faults=Faults(fails=1),
+        words={"code": "CordonFailed", "message": "the node does not answer"},
+        said=("Azure could not cordon m1 (Failed): CordonFailed: the node does not answer",),
+    ),
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_history_in_which_azure_says_no(change: str, end: str, nexusform: Told, server: ArmServer) -> None:
-    write(CHANGES[change])
-    server.site.faults = replace(ENDS[end])
-    assert nexusform("apply", "-auto-approve") == 1, nexusform.said
-    assert "no machine has room" in nexusform.said, nexusform.said
-    assert len(nexusform.changes()) == 1
-    server.site.faults = Faults(conflicts=2, polls=2)
-    assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # not forgotten
-    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert len(nexusform.changes()) == 2, nexusform.changes()
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_history_in_which_azure_says_no(
+    name: str, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = HISTORIES[name]
+    monkeypatch.setattr(azure_site, "SHOWN_WITHIN", 0.02)
+    configure(history)
+    server.site.faults = replace(history.faults)
+    server.site.words = dict(history.words)
+    server.site.tells_etags = history.etags
+    before = Path("state/nexusform.nfstate").read_bytes()
+    with monkeypatch.context() as hurried:
+        if history.waits is not None:
+            hurried.setattr(azure_requests, "_LONGEST", history.waits)
+        if history.faults.gone or history.faults.leaves:
+            hurried.setenv("NF_NET_DEADLINE", "2")
+        code = nexusform("apply", "-auto-approve", "-parallelism=1")
+    assert code == history.code, nexusform.text
+    for words in history.said:
+        assert words in nexusform.said, nexusform.said
+    told, waits = told_of(nexusform.said), "The apply waits" in nexusform.said
+    assert len(server.site.taken) == history.sent, nexusform.changes()
+    nothing_is_sent_twice(server)
+    nothing_that_stands_is_tainted()
+    if history.faults.gone:
+        assert Path("state/nexusform.nfstate").read_bytes() == before
+
+    server.site.faults = replace(BUSY)
+    if code and not waits:
+        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # not forgotten
+        told += f"\nThe next plan:\n{told_of(nexusform.said)}"
+    if not (history.faults.gone or history.faults.leaves):  # what breaks first there hangs on the machine
+        compare(name, told)
+    server.site.taken.clear()
+    assert nexusform("apply", "-resume" if waits else "-auto-approve") == 0, nexusform.said
+    nothing_is_sent_twice(server)
+    assert bool(server.site.taken) == (code == 1 and not waits)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
-    counts = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6}
-    assert len(nexusform.nodes()) == counts[change]
+    assert len(nexusform.nodes()) == NODES[history.change]
+
+
+def configure(history: History) -> None:
+    if history.change == "cordon":
+        Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+        Path("machines_override.nf.hcl").write_text(CORDONED)
+    else:
+        write(CHANGES[history.change])
+
+
+def nothing_is_sent_twice(server: ArmServer) -> None:
+    """No change was taken twice by one apply."""
+    assert not {change: number for change, number in Counter(server.site.taken).items() if number > 1}
+
+
+def nothing_that_stands_is_tainted() -> None:
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    tainted = {
+        f"{one['type']}.{one['name']}"
+        for one in state["resources"]
+        for instance in one["instances"]
+        if instance.get("status") == "tainted"
+    }
+    assert tainted <= {"nexus_kubernetes_cluster.d", "nexus_virtual_machine.v", "nexus_agent_pool.more"}
+
+
+STEP = re.compile(r"(?:failed|waiting) nexus_\S+ \w+: .*?(?= ╷| skipped| Predict| Apply |$)")
+DUE = re.compile(r"Azure (?:could|shows)[^│]*?It is due until it\b")
+TRIED = re.compile(r"nexus_\S+: [^:]{3,40}: [^:]*?Trying again\.")
+
+
+def told_of(said: str) -> str:
+    """What a command tells of Azure, without what differs from run to run."""
+    told = [found for each in (TRIED, STEP, DUE) for found in each.findall(said)]
+    told += re.findall(r"(?<!\()Error: .*?\.", said)
+    clean = re.sub(r"localhost:\d+|\d+(ms|s)\b", "…", "\n".join(dict.fromkeys(told)))
+    return "\n".join(line.strip() for line in clean.splitlines())
+
+
+def compare(name: str, said: str) -> None:
+    """Hold what was said against what a person has read."""
+    known = told_before()
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        known[name] = said
+        text = "".join(f"## {each}\n{known[each]}\n\n" for each in HISTORIES if each in known)
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert known.get(name) == said
+
+
+def told_before() -> dict[str, str]:
+    if not GOLDEN.exists():
+        return {}
+    parts = GOLDEN.read_text(encoding="utf-8").split("## ")[1:]
+    heads = (part.partition("\n") for part in parts)
+    return {head: body.strip() for head, _, body in heads}

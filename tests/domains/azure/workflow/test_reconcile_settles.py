@@ -1,0 +1,149 @@
+"""What a plan claimed and nobody looked at is settled by `reconcile`: a platform that follows the rule, one
+that packs, and one that draws at random; what was sure and broke is an alarm.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+from tests.domains.azure.captured_site import captured_site
+
+STATE = Path("state/nexusform.nfstate")
+RACKS = "".join(
+    f'resource "nexus_rack" "r{n}" {{\n  site_id       = nexus_site.s.id\n  machine_count = 4\n}}\n'
+    for n in range(1, 5)
+)
+SITE = f'resource "nexus_site" "s" {{\n  scheduler {{\n    tie_break_seed = 8\n  }}\n}}\n{RACKS}'
+CLUSTER = """resource "nexus_kubernetes_cluster" "cN" {
+  site_id            = nexus_site.s.id
+  kubernetes_version = "v1.31"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np" {
+    count       = 4
+    vm_sku_name = "NC_P4_28_v1"
+    mode        = "System"
+  }
+}
+"""
+
+
+class Operator:
+    """Plans and applies without looking; later somebody exports what the platform did."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.said = ""
+        Path("site.nf.hcl").write_text(SITE)
+
+    def __call__(self, *words: str) -> int:
+        code = run(list(words))
+        captured = self.capsys.readouterr()
+        self.said = " ".join((captured.out + captured.err).replace("│", " ").split())
+        return code
+
+    def make(self, number: int) -> None:
+        Path(f"c{number}.nf.hcl").write_text(CLUSTER.replace("cN", f"c{number}"))
+        assert self("apply", "-auto-approve") == 0, self.said
+
+    def state(self) -> Any:
+        return json.loads(STATE.read_text())
+
+    def export(self, platform: str) -> None:
+        """What `az` prints once the platform has made the VMs of all clusters in its own way."""
+        captured_site(self.state(), Path("export"))
+        path = Path("export/kubernetes_clusters.json")
+        clusters = json.loads(path.read_text())
+        machines = sorted(json.loads(Path("export/bare_metal_machines.json").read_text()), key=_id)
+        random = Random(3)
+        nodes = [node for cluster in clusters for node in cluster["nodes"]]
+        for number, node in enumerate(nodes):
+            if platform == "packs":
+                node["bareMetalMachineId"] = _id(machines[number // 6])
+            elif platform == "draws":
+                node["bareMetalMachineId"] = _id(random.choice(machines))
+        path.write_text(json.dumps(clusters))
+
+    def private(self, kind: str) -> list[Any]:
+        return [
+            instance.get("private") or {}
+            for one in self.state()["resources"]
+            if one["type"] == kind
+            for instance in one["instances"]
+        ]
+
+    def record(self) -> dict[str, dict[str, list[float]]]:
+        (private,) = self.private("nexus_site")
+        return dict(private.get("forecasts", {}))
+
+
+def _id(body: Any) -> str:
+    return str(body["id"])
+
+
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Operator:
+    monkeypatch.chdir(tmp_path)
+    return Operator(capsys)
+
+
+@pytest.mark.parametrize(("platform", "code"), [("follows", 0), ("packs", 2), ("draws", 2)])
+def test_reconcile_settles_what_nobody_had_looked_at(platform: str, code: int, operator: Operator) -> None:
+    operator.make(0)
+    assert operator.record() == {}
+    assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
+    operator.export(platform)
+    assert operator("reconcile", "-from=export") == code, operator.said
+    assert "15 claims of applied plans settled by what was read now" in operator.said, operator.said
+    held, broken = operator.record()["rack_count"]["100"][:2]
+    assert held + broken == 4
+    assert (held == 4) == (platform == "follows")
+    assert ("What was called sure and is not so" in operator.said) == (platform != "follows")
+    assert "open_claims" not in operator.private("nexus_kubernetes_cluster")[0]
+    assert len(json.dumps(operator.private("nexus_site"))) <= 4096
+    # Once is enough, and nothing is planned for it.
+    before = STATE.read_bytes()
+    assert operator("reconcile", "-from=export", "-format=json") == 0
+    assert STATE.read_bytes() == before
+    assert operator("plan", "-detailed-exitcode") == 0, operator.said
+
+
+def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> None:
+    for number in range(6):
+        operator.make(number)
+    operator.export("packs")
+    assert operator("reconcile", "-from=export") == 2
+    assert operator.record()["rack_count"]["100"][:2] == [1, 24]
+    Path("next.nf.hcl").write_text(CLUSTER.replace("cN", "next"))
+    assert operator("plan", "-out=next.nfplan") == 0
+    assert "shares are stated as low as they held" in operator.said, operator.said
+
+
+def test_what_was_not_captured_stays_open(operator: Operator) -> None:
+    operator.make(0)
+    operator.export("follows")
+    Path("export/kubernetes_clusters.json").unlink()
+    operator("reconcile", "-from=export")
+    assert operator.record() == {}
+    assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
+
+
+def test_a_note_that_says_something_else_is_no_claim(operator: Operator) -> None:
+    operator.make(0)
+    operator.export("follows")
+    document = operator.state()
+    for one in document["resources"]:
+        for instance in one["instances"]:
+            if "open_claims" in (instance.get("private") or {}):
+                instance["private"]["open_claims"] = {"np": "[[1,2]]", "more": 3}
+    STATE.write_text(json.dumps(document))
+    assert operator("reconcile", "-from=export") == 0, operator.said
+    assert operator.record() == {}
