@@ -10,7 +10,7 @@ not plain, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostic_kinds import summary_of
-from nexusform.source import Span
+from nexusform.source import Position, SourceFile, Span
 
 
 class Severity(StrEnum):
@@ -35,6 +35,19 @@ class ValueNote(Struct, frozen=True):
     statement: str
 
 
+class TextLine(Struct, frozen=True):
+    """A line (from 1) of a text that the configuration writes out, and what it says."""
+
+    number: int
+    text: str
+
+
+def text_line(text: object, number: int) -> TextLine | None:
+    """A line of a text; None where there is no such line."""
+    lines = text.split("\n") if isinstance(text, str) else []
+    return TextLine(number, lines[number - 1]) if 1 <= number <= len(lines) > 1 else None
+
+
 class Diagnostic(Struct, frozen=True):
     """One problem.
 
@@ -45,7 +58,8 @@ class Diagnostic(Struct, frozen=True):
     after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `brief` is
     a line such as `cluster-d/pool1: an upgrade would fail`: of what, and what of it; "" where summary and
     detail are short enough. `extra` is data for the JSON form only (for example `fit`: the ways out of a
-    placement that does not fit). `held_before`: a warning of a plan that the plan did not cause.
+    placement that does not fit). `held_before`: a warning of a plan that the plan did not cause. `line` is the
+    line at fault of the text that the subject writes out; who has the files narrows the subject down to it.
     """
 
     severity: Severity
@@ -61,6 +75,7 @@ class Diagnostic(Struct, frozen=True):
     brief: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     held_before: bool = False
+    line: TextLine | None = None
 
 
 class Refused(Exception):
@@ -75,8 +90,9 @@ class Problem(Struct, frozen=True):
     """Something wrong with a value or a document, said by somebody who does not know whose it is.
 
     `path` leads to it inside the value (() = all of it); of the text of a `file`, `line` and `column` say
-    where instead (from 1, 0 = all of it). `id`, `headline` and `brief` are as in `diagnostic`. Who knows the
-    configuration makes a Diagnostic of it, at the line where the value or the file is given.
+    where instead (from 1, 0 = all of it), and `line` also of the text at the end of a path. `id`, `headline`
+    and `brief` are as in `diagnostic`. Who knows the configuration makes a Diagnostic of it, at the line
+    where the value or the file is given.
     """
 
     path: tuple[str | int, ...]
@@ -126,6 +142,48 @@ def diagnostic(
     fields of Diagnostic.
     """
     return Diagnostic(severity, headline or summary_of(kind), detail, subject, id=kind, **more)
+
+
+def narrowed(found: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
+    """The diagnostic at the line of the file that writes the text's line at fault, where that can be told: in
+    a heredoc, whose lines are lines of the file.
+    """
+    subject, line = found.subject, found.line
+    if line is None:
+        return found
+    whole = replace(found, line=None)
+    file = files.get(subject.filename) if subject is not None else None
+    if subject is None or file is None or subject.start.line == subject.end.line:
+        return whole
+    written = file.text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
+    meant = _line_that_writes([each.decode(errors="replace") for each in written], line)
+    if meant is None:
+        return whole
+    begin = subject.start.byte + sum(len(each) + 1 for each in written[:meant])
+    text = written[meant].decode(errors="replace").rstrip()
+    indent = len(text) - len(text.lstrip())
+    number = subject.start.line + meant
+    start = Position(number, indent + 1, begin + len(text[:indent].encode()))
+    end = Position(number, len(text) + 1, begin + len(text.encode()))
+    return replace(whole, subject=Span(subject.filename, start, end), context=None)
+
+
+def _line_that_writes(written: Sequence[str], line: TextLine) -> int | None:
+    """Which line of a heredoc, whose first holds the marker, gives a line of its text. None where unsure."""
+    expected = line.text.strip()
+    if line.number < len(written) and _writes(written[line.number], expected):
+        return line.number
+    # Sequences before it gave other than one line each.
+    alike = [at for at, each in enumerate(written[1:], 1) if each.strip() == expected]
+    return alike[0] if len(alike) == 1 and expected else None
+
+
+def _writes(source: str, expected: str) -> bool:
+    """Whether a line of source gives a line of text; of one with sequences, what stands before and after."""
+    source = source.strip()
+    head, sequence, rest = source.partition("${")
+    tail = rest.rpartition("}")[2]
+    return source == expected or (bool(sequence) and expected.startswith(head) and expected.endswith(tail))
 
 
 def diagnostic_of(problem: Problem) -> Diagnostic:

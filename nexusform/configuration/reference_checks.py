@@ -284,7 +284,9 @@ class _Checker:
         return self.module.resources.get((mode, kind, name))
 
     def _no_resource_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
-        if mode == "managed" and kind not in self.schemas["managed"]:
+        if mode == "managed" and kind in _WORDS_ELSEWHERE:
+            detail = f'"{kind}" is no name that can be used here. Did you mean {_WORDS_ELSEWHERE[kind]}?'
+        elif mode == "managed" and kind not in self.schemas["managed"]:
             known = [*_SPECIAL, *self.schemas["managed"]]
             detail = (
                 f'"{kind}" is no name that can be used here. Names are var.NAME, local.NAME, module.NAME, '
@@ -319,6 +321,13 @@ class _Checker:
         others = nearest_names(f"{kind}.{name}", declared, likeness=0.7)
         return f" Did you mean {prefix}{others[0]}?" if others else ""
 
+
+# How other languages, and YAML, write the values that are true, false and null here.
+_WORDS_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("True", "TRUE", "yes", "Yes", "on", "On"), "true"),
+    **dict.fromkeys(("False", "FALSE", "no", "No", "off", "Off"), "false"),
+    **dict.fromkeys(("None", "nil", "Null", "NULL", "undefined", "nullptr"), "null"),
+}
 
 _SPECIAL: Final[Mapping[str, Callable[[_Checker, Traversal, Sight], Iterator[Diagnostic]]]] = {
     "var": _Checker.variable,

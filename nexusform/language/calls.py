@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nexusform.diagnostics import Diagnostic, did_you_mean
+from nexusform.diagnostics import Diagnostic, TextLine, did_you_mean, text_line
 from nexusform.language.evaluation import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
     Function,
@@ -85,6 +85,12 @@ def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) 
     return True
 
 
+def _line(arguments: list[Value], problem: FunctionProblem) -> TextLine | None:
+    """The line at fault of an argument that is text of several lines."""
+    argument = arguments[problem.argument or 0]
+    return text_line(argument.raw, problem.line) if problem.line else None
+
+
 def _invoke(
     node: Call, function: Function, arguments: list[Value], places: list[Expression], run: ExpressionRun
 ) -> Value:
@@ -98,7 +104,9 @@ def _invoke(
             name = function.parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             at = places[problem.argument]
-            return run.problem("invalid-function-argument", detail, at, node, function=signature(function))
+            line = _line(arguments, problem)
+            kind = "invalid-function-argument"
+            return run.problem(kind, detail, at, node, function=signature(function), line=line)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
         return run.problem("error-in-function-call", detail, node, function=signature(function))
     run.charge(CALL_UNITS)

@@ -54,8 +54,20 @@ _CURLY = (
     '"Curly quotes" are not valid here. They come in when text is copied from documents or discussions. '
     'Write straight quotes instead: "...".'
 )
+_BARE_SEQUENCE = (
+    'A sequence "${ ... }" stands within quotes only. Outside of them, write the expression alone, as in '
+    "value = var.name."
+)
 _CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _WORDS = {"and": "&&", "or": "||", "is": "=="}
+# Signs of other languages, as the two tokens that they are read as: how they are written, and what is meant.
+_SIGNS = {
+    ("==", "="): ("===", 'Did you mean "=="?'),
+    ("!=", "="): ("!==", 'Did you mean "!="?'),
+    ("<", ">"): ("<>", 'Did you mean "!="?'),
+    ("?", "?"): ("??", "Use coalesce(a, b), which gives the first that is not null."),
+    ("+", "+"): ("++", "Values do not change; give the new value a name of its own."),
+}
 _HEREDOC = re.compile(r"<<(-?)[ \t]*([\"']?)([^\W\d][\w-]*)\2([^\r\n]*)")
 
 
@@ -188,16 +200,32 @@ class TokenStream(Struct):
         if kind == QUOTED_NEWLINE:
             return "invalid-multi-line-string", _MULTI_LINE
         if kind == INVALID:
-            if self.tokens.word(index).startswith("/*"):
-                return "unterminated-comment", 'There is no closing "*/" for this comment.'
-            if self.tokens.word(index) in _CURLY_QUOTES:
-                return "invalid-character", _CURLY
-            return "invalid-character", "This character is not used within the language."
+            return self._invalid_character(index)
         if kind == IDENT:
             return self._foreign_operator(index)
         if self._begins_heredoc(index):
             return "invalid-expression", self._bad_heredoc(index)
-        return None
+        return self._foreign_sign(kind, index)
+
+    def _invalid_character(self, index: int) -> tuple[str, str]:
+        """What to say of a character that begins no token."""
+        word = self.tokens.word(index)
+        if word.startswith("/*"):
+            return "unterminated-comment", 'There is no closing "*/" for this comment.'
+        if word in _CURLY_QUOTES:
+            return "invalid-character", _CURLY
+        if word == "$" and self.tokens.kinds[index + 1] == "{":
+            return "invalid-character", _BARE_SEQUENCE
+        return "invalid-character", "This character is not used within the language."
+
+    def _foreign_sign(self, kind: str, index: int) -> tuple[str, str] | None:
+        """What to say of another language's sign for an operator, of which this is the second half."""
+        tokens = self.tokens
+        before = tokens.kinds[index - 1] if index else ""
+        written, instead = _SIGNS.get((before, kind), ("", ""))
+        if not written or tokens.ends[index - 1] != tokens.starts[index]:
+            return None
+        return "unsupported-operator", f'There is no operator "{written}". {instead}'
 
     def _foreign_operator(self, index: int) -> tuple[str, str] | None:
         """What to say of another language's word for an operator."""
@@ -205,9 +233,26 @@ class TokenStream(Struct):
         following = self.tokens.kinds[index + 1]
         if word == "not" and self._follows_not(index + 1):
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
-        if word in _WORDS and following not in {"=", ":"}:
+        if following in {"=", ":"}:
+            return None
+        if word in _WORDS:
             return "unsupported-operator", f'There is no operator "{word}". Did you mean "{_WORDS[word]}"?'
+        if word == "in" and self.tokens.kinds[index - 1] != "," and self._word_at(index - 1) != "for":
+            return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
+        if word == "if" and self._is_on_the_line("else", index):
+            return "unsupported-operator", 'There is no "a if b else c". Write "b ? a : c".'
         return None
+
+    def _word_at(self, index: int) -> str:
+        return self.tokens.word(index) if index >= 0 and self.tokens.kinds[index] == IDENT else ""
+
+    def _is_on_the_line(self, word: str, index: int) -> bool:
+        """Whether a word stands behind a token, before the line ends."""
+        while self.tokens.kinds[index] not in {NEWLINE, END}:
+            index += 1
+            if self._word_at(index) == word:
+                return True
+        return False
 
     def _bad_heredoc(self, index: int) -> str:
         """What is wrong with the line that should begin a heredoc."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
-from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.diagnostics import Diagnostic, has_errors, narrowed
 from nexusform.domain_table import Loaded, checks_of_domains
 from nexusform.language.parser import hcl2_complaint
 from nexusform.planning.request import PlanRequest
@@ -79,7 +79,8 @@ def further_problems(
         limits=place.limits_over(configuration.settings.limits),
     )
     known = {_essence(d) for d in already_told}
-    problems = [d for d in [*validate(request), *provider_problems(request)] if _essence(d) not in known]
+    further = [*validate(request), *provider_problems(request)]
+    problems = [narrowed(d, configuration.files) for d in further if _essence(d) not in known]
     if not has_errors([*already_told, *problems]):
         problems += _advice(request, configuration)
     return problems

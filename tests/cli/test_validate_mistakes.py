@@ -212,3 +212,35 @@ resource "nexus_bare_metal_machine" "m" {
   }
 }
 """
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("1 === 2", 'Did you mean "=="?'),
+        ("1 !== 2", 'Did you mean "!="?'),
+        ("1 <> 2", 'Did you mean "!="?'),
+        ("null ?? 1", "coalesce"),
+        ("1 in [1]", "contains(list, value)"),
+        ("1 if true else 2", '"b ? a : c"'),
+        ("var.n++", '"++"'),
+        ("${var.n}", "within quotes only"),
+        ("True", "Did you mean true?"),
+        ("[False]", "Did you mean false?"),
+        ("var.n == None", "Did you mean null?"),
+        ("nil", "Did you mean null?"),
+    ],
+)
+def test_words_and_signs_of_other_languages(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str, hint: str
+) -> None:
+    text = f'variable "n" {{\n  default = 1\n}}\noutput "o" {{\n  value = {expression}\n}}\n'
+    ((_, detail),) = _found(capfd, tmp_path, text)
+    assert hint in detail
+
+
+@pytest.mark.parametrize("expression", ["[for x in [1] : x if true]", "1 > -2 ? 3 : 4", "{ if = 1, in = 2 }"])
+def test_what_only_looks_like_another_language(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str
+) -> None:
+    assert _found(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []

@@ -22,13 +22,15 @@ from nexusform.values import NO_MARKS, NOT_NULL, UNKNOWN, Value, refined, unmark
 class FunctionProblem(Exception):
     """A call that cannot be answered; `message` is a clause without a full stop.
 
-    `argument` is the position of the argument at fault, None when it is the call as a whole.
+    `argument` is the position of the argument at fault, None when it is the call as a whole; `line` the line
+    in it (from 1, 0 = all of it).
     """
 
-    def __init__(self, message: str, argument: int | None = None) -> None:
+    def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
         super().__init__(message)
         self.message = message
         self.argument = argument
+        self.line = line
 
 
 class FixedProblem(FunctionProblem):

@@ -69,7 +69,9 @@ def parse_json(text: str) -> Value:
         data = json.loads(text, parse_int=_exact, parse_float=_exact, parse_constant=_refuse_constant)
     except json.JSONDecodeError as problem:
         what = problem.msg[0].lower() + problem.msg[1:]
-        raise FunctionProblem(f"{what} on line {problem.lineno}, column {problem.colno}", 0) from None
+        raise FunctionProblem(
+            f"{what} on line {problem.lineno}, column {problem.colno}", 0, problem.lineno
+        ) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return _value(data, DEEPEST)

@@ -194,7 +194,8 @@ def parse_yaml(text: str) -> Value:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         reader = _Reader(_shallow(yaml.parse(text, Loader=loader)))
     except yaml.YAMLError as problem:
-        raise FunctionProblem(_sentence(problem), 0) from None
+        mark = getattr(problem, "problem_mark", None)
+        raise FunctionProblem(_sentence(problem), 0, mark.line + 1 if mark is not None else 0) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return reader.document()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform import __version__
 from nexusform.address import Address, address_order, parse_address
-from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.diagnostics import Diagnostic, Severity, has_errors, narrowed
 from nexusform.forecasts import Record, record_of, score_of
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
@@ -316,7 +316,8 @@ def _other_rows(
 
 def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """The plan with what it was made from, and everything that is to be told."""
-    unique = each_once(diagnostics)
+    files = request.configuration.files
+    unique = [narrowed(each, files) for each in each_once(diagnostics)]
     failed = has_errors(unique)
     if failed:  # nothing was left out of what cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL]

@@ -41,7 +41,7 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
     secrets = _deciding_secrets(instance)
     diagnostics += secrets
     if resource_type.check is not None and not secrets:  # a check could tell what the secret is
-        diagnostics += [instance.problem(problem) for problem in resource_type.check(arguments)]
+        diagnostics += [instance.problem(problem, arguments) for problem in resource_type.check(arguments)]
     instance.broken |= has_errors(diagnostics)
     if resource_type.secrets is not None and not instance.broken:
         instance.secrets = resource_type.secrets(arguments)

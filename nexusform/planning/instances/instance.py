@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.configuration.body_evaluation import PreparedBody
 from nexusform.configuration.configuration import Lifecycle, ResourceBlock
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, text_line
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.repetition import ObjectView, Repetition
 from nexusform.planning.names.scope import ModuleInstance
@@ -104,10 +104,12 @@ class Instance(Struct):
             return self.prepared.locate(path)
         return self.block.header_span if self.block is not None else None
 
-    def problem(self, problem: Problem) -> Diagnostic:
+    def problem(self, problem: Problem, arguments: Mapping[str, Any] | None = None) -> Diagnostic:
         """A resource type's problem as a diagnostic at its line; of a sensitive value it is not told
-        what is wrong with it, since that would show parts of it.
+        what is wrong with it, since that would show parts of it. `arguments`: those that are not kept yet.
         """
+        given = arguments if arguments is not None else self.config or {}
+        text = given.get(str(problem.path[0])) if problem.path and problem.line else None
         secret = any(problem.path[: len(path)] == path for path in self.sensitive)
         hidden = secret and problem.path and problem.id != DECIDING_ID
         return diagnostic(
@@ -119,6 +121,7 @@ class Instance(Struct):
             block=self.block.header if self.block is not None else "",
             headline=problem.headline,
             brief="" if hidden else problem.brief,
+            line=None if hidden else text_line(text, problem.line),
         )
 
     def error(self, kind: str, detail: str, path: Path = (), headline: str = "") -> Diagnostic:

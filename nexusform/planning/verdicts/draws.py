@@ -96,9 +96,9 @@ def fits_by_luck(
         "`nexusform simulate capacity` says how many of a SKU are."
     )
     if placing:
-        brief = (
-            f"{_names(placing)}: everything fits in {draws.fitting:,} of {draws.runs:,} draws of NUMA cells"
-        )
+        share = f"in {draws.fitting:,} of {draws.runs:,} draws of NUMA cells"
+        where = share if draws.runs else "for some ways in which VMs that stand may lie"
+        brief = f"{_names(placing)}: everything fits {where}"
         yield placing[0].instance.problem(Problem((), FITS_BY_LUCK, detail, Severity.WARNING, brief=brief))
 
 

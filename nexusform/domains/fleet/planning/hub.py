@@ -165,7 +165,7 @@ class Hub(Struct, dict=True):
         for finding in unwrapped(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
-            problem = Problem(("yaml_body",), finding.id, detail, finding.severity)
+            problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
             self.diagnostics.append(instance.problem(problem))
 
     def _as_applied(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
@@ -306,7 +306,8 @@ def _without_namespace(hub: Hub) -> Iterator[Diagnostic]:
                 "to a fleet_hub_manifest, or write the one that is meant."
             )
             brief = f"{namespace}: nothing brings this namespace to the hub, which refuses {titles}"
-            problem = Problem(("yaml_body",), NO_NAMESPACE, detail, Severity.WARNING, brief=brief)
+            line = objects[0].line
+            problem = Problem(("yaml_body",), NO_NAMESPACE, detail, Severity.WARNING, brief=brief, line=line)
             yield instance.problem(problem)
 
 

@@ -101,7 +101,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(manifest, str):
         for each in read_cluster_request("manifest", manifest)[1]:
             place = f"manifest:{each.line}: " if each.line else ""
-            problems.append(Problem(("manifest",), each.id, f"{place}{each.detail}", each.severity))
+            detail = f"{place}{each.detail}"
+            problems.append(Problem(("manifest",), each.id, detail, each.severity, line=each.line))
     count = (attributes.get("template") or {}).get("count")
     if isinstance(count, int | float) and (not 1 <= count <= MOST_NODES or count != int(count)):
         detail = f"A cluster has 1 to {MOST_NODES:,} nodes, and a whole number of them."

@@ -142,7 +142,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         if key in seen:
             text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {seen[key]} already."
-            problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text))
+            problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))
         seen.setdefault(key, manifest.line)
     return problems
 

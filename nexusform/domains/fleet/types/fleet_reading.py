@@ -58,16 +58,19 @@ def line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """
     errors: list[Problem] = []
     together: dict[str, list[str]] = {}
+    first: dict[str, int] = {}
     for each in findings:
         line = f":{each.line}" if each.line else ""
         detail = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
         text = f"{argument}{line}: {detail}"
         if each.severity is Severity.ERROR:
-            errors.append(Problem((argument,), each.id, text))
+            errors.append(Problem((argument,), each.id, text, line=each.line))
         else:
             together.setdefault(each.id, []).append(text)
+            first.setdefault(each.id, each.line)
     warnings = (
-        Problem((argument,), kind, "\n".join(lines), Severity.WARNING) for kind, lines in together.items()
+        Problem((argument,), kind, "\n".join(lines), Severity.WARNING, line=first[kind])
+        for kind, lines in together.items()
     )
     return [*errors, *warnings]
 
@@ -78,13 +81,13 @@ def finding_problems(findings: Iterable[Problem], document: FleetDocument | None
     """
     problems = []
     for each in findings:
-        path, text = each.path, sentence(each.detail)
+        path, text, line = each.path, sentence(each.detail), 0
         if document is not None:
             if document.is_judged(path):
                 continue
             line = document.line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
-        problems.append(Problem(path, each.id, text, each.severity))
+        problems.append(Problem(path, each.id, text, each.severity, line=line))
     return problems
 
 

@@ -184,7 +184,7 @@ def document_problems(findings: Iterable[Problem]) -> list[Problem]:
         sentence = problem.detail if problem.detail.endswith((".", "?")) else f"{problem.detail}."
         text = f"{problem.file}{line}: {sentence}"
         if problem.severity is Severity.ERROR:
-            problems.append(Problem(document_path(problem.file), problem.id, text))
+            problems.append(Problem(document_path(problem.file), problem.id, text, line=problem.line))
         else:
             together.setdefault((problem.file, problem.id), []).append(text)
     for (file, kind), lines in together.items():

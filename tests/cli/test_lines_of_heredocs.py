@@ -1,0 +1,68 @@
+"""A mistake inside text that a heredoc writes out is shown at its own line of the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.diagnostics import TextLine, error, narrowed
+from nexusform.source import Position, SourceFile, Span
+
+CASE = Path(__file__).with_name("lines_of_heredocs")
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_each_mistake_at_its_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(CASE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    assert run([command, "-no-color"]) == 1
+    told = capsys.readouterr().err
+    expected = CASE / f"{command}.txt"
+    if "NEXUSFORM_REWRITE_GOLDEN" in os.environ:
+        expected.write_text(told)
+    assert told == expected.read_text()
+
+
+def test_ranges_cover_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'output "o" {\n  value = jsondecode(<<-EOT\n    {"ä": 1,\n      "b": }\n  EOT\n  )\n}\n'
+    Path("main.nf.hcl").write_text(text)
+    assert run(["validate", "-json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    start, end = found["range"]["start"], found["range"]["end"]
+    assert (start["line"], start["column"], end["column"]) == (4, 7, 13)
+    assert text.encode()[start["byte"] : end["byte"]] == b'"b": }'
+    assert found["snippet"]["code"] == '      "b": }'
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "line"),
+    [
+        (2, "b: 2", 3),
+        (1, "a: x-y", 2),  # a: ${...}
+        (1, "z: 1", 1),  # no such line: all of it
+        (7, "c: 3", 4),  # further down than it is written, and written once
+        (7, "b: 2", 1),  # written twice
+    ],
+)
+def test_only_a_line_that_is_sure_is_named(number: int, text: str, line: int) -> None:
+    written = "x = <<EOT\na: ${local.x}-y\nb: 2\nc: 3\nb: 2\nEOT\n"
+    whole = Span("f", Position(1, 5, 4), Position(7, 1, len(written)))
+    found = narrowed(
+        error("invalid-yaml", "", whole, line=TextLine(number, text)), {"f": SourceFile("f", written)}
+    )
+    assert found.line is None
+    assert found.subject is not None
+    assert found.subject.start.line == line
+    if found.subject != whole:
+        shown = written.encode()[found.subject.start.byte : found.subject.end.byte].decode()
+        assert shown == written.split("\n")[line - 1]
