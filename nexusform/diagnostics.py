@@ -58,8 +58,8 @@ class Diagnostic(Struct, frozen=True):
     after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `brief` is
     a line such as `cluster-d/pool1: an upgrade would fail`: of what, and what of it; "" where summary and
     detail are short enough. `extra` is data for the JSON form only (for example `fit`: the ways out of a
-    placement that does not fit). `held_before`: a warning of a plan that the plan did not cause. `line` is the
-    line at fault of the text that the subject writes out; who has the files narrows the subject down to it.
+    placement that does not fit). `held_before`: a warning of a plan that the plan did not cause. `line` is
+    the line at fault of the text that the subject writes out; who has the files narrows the subject to it.
     """
 
     severity: Severity
