@@ -104,9 +104,8 @@ def _invoke(
             name = function.parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             at = places[problem.argument]
-            line = _line(arguments, problem)
-            kind = "invalid-function-argument"
-            return run.problem(kind, detail, at, node, function=signature(function), line=line)
+            more = {"function": signature(function), "line": _line(arguments, problem)}
+            return run.problem("invalid-function-argument", detail, at, node, **more)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
         return run.problem("error-in-function-call", detail, node, function=signature(function))
     run.charge(CALL_UNITS)
