@@ -71,7 +71,7 @@ def passed_over(placements: Iterable[PlacementPlan]) -> Iterator[PassedOver]:
         unselected = placement.status.unselected if placement.status is not None else ()
         if len(unselected) <= _MOST_PASSED_OVER:
             for decision in unselected:
-                yield PassedOver(placement.instance.address, decision.cluster, decision.reason)
+                yield PassedOver(placement.asked.instance.address, decision.cluster, decision.reason)
 
 
 def shown_bindings(
@@ -79,8 +79,8 @@ def shown_bindings(
 ) -> Iterator[tuple[Address, Mapping[str, Any]]]:
     """The bindings that placements begin with because a hub shows them, as attributes."""
     for placement in placements:
-        if placement.shown:
-            yield placement.instance.address, {"bindings": write_bindings(placement.prior, {})}
+        if placement.asked.shown:
+            yield placement.asked.instance.address, {"bindings": write_bindings(placement.asked.prior, {})}
 
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
@@ -112,10 +112,10 @@ def not_abandoned(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     """The computed attributes of a placement after the plan."""
-    prior = placement.prior_attributes
+    prior = placement.asked.prior_attributes
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.held, _kept_provenance(placement)),
-        "policy_snapshot": write_snapshot(placement.snapshot),
+        "policy_snapshot": write_snapshot(placement.asked.snapshot),
         "selected_resources": write_selected(_shown_objects(placement)),
         "evictions": [
             *(prior.get("evictions") or ()),
@@ -123,7 +123,7 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         ],
         "workloads": _workloads(placement),
     }
-    if placement.refused is not None:
+    if placement.offer.refused is not None:
         return attributes | _left_as_it_is(placement)
     return attributes | status_after(placement)
 
@@ -131,18 +131,18 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
 def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
     """The objects of the one version that staged runs have brought everywhere, else those selected now."""
     versions = {binding.resource_snapshot for binding in placement.held}
-    if not placement.external or len(versions) != 1:
-        return placement.selected
-    snapshot = placement.snapshot_of(next(iter(versions)))
-    return placement.selected if snapshot is None else snapshot.objects
+    if not placement.asked.external or len(versions) != 1:
+        return placement.offer.selected
+    snapshot = placement.stock.snapshot(next(iter(versions)))
+    return placement.offer.selected if snapshot is None else snapshot.objects
 
 
 def _left_as_it_is(placement: PlacementPlan) -> dict[str, Any]:
     """The attributes of a placement that the hub looks no further at: its selectors are invalid."""
-    prior = placement.prior_attributes
-    assert placement.refused is not None
-    prefix = NAMESPACED if placement.written.namespace else CLUSTER_SCOPED
-    message = _why_invalid(placement.refused)
+    prior = placement.asked.prior_attributes
+    assert placement.offer.refused is not None
+    prefix = NAMESPACED if placement.asked.written.namespace else CLUSTER_SCOPED
+    message = _why_invalid(placement.offer.refused)
     invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
@@ -171,8 +171,8 @@ def _workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
 
 def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
     """How it is known where bindings are that stay as they are: what was observed stays observed."""
-    prior = {binding.cluster: binding for binding in placement.prior}
-    recorded = placement.prior_attributes.get("bindings") or {}
+    prior = {binding.cluster: binding for binding in placement.asked.prior}
+    recorded = placement.asked.prior_attributes.get("bindings") or {}
     return {
         binding.cluster: recorded[binding.cluster].get("provenance", "predicted")
         for binding in placement.held
@@ -209,7 +209,7 @@ def _overrides_waiting(placement: PlacementPlan) -> Iterator[Diagnostic]:
     waiting = placement.overrides_wait
     if waiting:
         text = (
-            f"Overrides make something else of what {placement.written.key} brings to {listed(waiting, 4)}, "
+            f"Overrides make something else of what {placement.key} brings to {listed(waiting, 4)}, "
             "and nothing brings that there by itself: it reaches the clusters with the next change, which is "
             "new content, another binding or an eviction. An override that names its placement is rolled out "
             "at once."
@@ -225,7 +225,7 @@ def _gone_on_the_hub(placement: PlacementPlan) -> Iterator[Diagnostic]:
     if deleted:
         which, was = form(len(deleted), "binding", "bindings"), form(len(deleted), "was", "were")
         text = (
-            f"The hub's status says that {placement.written.key} is on {listed(deleted, 4)}, and the {which} "
+            f"The hub's status says that {placement.key} is on {listed(deleted, 4)}, and the {which} "
             f"there {was} deleted, or not captured. The plan foretells what the scheduler does when it looks "
             "at the placement again: at once after an ordinary deletion, and with the next change where the "
             "finalizers of the binding were taken away first."
@@ -234,7 +234,7 @@ def _gone_on_the_hub(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield _warned(placement, "binding-was-deleted", text, brief=brief)
     if gone:
         text = (
-            f"The hub does not show {placement.written.key} on {listed(gone, 4)} any more, where it was "
+            f"The hub does not show {placement.key} on {listed(gone, 4)} any more, where it was "
             "foretold to be. The plan goes on from what the hub shows."
         )
         brief = f"gone on the hub from {listed(gone, 4)}, where it was foretold to be"
@@ -245,27 +245,28 @@ def _warned(
     placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, brief: str = ""
 ) -> Diagnostic:
     """A warning about a placement; `brief` says it in a line where the text's first sentence is longer."""
-    said = f"{placement.written.key}: {brief}" if brief else ""
-    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=said))
+    said = f"{placement.key}: {brief}" if brief else ""
+    return placement.asked.instance.problem(Problem(path, kind, text, Severity.WARNING, brief=said))
 
 
 def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warnings for selectors that select nothing, or what nobody may select."""
-    in_blocks = bool((placement.instance.config or {}).get("resource_selector"))
+    in_blocks = bool((placement.asked.instance.config or {}).get("resource_selector"))
 
     def at(number: int) -> tuple[str | int, ...]:
         return ("resource_selector", number) if in_blocks else ("manifest",)
 
-    selectors = placement.written.selectors
-    if placement.refused is not None:
+    selectors = placement.asked.written.selectors
+    refused = placement.offer.refused
+    if refused is not None:
         text = (
-            f"{_why_invalid(placement.refused)}. {placement.refused.advice} The hub accepts the placement "
-            "and leaves it as it is: nothing is selected or scheduled."
+            f"{_why_invalid(refused)}. {refused.advice} The hub accepts the placement and leaves it as it "
+            "is: nothing is selected or scheduled."
         )
-        place, brief = at(placement.refused.selector), placement.refused.message
+        place, brief = at(refused.selector), refused.message
         yield _warned(placement, "invalid-resource-selectors", text, place, brief=brief)
         return
-    for number in placement.idle:
+    for number in placement.offer.idle:
         text = (
             f"{selectors[number].title} selects nothing: no fleet_hub_manifest brings such an object to the "
             "hub, or it is of a kind that is never selected. Name one that is there, or add it."
@@ -279,7 +280,7 @@ def _namespaces_brought(
 ) -> dict[str, set[str]]:
     """The namespaces that are on each member, as far as anything tells."""
     brought: dict[str, set[str]] = {}
-    if not any(placement.written.namespace for placement in placements):
+    if not any(placement.asked.written.namespace for placement in placements):
         return brought
     for name, member in members.items():
         of_member = member.now.namespaces if member.now is not None else None
@@ -295,7 +296,7 @@ def _namespaces_brought(
 
 def _without_namespace(placement: PlacementPlan, brought: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
     """Clusters of a namespaced placement to which nobody brings its namespace."""
-    namespace = placement.written.namespace
+    namespace = placement.asked.written.namespace
     if not namespace or is_reserved(namespace):
         return
     without = [cluster for cluster in placement.contents_after() if namespace not in brought.get(cluster, ())]
@@ -313,7 +314,7 @@ def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnosti
     """A warning where the fleet has no cluster, where the scheduler stops, or finds too few clusters."""
     if not rounds.roster.members:
         text = (
-            f"No fleet_member_cluster is declared, so {placement.written.key} is placed on no cluster. "
+            f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
             "Declare one for each cluster of the fleet; its kubernetes_cluster_id names the cluster."
         )
         brief = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
@@ -335,19 +336,19 @@ def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnosti
 
 def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
     """A warning where a policy uses the older name of a property that no member has."""
-    policy = placement.written.policy
+    policy = placement.asked.written.policy
     if policy is None or not uses_old_name(policy):
         return
     if any(OLD_NODE_COUNT in member.properties for member in rounds.roster.members):
         return
-    manifest = (placement.instance.config or {}).get("manifest")
+    manifest = (placement.asked.instance.config or {}).get("manifest")
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
     consequence = (
         "is read as that: no cluster has a property of the older name. A real hub finds no such property "
         "today."
-        if placement.written.old_names
+        if placement.asked.written.old_names
         else "no cluster has a property of it. Write today's name; lenient = true would read it as that."
     )
     older = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
@@ -367,7 +368,7 @@ def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Changes that nothing carries to the clusters before somebody makes a staged run."""
-    if placement.left_to_runs is None:
+    if placement.standing.left_to_runs is None:
         return
     waiting = [
         binding.cluster
@@ -375,7 +376,7 @@ def _left_to_runs(placement: PlacementPlan) -> Iterator[Diagnostic]:
         if has_resources(binding) and placement.turn_of(binding.cluster) is None
     ]
     if waiting:
-        change = CHANGES[placement.left_to_runs]
+        change = CHANGES[placement.standing.left_to_runs]
         text = (
             f"{change[:1].upper()}{change[1:]}, and the strategy is External: nothing of it reaches "
             f"{listed(waiting, 4)} before a staged run brings it. Write another run; one that began before "
@@ -424,15 +425,15 @@ def _drifted(
     stays: information, never an action.
     """
     changed = any(member.before != member.now for member in members.values())
-    if placement.created or not changed or placement.abort is not None:
+    if placement.asked.created or not changed or placement.abort is not None:
         return
     roster = rounds.roster
     difference = drift(
         placement.held,
         roster,
-        placement.policy_in(roster),
-        placement.snapshot,
-        placement.written.namespace,
+        placement.asked.policy_in(roster),
+        placement.asked.snapshot,
+        placement.asked.written.namespace,
     )
     if not difference.gained and not difference.lost:
         return

@@ -60,11 +60,11 @@ def sharing_of(placements: Sequence[PlacementPlan], direct: Direct) -> Sharing:
 
 def _objects_of(placement: PlacementPlan) -> frozenset[Identity]:
     """The objects that a placement selects, has snapshots of, or has on a cluster."""
-    objects = identities(placement.selected)
-    for snapshot in placement.snapshots:
+    objects = identities(placement.offer.selected)
+    for snapshot in placement.stock.snapshots:
         objects |= identities(snapshot.objects)
     # Clusters without overrides share one list of objects: it is looked at once.
-    on_clusters = placement.contents.on_cluster.values()
+    on_clusters = placement.standing.contents.on_cluster.values()
     lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
     for manifests in lists.values():
         objects |= identities(manifests)
@@ -77,7 +77,7 @@ def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
     for placement, bindings, rolled in holdings:
         placement.lost.clear()
         placement.doubled.clear()
-        if sharing.objects and not placement.written.report_diff:
+        if sharing.objects and not placement.asked.written.report_diff:
             for binding in bindings:
                 for claim in _claimed(placement, binding, rolled, sharing.objects):
                     claims.setdefault((binding.cluster, claim.object), []).append(claim)
@@ -104,15 +104,15 @@ def _settle_beside(claimants: Sequence[_Claim], cluster: str, direct_owner: tupl
 def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
     """Settle who owns an object that these placements would have; the others lose it."""
     standing = [claim.placement for claim in claimants if claim.had_before]
-    owner = min(standing, key=lambda p: p.creation) if standing else claimants[0].placement
+    owner = min(standing, key=lambda p: p.asked.creation) if standing else claimants[0].placement
     for claim in claimants:
         placement = claim.placement
         if placement is owner:
             continue
         if claim.keeps:
-            placement.doubled.setdefault(cluster, {})[claim.object] = owner.address
+            placement.doubled.setdefault(cluster, {})[claim.object] = owner.asked.address
             continue
-        loss = Loss(owner.address, _why_not_owned(placement.written.apply), raced=not standing)
+        loss = Loss(owner.asked.address, _why_not_owned(placement.asked.written.apply), raced=not standing)
         placement.lost.setdefault(cluster, {})[claim.object] = loss
 
 
@@ -131,7 +131,7 @@ def _claimed(
 ) -> Iterator[_Claim]:
     """Which of the objects a placement would have on a cluster."""
     given_up = binding.cluster in placement.given_up
-    content_before = None if given_up else placement.contents.on_cluster.get(binding.cluster)
+    content_before = None if given_up else placement.standing.contents.on_cluster.get(binding.cluster)
     objects_before = identities(content_before.manifests) if content_before is not None else frozenset()
     untouched = binding.cluster not in rolled
     for object_id in identities(placement.claimed(binding, rolled)) & objects:
@@ -148,13 +148,13 @@ def _why_not_owned(strategy: ApplyStrategy) -> str:
 
 def _why_not_taken(placement: PlacementPlan, object_id: Identity, cluster: str, outside: Manifest) -> str:
     """Why an object that nobody owns is not taken over; "" when it is. `outside` is what stands there."""
-    strategy = placement.written.apply
+    strategy = placement.asked.written.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
     if strategy.when_to_take_over != IF_NO_DIFF:
         return ""
-    latest = placement.snapshots[-1].index if placement.snapshots else None
-    rendered = placement.rendered(latest, cluster)
+    latest = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
+    rendered = placement.stock.rendered(latest, cluster)
     brought = opened(rendered.manifests) if rendered is not None else ()
     claimed = next((manifest for manifest in brought if identity(manifest) == object_id), None)
     is_same = claimed is not None and claimed.body == outside.body
@@ -164,7 +164,9 @@ def _why_not_taken(placement: PlacementPlan, object_id: Identity, cluster: str, 
 def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """What a placement does not get, object by object, and what state says that two have."""
     for text in (*_brought_twice(placement), *_lost(placement)):
-        yield placement.instance.problem(Problem((), "object-has-another-owner", text, Severity.WARNING))
+        yield placement.asked.instance.problem(
+            Problem((), "object-has-another-owner", text, Severity.WARNING)
+        )
 
 
 def _brought_twice(placement: PlacementPlan) -> Iterator[str]:

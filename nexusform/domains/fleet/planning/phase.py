@@ -15,6 +15,7 @@ from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.planning.asked import Asked, asked_of
 from nexusform.domains.fleet.planning.brought import note_resources, prepare_resources
 from nexusform.domains.fleet.planning.hub import Hub, read_hub
 from nexusform.domains.fleet.planning.left_out import members_found_gone
@@ -69,23 +70,22 @@ def plan_placements(
         evaluated, problems = _evaluated(block, blocks, evaluation)
         instances += evaluated
         diagnostics += problems
+    standing = clusters_of(members)
     placements: list[PlacementPlan] = []
     for instance in instances:
-        placement, problems = _begun(instance, blocks, evaluation, shown)
-        if placement is not None:
-            placements.append(placement)
+        asked, problems = _asked(instance, blocks, evaluation, shown)
         diagnostics += problems
-    standing = clusters_of(members)
-    for placement in placements:
-        prepare_resources(placement, hub, standing)
-        if not placement.external:  # else a staged run has to bring what changes on the hub
-            pods.remake(placement.address, hub.remade)
-    diagnostics += evict_once({placement.written.key: placement for placement in placements}, hub)
+        if asked is None:
+            continue
+        placements.append(begin(asked, *prepare_resources(asked, hub, standing)))
+        if not asked.external:  # else a staged run has to bring what changes on the hub
+            pods.remake(asked.address, hub.remade)
+    diagnostics += evict_once({placement.key: placement for placement in placements}, hub)
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += carry_out_runs(placements, hub, rounds.roster)
     rounds = after_runs(placements, members, pods, rounds)
     diagnostics += roll_out_all(placements)
-    by_address = {placement.instance.address: placement for placement in placements}
+    by_address = {placement.asked.instance.address: placement for placement in placements}
     for instance in instances:
         _conclude(instance, by_address.get(instance.address), blocks, evaluation, pods)
     note_members(members.values(), blocks.instances)
@@ -133,10 +133,10 @@ def _evaluated(
     return expanded.instances, diagnostics
 
 
-def _begun(
+def _asked(
     instance: Instance, blocks: Blocks, evaluation: Evaluation, shown: ShownHub
-) -> tuple[PlacementPlan | None, list[Diagnostic]]:
-    """The placement of an instance before its first round; None when it goes or is in error."""
+) -> tuple[Asked | None, list[Diagnostic]]:
+    """What an instance asks for; None when it goes or is in error."""
     if not instance.configured or instance.broken or instance.config is None:
         return None, []
     assert instance.type.fleet is not None
@@ -144,17 +144,17 @@ def _begun(
     if not isinstance(written, FleetPlacement):
         return None, []
     blocks.preview(instance, evaluation)
-    placement = begin(instance, written, shown.of(instance))
-    problems = list(_forbidden_changes(placement))
+    asked = asked_of(instance, written, shown.of(instance))
+    problems = list(_forbidden_changes(asked))
     if has_errors(problems):
         instance.broken = True
         return None, problems
-    return placement, problems
+    return asked, problems
 
 
-def _forbidden_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
+def _forbidden_changes(asked: Asked) -> Iterator[Diagnostic]:
     """What may not change about an object that stands."""
-    before, written, instance = placement.before, placement.written, placement.instance
+    before, written, instance = asked.before, asked.written, asked.instance
     if before is None:
         return
     changes = check_policy_change(before.policy, written.policy)
@@ -243,14 +243,16 @@ def _target(placement: PlacementPlan) -> Target:
         for binding in bindings
         if binding.state is BindingState.BOUND and not binding.deleting and binding.cluster not in down
     )
-    return Target(placement.written.kind, bindings, placement.written.number, up, placement.failed)
+    return Target(
+        placement.asked.written.kind, bindings, placement.asked.written.number, up, placement.failed
+    )
 
 
 def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
     """What is wrong with budgets of placements that pick all clusters, beyond what is wrong anyway."""
     for name, (instance, budget) in hub.budgets.items():
         placement = placements.get(name)
-        if placement is None or placement.written.kind is not PlacementType.PICK_ALL:
+        if placement is None or placement.asked.written.kind is not PlacementType.PICK_ALL:
             continue
         already = check_budget(budget.budget, None)
         for problem in check_budget(budget.budget, PlacementType.PICK_ALL):
@@ -262,7 +264,7 @@ def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Itera
 def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
     """Roll out wave by wave what no staged run rolls out."""
     for placement in placements:
-        if not placement.external:
+        if not placement.asked.external:
             yield from _roll(placement)
 
 
@@ -284,11 +286,11 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[Diagnostic]:
     """A warning for bindings on members that leave with this plan and that no rollout removes."""
-    before = {binding.cluster: binding.state for binding in placement.prior}
+    before = {binding.cluster: binding.state for binding in placement.asked.prior}
     staying = [cluster for cluster in left if before.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:
         return
-    key, rolling = placement.written.key, placement.written.rolling
+    key, rolling = placement.key, placement.asked.written.rolling
     which, stay = form(len(staying), "binding", "bindings"), form(len(staying), "stays", "stay")
     text = (
         f"{listed(staying, 4)} left the fleet, and the {which} of {key} there {stay} Unscheduled: removing "
@@ -298,12 +300,12 @@ def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[D
     )
     brief = f"{key}: nothing removes the binding on {listed(staying, 4)}, which left the fleet"
     problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=brief)
-    yield placement.instance.problem(problem)
+    yield placement.asked.instance.problem(problem)
 
 
 def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
     """A warning for a rollout that cannot go on: what stops it, and what to do."""
-    key, rolling, before = placement.written.key, placement.written.rolling, ", ".join(clusters)
+    key, rolling, before = placement.key, placement.asked.written.rolling, ", ".join(clusters)
     failing = sorted((placement.failing & {binding.cluster for binding in placement.held}) - {*clusters})
     down = f"{listed(failing, 4)} {form(len(failing), 'fails', 'fail')}" if failing else ""
     why = f" {down}, which counts as taken down;" if failing else ""
@@ -312,7 +314,7 @@ def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
         f"The rollout of {key} stops before {before}:{why} with max_unavailable = {rolling.max_unavailable} "
         f"and max_surge = {rolling.max_surge} nothing more may be taken down or added. {advice}"
     )
-    config = placement.instance.config
+    config = placement.asked.instance.config
     path = ("strategy",) if config and not config.get("manifest") else ()
     brief = f"{key}: the rollout stops before {before}, as {down}"
     if not failing:
@@ -320,6 +322,6 @@ def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
             f"{key}: the rollout stops before {before}; raise max_unavailable ({rolling.max_unavailable}) or "
             f"max_surge ({rolling.max_surge})"
         )
-    return placement.instance.problem(
+    return placement.asked.instance.problem(
         Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
     )

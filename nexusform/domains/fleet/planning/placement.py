@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any
 
-from msgspec import Struct, field, json
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, UNOVERRIDDEN, WAITING
-from nexusform.domains.fleet.importers.fleet_model import (
-    EXTERNAL,
-    REPORT_DIFF,
-    ApplyStrategy,
-    FleetOverride,
-    FleetPlacement,
-)
+from nexusform.domains.fleet.planning.asked import Asked
 from nexusform.domains.fleet.planning.contents import (
-    Contents,
     Loss,
     ResourceSnapshot,
     availability_tracked,
     has_resources,
-    is_fulfilled,
     read_bindings,
-    read_snapshot,
-    with_snapshot,
 )
-from nexusform.domains.fleet.planning.older_names import in_fleet
-from nexusform.domains.fleet.planning.overrides import Identity, Rendered, Renders, identity, opened
-from nexusform.domains.fleet.planning.selecting import SelectorProblem
-from nexusform.domains.fleet.planning.world import Clusters
+from nexusform.domains.fleet.planning.offer import Offer, Standing, Stock
+from nexusform.domains.fleet.planning.overrides import Identity, Rendered, identity, opened
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
     Binding,
@@ -39,67 +27,32 @@ from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     Cause,
     PlacementType,
-    Policy,
-    PolicySnapshot,
 )
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.rollout import Readiness, Rollout, Wave, roll_out, target_of
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
 from nexusform.domains.fleet.scheduling.watcher import Occasion, Trigger, Watched, trigger_of
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Rollout as RolloutTimeline
 from nexusform.plans.plan import RolloutStep
 
-_NEWEST: Final = 1 << 62
-NOT_SHOWN: Final[Mapping[str, Any]] = {}
-
 
 class PlacementPlan(Struct):
-    """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
-    rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
-    plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
-    are the numbers of selectors that select nothing; `refused` is what a hub has against the selectors:
-    such a placement is left as it is. `doubled` are objects that state says another (an address) has on a
-    cluster, too. `left_to_runs` is what this plan changes of what only staged runs bring, `fixed` what a run
-    brings to each cluster (the number of the snapshot, with the overrides of when it began). `looked_at`:
-    a hub looks at it, as the plan changes what it selects. `decided` is what the last chain of cycles that
-    picked any cluster started from. `shown` is what a real hub shows of it, attributes that go before those
-    of state. `outdated` are clusters whose bindings name other override snapshots than are for them today,
-    `otherwise` those for which overrides make something else of the objects than they have;
-    `override_changed`: one that names the placement is another, which begins a rollout. `clusters` are the
-    members.
+    """What is asked (`asked`), what there is to bring (`offer`, `stock`) and what of it stands (`standing`)
+    are settled before; all else is written as rounds, runs and rollouts go by. `held` is what it holds,
+    `picked` and `released` why clusters came and went. `doubled` are objects that state says another (an
+    address) has on a cluster, too. `decided` is what the last chain of cycles that picked any cluster started
+    from.
     """
 
-    instance: Instance
-    written: FleetPlacement
-    before: FleetPlacement | None
-    prior: tuple[Binding, ...]
-    snapshot: PolicySnapshot
-    policy_changed: bool
-    number_changed: bool
-    number_increased: bool
+    asked: Asked
+    offer: Offer
+    standing: Standing
+    stock: Stock
     held: tuple[Binding, ...]
     fulfilled: bool
-    selected: tuple[Manifest, ...] = ()
-    idle: Sequence[int] = ()
-    refused: SelectorProblem | None = None
-    resources_changed: bool = False
-    left_to_runs: Trigger | None = None
-    looked_at: bool = False
-    overrides: tuple[FleetOverride, ...] = ()
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    contents: Contents = Contents()
-    snapshots: tuple[ResourceSnapshot, ...] = ()
-    renders: dict[int, Renders] = field(default_factory=dict)
-    fixed: dict[str, tuple[int, Renders]] = field(default_factory=dict)
-    outdated: frozenset[str] = frozenset()
-    otherwise: frozenset[str] = frozenset()
-    override_changed: bool = False
-    clusters: Clusters = Clusters()
     rolled: set[str] = field(default_factory=set)
     brought_by: dict[str, str] = field(default_factory=dict)
     lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
@@ -117,84 +70,23 @@ class PlacementPlan(Struct):
     rejoined: frozenset[str] = frozenset()
     rollouts: list[RolloutTimeline] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, Any] = field(default_factory=dict)
     observed: tuple[Mapping[str, str], tuple[str, ...]] | None = None
 
     @property
     def address(self) -> str:
         """Its address as text."""
-        return str(self.instance.address)
+        return self.asked.address
 
     @property
-    def creation(self) -> int:
-        """Its place in the order in which objects came; what is new comes last."""
-        return _NEWEST if self.created or self.instance.prior is None else self.instance.prior.creation
-
-    @property
-    def created(self) -> bool:
-        """Whether a new object is made in this plan: one that neither state has nor a hub shows."""
-        return not self.shown and (self.instance.prior is None or self.instance.replaced)
-
-    @property
-    def first_time(self) -> bool:
-        """Whether the scheduler looks at it for the first time."""
-        return self.created or (not self.prior and (self.pending or not self._was_scheduled))
-
-    @property
-    def pending(self) -> bool:
-        """Whether a hub shows that its scheduler has still to look at the placement."""
-        return self.shown.get("pending") is True
-
-    @property
-    def _was_scheduled(self) -> bool:
-        return read_snapshot(self.prior_attributes) is not None
-
-    @property
-    def prior_attributes(self) -> Mapping[str, Any]:
-        """What state holds, or a hub shows, of the object that stays; empty for a new one."""
-        return {} if self.created else {**(self.instance.before or {}), **self.shown}
-
-    @property
-    def external(self) -> bool:
-        """Whether staged runs roll it out."""
-        return self.written.strategy == EXTERNAL
-
-    @property
-    def strategy_changed(self) -> bool:
-        """Whether only the way of rolling out changed."""
-        return self.before is not None and _rollout_of(self.before) != _rollout_of(self.written)
-
-    @property
-    def reapplied(self) -> bool:
-        """Whether the way of applying changed, which reaches all clusters at once; staged runs bring it
-        where they roll out.
-        """
-        if self.external:
-            return False
-        shown = (self.applied_as(cluster) for cluster in self.shown.get("bindings") or ())
-        if any(apply is not None and apply != self.written.apply for apply in shown):
-            return True
-        return self.before is not None and self.before.apply != self.written.apply
-
-    def applied_as(self, cluster: str) -> ApplyStrategy | None:
-        """How what a cluster has is applied there before the plan; None where nothing tells."""
-        if not self.shown:
-            return None if self.before is None else self.before.apply
-        binding = (self.shown.get("bindings") or {}).get(cluster) or {}
-        if binding.get("deleting") or not binding.get("apply"):
-            return None
-        return json.decode(binding["apply"], type=ApplyStrategy)
-
-    @property
-    def spec_changed(self) -> bool:
-        """Whether anything that was written changed."""
-        return self.before is not None and self.before != self.written
+    def key(self) -> str:
+        """Its name on the hub, after its namespace where it has one."""
+        return self.asked.written.key
 
     @property
     def evicted(self) -> frozenset[str]:
         """The clusters that an eviction of this plan let go, or whose binding a hub is removing."""
         executed = (eviction.cluster for _, eviction in self.evictions if eviction.executed)
-        deleting = (binding.cluster for binding in self.prior if binding.deleting)
+        deleting = (binding.cluster for binding in self.asked.prior if binding.deleting)
         return frozenset((*executed, *deleting))
 
     @property
@@ -205,25 +97,25 @@ class PlacementPlan(Struct):
     @property
     def other_trigger(self) -> Trigger:
         """What a rollout without rescheduling is put down to."""
-        if self.resources_changed:
+        if self.standing.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.vanished:
             return Trigger.BINDING_DELETED if self.deleted_by_hand else Trigger.EVICTED
-        if self.override_changed:
+        if self.standing.override_changed:
             return Trigger.OVERRIDES_CHANGED
-        return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
+        return Trigger.STRATEGY_CHANGED if self.asked.strategy_changed else Trigger.RESOURCES_CHANGED
 
     @property
     def queued_by_itself(self) -> bool:
         """Whether the plan's own edits run its scheduling cycles."""
         return (
-            self.first_time
-            or self.pending
-            or self.policy_changed
-            or self.number_changed
-            or self.spec_changed
-            or self.resources_changed
-            or self.override_changed
+            self.asked.first_time
+            or self.asked.pending
+            or self.asked.policy_changed
+            or self.asked.number_changed
+            or self.asked.spec_changed
+            or self.standing.resources_changed
+            or self.standing.override_changed
             or bool(self.evicted)
             or self.vanished
         )
@@ -241,41 +133,42 @@ class PlacementPlan(Struct):
         """Whether bindings that state had are gone: somebody removed them."""
         if self.missing:
             return True
-        if self.created or not self.fulfilled:
+        if self.asked.created or not self.fulfilled:
             return False
-        expected = self.snapshot.number_of_clusters or 0
-        if self.written.kind is PlacementType.PICK_FIXED and self.written.policy:
-            expected = len(set(self.written.policy.cluster_names))
-        scheduled = [binding for binding in self.prior if binding.state is not BindingState.UNSCHEDULED]
+        expected = self.asked.snapshot.number_of_clusters or 0
+        if self.asked.written.kind is PlacementType.PICK_FIXED and self.asked.written.policy:
+            expected = len(set(self.asked.written.policy.cluster_names))
+        scheduled = [binding for binding in self.asked.prior if binding.state is not BindingState.UNSCHEDULED]
         return len(scheduled) < expected
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The members that a hub's status says it holds and of which no binding is left."""
-        if not self.shown or self.pending:
+        if not self.asked.shown or self.asked.pending:
             return ()
-        standing = {binding.cluster for binding in self.prior}
+        standing = {binding.cluster for binding in self.asked.prior}
         said = (
             str(status.get("cluster_name") or "")
-            for status in self.shown.get("placement_statuses") or ()
+            for status in self.asked.shown.get("placement_statuses") or ()
             if _says(status, "Scheduled", "True")
         )
-        members = self.clusters.labels.keys() - self.clusters.leaving - standing
+        members = self.offer.clusters.labels.keys() - self.offer.clusters.leaving - standing
         return tuple(sorted(members.intersection(said)))
 
     @property
     def deleted_by_hand(self) -> tuple[str, ...]:
         """Those of the missing that no eviction took."""
-        records = self.shown.get("evictions") or ()
+        records = self.asked.shown.get("evictions") or ()
         evicted = {each["cluster_name"] for each in records if each.get("executed")}
         return tuple(cluster for cluster in self.missing if cluster not in evicted)
 
     @property
     def moved(self) -> bool:
         """Whether a rollout of this plan changes what any cluster has."""
-        if self.held != self.prior or self.rolled:
+        if self.held != self.asked.prior or self.rolled:
             return True
-        refused_before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
+        on_cluster = self.standing.contents.on_cluster
+        refused_before = {cluster: content.refused for cluster, content in on_cluster.items()}
         if not self.lost and not any(refused_before.values()):
             return False
         for cluster, content in self.contents_after().items():
@@ -285,39 +178,9 @@ class PlacementPlan(Struct):
 
     def watched(self) -> Watched:
         """As the watcher sees it."""
-        return Watched(self.address, self.written.kind, self.fulfilled)
-
-    def policy_in(self, roster: Roster) -> Policy | None:
-        """The policy with the older name of node-count read as today's where no member has the older, unless
-        it is read strictly.
-        """
-        written = self.written
-        return in_fleet(written.policy, roster) if written.old_names else written.policy
+        return Watched(self.address, self.asked.written.kind, self.fulfilled)
 
     # --- what it brings ---
-
-    def take_snapshot(self) -> ResourceSnapshot:
-        """The snapshot of what is selected now: the newest one where nothing changed, else one more."""
-        limit = self.written.revision_history_limit
-        self.snapshots = with_snapshot(self.snapshots, self.selected, limit)
-        return self.snapshots[-1]
-
-    def snapshot_of(self, index: int | None) -> ResourceSnapshot | None:
-        """The snapshot with a number, as long as it is there."""
-        return Contents(self.snapshots).snapshot(index)
-
-    def rendered(self, index: int | None, cluster: str) -> Rendered | None:
-        """What a cluster gets of a snapshot; None when there is no such snapshot or member."""
-        if index is None:
-            return None
-        if self.fixed.get(cluster, (None,))[0] == index:
-            return self.fixed[cluster][1].get(cluster)
-        if index not in self.renders:
-            snapshot = self.snapshot_of(index)
-            if snapshot is None:
-                return None
-            self.renders[index] = Renders(snapshot.objects, self.overrides, self.labels)
-        return self.renders[index].get(cluster)
 
     def content(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
         """What stands on the cluster of a binding once the clusters `rolled` have got their resources; what
@@ -340,7 +203,7 @@ class PlacementPlan(Struct):
         if content is None:
             return ()
         manifests = tuple(opened(content.manifests))
-        rendered = self.rendered(binding.resource_snapshot, binding.cluster)
+        rendered = self.stock.rendered(binding.resource_snapshot, binding.cluster)
         if not content.refused or rendered is None:
             return manifests
         offered = opened(rendered.manifests)
@@ -354,36 +217,23 @@ class PlacementPlan(Struct):
         if not has_resources(binding):
             return None
         cluster = binding.cluster
-        content_before = None if cluster in self.given_up else self.contents.on_cluster.get(cluster)
-        if cluster not in rolled and not self._applied_at_last:
+        content_before = None if cluster in self.given_up else self.standing.contents.on_cluster.get(cluster)
+        if cluster not in rolled and not self.asked.applied_at_last:
             return content_before
-        rendered = self.rendered(binding.resource_snapshot, cluster)
+        rendered = self.stock.rendered(binding.resource_snapshot, cluster)
         if rendered is None:
             return content_before
-        if rendered.failure or self.written.report_diff:
+        if rendered.failure or self.asked.written.report_diff:
             return replace(rendered, manifests=content_before.manifests if content_before is not None else ())
         return rendered
 
-    @property
-    def _applied_at_last(self) -> bool:
-        """Whether differences were only reported, and from now on what stands in the Works is applied."""
-        return self.reapplied and not self.written.report_diff and self._reported_before
-
-    @property
-    def _reported_before(self) -> bool:
-        """Whether differences were only reported before the plan."""
-        before = [self.applied_as(cluster) for cluster in self.shown.get("bindings") or ()]
-        if self.before is not None:
-            before.append(self.before.apply)
-        return any(apply is not None and apply.type == REPORT_DIFF for apply in before)
-
     def roll_out(self) -> Rollout:
         """How a rolling update of what it holds goes."""
-        if self.refused is not None:
+        if self.offer.refused is not None:
             return Rollout((), self.held)
         if self.projection is None or self.projection[0] is not self.held:
-            written, latest = self.written, self.snapshots[-1]
-            target = target_of(written.policy, self.snapshot.number_of_clusters, self.held)
+            written, latest = self.asked.written, self.stock.snapshots[-1]
+            target = target_of(written.policy, self.asked.snapshot.number_of_clusters, self.held)
             outcome = roll_out(self.held, written.rolling, target, latest.index, self._readiness(latest))
             self.projection = (self.held, outcome)
         return self.projection[1]
@@ -392,19 +242,21 @@ class PlacementPlan(Struct):
     def left(self) -> frozenset[str]:
         """The clusters of it that are no members any more, or are leaving: what was there went with them."""
         held = {binding.cluster for binding in self.held}
-        return frozenset(held - self.clusters.labels.keys() | held & self.clusters.leaving)
+        return frozenset(held - self.offer.clusters.labels.keys() | held & self.offer.clusters.leaving)
 
     @property
     def failed(self) -> frozenset[str]:
         """The clusters on which what it brought before this plan failed for good. Where another way of
         applying comes, which it does before all else, it is what fails then.
         """
-        shown = self.shown.get("bindings") or {}
-        before = self.written if self.reapplied or self.before is None else self.before
-        of_apply = () if before.report_diff and self.reapplied else (FAILED,)
+        shown = self.asked.shown.get("bindings") or {}
+        before = (
+            self.asked.written if self.asked.reapplied or self.asked.before is None else self.asked.before
+        )
+        of_apply = () if before.report_diff and self.asked.reapplied else (FAILED,)
         of_hub = {c for c, each in shown.items() if each.get("standing") in (*of_apply, UNOVERRIDDEN)}
-        overriding = {c for c, content in self.contents.on_cluster.items() if content.failure}
-        refusing = frozenset() if before.report_diff else self.clusters.failing
+        overriding = {c for c, content in self.standing.contents.on_cluster.items() if content.failure}
+        refusing = frozenset() if before.report_diff else self.offer.clusters.failing
         return frozenset(of_hub | overriding | refusing)
 
     @property
@@ -412,8 +264,8 @@ class PlacementPlan(Struct):
         """The bound clusters whose bindings the scheduler changed since a staged run brought what they have:
         a hub does not know then whether the rollout started, until another run says so.
         """
-        before = {binding.cluster: binding for binding in self.prior if has_resources(binding)}
-        told = self.prior_attributes.get("placement_statuses") or ()
+        before = {binding.cluster: binding for binding in self.asked.prior if has_resources(binding)}
+        told = self.asked.prior_attributes.get("placement_statuses") or ()
         unknown = [status for status in told if _says(status, "RolloutStarted", "Unknown")]
         said = {str(status.get("cluster_name") or "") for status in unknown}
         return frozenset(
@@ -427,7 +279,7 @@ class PlacementPlan(Struct):
     @property
     def not_ready(self) -> frozenset[str]:
         """The clusters on which what it brought is not available, now or ever."""
-        shown = self.shown.get("bindings") or {}
+        shown = self.asked.shown.get("bindings") or {}
         return self.left | {cluster for cluster, each in shown.items() if each.get("standing") == WAITING}
 
     @property
@@ -435,27 +287,27 @@ class PlacementPlan(Struct):
         """The clusters of it on which applying fails, as the configuration says or a hub shows."""
         # Where overriding or an envelope failed before, nothing tells that applying fails.
         before = {c for c in self.failed if not self._overriding_failed(c)}
-        refusing = frozenset() if self.written.report_diff else self.clusters.failing
+        refusing = frozenset() if self.asked.written.report_diff else self.offer.clusters.failing
         return frozenset(before | refusing) & {binding.cluster for binding in self.held}
 
     @property
     def failing(self) -> frozenset[str]:
         """The clusters on which what it brings now fails: overrides, envelopes, or applying."""
-        latest = self.snapshots[-1].index if self.snapshots else None
+        latest = self.stock.snapshots[-1].index if self.stock.snapshots else None
         overriding = set()
         for binding in self.held:
-            rendered = self.rendered(latest, binding.cluster)
+            rendered = self.stock.rendered(latest, binding.cluster)
             if rendered is not None and rendered.failure:
                 overriding.add(binding.cluster)
         return self.refusing | overriding
 
     def _overriding_failed(self, cluster: str) -> bool:
-        content = self.contents.on_cluster.get(cluster)
+        content = self.standing.contents.on_cluster.get(cluster)
         return content is not None and bool(content.failure)
 
     def _readiness(self, latest: ResourceSnapshot) -> Readiness:
         """What is known of its clusters when a rolling update begins. What waits becomes available."""
-        outdated = self.outdated if self._begins(latest.index) else frozenset()
+        outdated = self.standing.outdated if self._begins(latest.index) else frozenset()
         return Readiness(
             unready=self.left,
             never_ready=self.failing,
@@ -467,16 +319,16 @@ class PlacementPlan(Struct):
     @property
     def _held_up(self) -> bool:
         """Whether a rollout that began earlier is held up: a hub looks at it again and again."""
-        statuses = self.prior_attributes.get("placement_statuses") or ()
+        statuses = self.asked.prior_attributes.get("placement_statuses") or ()
         return any(_says(status, "RolloutStarted", "False") for status in statuses)
 
     def _begins(self, latest: int) -> bool:
         """Whether anything begins a rollout: new content, a binding that comes or goes, the strategy, or an
         override that names the placement. A rollout then brings all overrides.
         """
-        if self.override_changed or self.reapplied or self.evicted or self._held_up:
+        if self.standing.override_changed or self.asked.reapplied or self.evicted or self._held_up:
             return True
-        if self.before is not None and self.before.strategy != self.written.strategy:
+        if self.asked.before is not None and self.asked.before.strategy != self.asked.written.strategy:
             return True
         return any(
             binding.state is not BindingState.BOUND or binding.resource_snapshot != latest
@@ -493,11 +345,11 @@ class PlacementPlan(Struct):
         return self.observed
 
     def _observed(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        instance = self.instance
-        if not self.shown or instance.prior is None or instance.before is None:
+        instance = self.asked.instance
+        if not self.asked.shown or instance.prior is None or instance.before is None:
             return {}, ()
         foretold = _clusters_in(read_bindings(instance.before))
-        shown = _clusters_in(self.prior)
+        shown = _clusters_in(self.asked.prior)
         gone, came = sorted(foretold - shown), sorted(shown - foretold)
         went = [*gone, *([""] * len(came))]
         return dict(zip(came, went, strict=False)), tuple(gone[len(came) :])
@@ -505,11 +357,11 @@ class PlacementPlan(Struct):
     @property
     def overrides_wait(self) -> tuple[str, ...]:
         """The clusters that overrides reach only with the next change."""
-        if self.external or not self.otherwise:
+        if self.asked.external or not self.standing.otherwise:
             return ()
         # What a rollout takes along is not left to the next change, even where it is held up.
-        rolling = self.outdated if self._begins(self.snapshots[-1].index) else frozenset()
-        return tuple(sorted(self.otherwise - rolling - self.rolled))
+        rolling = self.standing.outdated if self._begins(self.stock.snapshots[-1].index) else frozenset()
+        return tuple(sorted(self.standing.otherwise - rolling - self.rolled))
 
     def contents_after(self) -> dict[str, Rendered]:
         """What stands on each cluster after the plan."""
@@ -518,7 +370,7 @@ class PlacementPlan(Struct):
 
     def reoverridden(self, binding: Binding) -> bool:
         """Whether the plan gives the cluster of a binding what other overrides make of its objects."""
-        before = self.contents.on_cluster.get(binding.cluster)
+        before = self.standing.contents.on_cluster.get(binding.cluster)
         after = self.content(binding, self.rolled)
         if before is None or after is None:
             return False
@@ -563,38 +415,6 @@ def _clusters_in(bindings: Iterable[Binding]) -> set[str]:
     return {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.deleting}
 
 
-def begin(instance: Instance, written: FleetPlacement, shown: Mapping[str, Any] = NOT_SHOWN) -> PlacementPlan:
-    """A placement before its first round; `shown` is what a hub shows of it."""
-    stays = instance.prior is not None and not instance.replaced
-    remembered = instance.before if stays and instance.before is not None else {}
-    attributes = {**remembered, **shown}
-    read_object = instance.type.fleet
-    before = read_object(attributes) if attributes and read_object is not None else None
-    bindings = read_bindings(attributes)
-    last_snapshot = read_snapshot(attributes)
-    snapshot = next_snapshot(last_snapshot, written.policy)
-    return PlacementPlan(
-        instance=instance,
-        written=written,
-        before=before if isinstance(before, FleetPlacement) else None,
-        prior=bindings,
-        snapshot=snapshot,
-        policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
-        number_changed=last_snapshot is not None and last_snapshot.number_of_clusters != written.number,
-        number_increased=_asks_for_more(last_snapshot, written.number),
-        held=bindings,
-        fulfilled=is_fulfilled(attributes),
-        shown=shown,
-    )
-
-
-def _asks_for_more(last: PolicySnapshot | None, number: int | None) -> bool:
-    """Whether number_of_clusters was raised."""
-    if last is None or last.number_of_clusters is None or number is None:
-        return False
-    return number > last.number_of_clusters
-
-
-def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
-    """What says how changes reach the clusters."""
-    return placement.strategy, placement.rolling, placement.apply
+def begin(asked: Asked, offer: Offer, standing: Standing, stock: Stock) -> PlacementPlan:
+    """A placement before its first round."""
+    return PlacementPlan(asked, offer, standing, stock, held=asked.prior, fulfilled=asked.fulfilled)

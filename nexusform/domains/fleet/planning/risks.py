@@ -23,7 +23,7 @@ def placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """The warnings about one placement, each as (id, text)."""
-    objects = placement.snapshots[-1].objects if placement.snapshots else placement.selected
+    objects = placement.stock.snapshots[-1].objects if placement.stock.snapshots else placement.offer.selected
     running = [manifest for manifest in objects if manifest.kind in _RUNNING]
     claiming = [manifest for manifest in objects if _has_claims(manifest)]
     yield from _no_ready_copy(placement, running)
@@ -33,7 +33,7 @@ def placement_risks(
 
 def _no_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
     """Clusters change, and a wave takes the last old one away before a new one is ready."""
-    ready = _clusters_with_resources(placement.prior)
+    ready = _clusters_with_resources(placement.asked.prior)
     coming = _clusters_with_resources(placement.held) - ready
     if not workloads or not ready or not coming:
         return
@@ -43,7 +43,7 @@ def _no_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Itera
             names = first_of([manifest.title for manifest in workloads], _MOST_NAMED)
             come = first_of(sorted(coming), _MOST_NAMED)
             text = (
-                f"In wave {number} of {placement.written.key} the last cluster that has {names} is left "
+                f"In wave {number} of {placement.key} the last cluster that has {names} is left "
                 f'before {come} can be ready: until then no copy is. With max_unavailable = "0" '
                 "and a max_surge the new one comes first."
             )
@@ -65,14 +65,14 @@ def _has_claims(manifest: Manifest) -> bool:
 
 def _volumes_behind(placement: PlacementPlan, claiming: list[Manifest]) -> Iterator[tuple[str, str]]:
     """What claims volumes leaves clusters and comes to others, where its volumes begin empty."""
-    clusters_before = _clusters_with_resources(placement.prior)
+    clusters_before = _clusters_with_resources(placement.asked.prior)
     clusters_after = _clusters_with_resources(placement.held)
     leaving = sorted(clusters_before - clusters_after)
     coming = sorted(clusters_after - clusters_before)
     if claiming and leaving and coming:
         names = first_of([manifest.title for manifest in claiming], _MOST_NAMED)
         text = (
-            f"{placement.written.key} leaves {first_of(leaving, _MOST_NAMED)} and comes to "
+            f"{placement.key} leaves {first_of(leaving, _MOST_NAMED)} and comes to "
             f"{first_of(coming, _MOST_NAMED)}. The volumes of {names} do not come along: they begin empty "
             "there. Take the data over first."
         )
@@ -83,14 +83,14 @@ def _spread_over_one(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """A spread over locations of members that are all in one."""
-    policy = placement.written.policy
+    policy = placement.asked.written.policy
     keys = {constraint.topology_key for constraint in policy.spread} if policy is not None else set()
     members_after = [member.now for member in members.values() if member.now is not None]
     locations = {member.labels.get(_LOCATION) for member in members_after}
     is_one_location = len(locations) == 1 and None not in locations
     if _LOCATION in keys and len(members_after) > 1 and is_one_location:
         text = (
-            f"{placement.written.key} spreads over {_LOCATION}, and all {len(members_after)} members are in "
+            f"{placement.key} spreads over {_LOCATION}, and all {len(members_after)} members are in "
             f"{locations.pop()}: that keeps none of them apart. Spread over a label that tells them apart."
         )
         yield "spread-over-one-value", text

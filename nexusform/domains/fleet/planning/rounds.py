@@ -37,9 +37,9 @@ class Rounds(Struct):
         return explain(
             placement.held,
             self.roster,
-            placement.policy_in(self.roster),
-            placement.snapshot,
-            placement.written.namespace,
+            placement.asked.policy_in(self.roster),
+            placement.asked.snapshot,
+            placement.asked.written.namespace,
         )
 
     def refusals(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Refusal, ...]]:
@@ -49,7 +49,7 @@ class Rounds(Struct):
             held = {binding.cluster for binding in placement.held}
             verdicts = self.explanation(placement).clusters
             of_others = [verdict.refusals for verdict in verdicts if verdict.cluster not in held]
-            refusals[placement.instance.address] = tuple(chain.from_iterable(of_others))
+            refusals[placement.asked.instance.address] = tuple(chain.from_iterable(of_others))
         return refusals
 
 
@@ -73,7 +73,7 @@ def _let_leave(
     """Settle placements without the members that they hold and that are made anew: a hub does so as soon as
     a member has left, before it joins again.
     """
-    held = {binding.cluster for placement in placements for binding in placement.prior}
+    held = {binding.cluster for placement in placements for binding in placement.asked.prior}
     anew = {
         name: state.now
         for name, state in members.items()
@@ -88,7 +88,7 @@ def _let_leave(
         members[name].now = None
     rounds = _settle_all(placements, members, pods, members_before, rounds, edits=True)
     for placement in placements:
-        clusters = {binding.cluster for binding in placement.prior}
+        clusters = {binding.cluster for binding in placement.asked.prior}
         placement.rejoined = frozenset(clusters.intersection(anew))
         placement.held = tuple(binding for binding in placement.held if binding.cluster not in anew)
         placement.released |= dict.fromkeys(placement.rejoined, Trigger.CLUSTER_LEFT)
@@ -106,7 +106,7 @@ def after_runs(
     """
     placed = rounds.placed
     for placement in placements:
-        if placement.external:
+        if placement.asked.external:
             placed -= {(placement.address, cluster) for cluster in placement.rolled}
     place_pods(placements, members, pods, rounds)
     if not _refreshed(members, pods):
@@ -133,7 +133,7 @@ def _settle_all(
         changes_of = {entry.placement: entry.changes for entry in queue}
         changed = False
         for placement in placements:
-            if placement.refused is not None:
+            if placement.offer.refused is not None:
                 continue
             changes = changes_of.get(placement.address, ())
             dangling = _dangling(placement, roster)
@@ -174,9 +174,9 @@ def _settle(
     held_clusters = {binding.cluster for binding in placement.held}
     is_first_cycle = not placement.ran
     occasion = Occasion(
-        created=placement.first_time and is_first_cycle,
-        policy_changed=placement.policy_changed and is_first_cycle,
-        number_increased=placement.number_increased and is_first_cycle,
+        created=placement.asked.first_time and is_first_cycle,
+        policy_changed=placement.asked.policy_changed and is_first_cycle,
+        number_increased=placement.asked.number_increased and is_first_cycle,
         evicted=placement.evicted,
         left=frozenset((held_clusters & leaving) | (held_clusters - roster.position.keys())),
         members={change.member: change.trigger for change in changes if change.member in members},
@@ -186,7 +186,11 @@ def _settle(
     if is_first_cycle and placement.evicted:
         held = tuple(replace(binding, deleting=binding.cluster in placement.evicted) for binding in held)
     settled = cycle.settle(
-        held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
+        held,
+        roster,
+        placement.asked.policy_in(roster),
+        placement.asked.snapshot,
+        placement.asked.written.namespace,
     )
     return placement.take(settled, occasion, held, roster)
 
@@ -223,8 +227,8 @@ def place_pods(
 
 def _clusters_left(placement: PlacementPlan, with_objects: AbstractSet[str], rounds: Rounds) -> Iterator[str]:
     """The clusters that the placement had pods on and leaves, or comes to anew in this plan."""
-    for cluster in (placement.instance.before or {}).get("workloads") or {}:
-        anew = placement.created or cluster in placement.given_up
+    for cluster in (placement.asked.instance.before or {}).get("workloads") or {}:
+        anew = placement.asked.created or cluster in placement.given_up
         if cluster not in with_objects or (anew and (placement.address, cluster) not in rounds.placed):
             yield cluster
 
@@ -233,7 +237,7 @@ def _rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet
     """The bindings once what is rolling out has settled, and the clusters that it reached. What staged runs
     do is seen once they are carried out.
     """
-    if placement.external:
+    if placement.asked.external:
         return placement.held, placement.rolled
     rollout = placement.roll_out()
     return rollout.bindings, rollout.reached
@@ -253,8 +257,8 @@ def _place(
     if content is None:
         return
     placed.add((placement.address, cluster))
-    content_before = placement.contents.on_cluster.get(cluster)
-    prior = placement.prior_attributes.get("workloads") or {}
+    content_before = placement.standing.contents.on_cluster.get(cluster)
+    prior = placement.asked.prior_attributes.get("workloads") or {}
     same_snapshot = _snapshot_before(placement, cluster) == binding.resource_snapshot
     digest_changed = content_before is not None and content_before.digest != content.digest
     workloads = pods.place(
@@ -271,7 +275,7 @@ def _place(
 
 def _snapshot_before(placement: PlacementPlan, cluster: str) -> int | None:
     """The resource snapshot that a cluster had before the plan."""
-    return next((b.resource_snapshot for b in placement.prior if b.cluster == cluster), None)
+    return next((b.resource_snapshot for b in placement.asked.prior if b.cluster == cluster), None)
 
 
 def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:

@@ -71,12 +71,12 @@ def binding_rows(
     rejected: tuple[Refusal, ...] = (),
 ) -> Iterator[PlacementChange]:
     """The rows of one placement: what goes, then what comes or changes, then what is kept."""
-    before = {binding.cluster: binding for binding in placement.prior}
+    before = {binding.cluster: binding for binding in placement.asked.prior}
     after = {binding.cluster: binding for binding in placement.held}
     for cluster in sorted(before):
         if cluster not in after or cluster in placement.given_up:
             trigger, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
-            yield _removed(placement.instance.address, before[cluster], trigger, turn)
+            yield _removed(placement.asked.instance.address, before[cluster], trigger, turn)
     kept_rows = []
     for cluster, binding in sorted(after.items()):
         prior = before.get(cluster) if cluster not in placement.given_up else None
@@ -105,7 +105,7 @@ def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:
         return Trigger.EVICTED
     if cluster in placement.released:
         return placement.released[cluster]
-    by_run = placement.external and placement.turn_of(cluster) is not None
+    by_run = placement.asked.external and placement.turn_of(cluster) is not None
     return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 
 
@@ -167,7 +167,7 @@ def _present(
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
         reason = _with_turn(reason, turn)
     row = PlacementChange(
-        address=placement.instance.address,
+        address=placement.asked.instance.address,
         kind=KIND,
         object=binding.cluster,
         action=action,
@@ -198,7 +198,7 @@ def _what_happens(
     if prior.state is not binding.state or new_resources or rolled_overrides:
         trigger = _trigger_of_update(placement, prior, binding)
         return PlacementAction.UPDATE, str(trigger), REASONS.get(trigger, "")
-    if placement.reapplied and has_resources(binding):
+    if placement.asked.reapplied and has_resources(binding):
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
@@ -212,7 +212,7 @@ def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Bindin
         return _why_gone(placement, binding.cluster)
     if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.picked:
         return placement.picked[binding.cluster]
-    return Trigger.STAGED_RUN if placement.external else placement.other_trigger
+    return Trigger.STAGED_RUN if placement.asked.external else placement.other_trigger
 
 
 def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
@@ -220,11 +220,11 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     must not move it, and a staged run that will come to it; the rest is why nothing happens, and such rows
     are listed with all that stay.
     """
-    turn = placement.turn_of(binding.cluster) if placement.external else None
+    turn = placement.turn_of(binding.cluster) if placement.asked.external else None
     if turn is not None and turn[1].status == LATER:
         return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
-    if placement.left_to_runs is not None and has_resources(binding):
-        change = CHANGES[placement.left_to_runs]
+    if placement.standing.left_to_runs is not None and has_resources(binding):
+        change = CHANGES[placement.standing.left_to_runs]
         return "", f"{change}; kept: External, so a staged run has to bring it"
     moved = placement.moved_on_the_hub[0].get(binding.cluster)
     if moved is not None:
@@ -232,7 +232,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
         return str(Trigger.MOVED_ON_THE_HUB), how
     if (
         binding.state is BindingState.UNSCHEDULED
-        and not placement.external
+        and not placement.asked.external
         and binding.cluster in placement.left
     ):
         return "", "its member left; the binding goes when another cluster makes room"
@@ -240,7 +240,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
         return "", "kept: overrides reach it with the next change of content or bindings"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
-    ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
+    ask = Ask(placement.asked.written.policy or Policy(), placement.asked.written.namespace)
     changes = observations(member.before, member.now, ask)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {why_kept(placement)}"
@@ -251,7 +251,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
 
 def why_kept(placement: PlacementPlan) -> str:
     """Why a placement does not leave what it holds, though it would be placed otherwise today."""
-    kind = placement.written.kind
+    kind = placement.asked.written.kind
     return NOT_MOVED if kind is PlacementType.PICK_N and not placement.fulfilled else KEPT[kind]
 
 
@@ -266,9 +266,9 @@ def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     waves = placement.waves
     if len(waves) <= 1:
         return None
-    index = placement.snapshots[-1].index if placement.snapshots else None
+    index = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
     steps = tuple(_wave_steps(waves, placement.failing))
-    return Rollout(placement.instance.address, "rolling update", index, steps)
+    return Rollout(placement.asked.instance.address, "rolling update", index, steps)
 
 
 def _wave_steps(waves: Sequence[Wave], failing: frozenset[str]) -> Iterator[RolloutStep]:
@@ -306,7 +306,7 @@ def run_timeline(
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
     }
     listed = tuple(_run_steps(steps, frozenset(up), outcome))
-    return Rollout(placement.instance.address, f"staged run {run}", resource_snapshot, listed)
+    return Rollout(placement.asked.instance.address, f"staged run {run}", resource_snapshot, listed)
 
 
 def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome) -> Iterator[RolloutStep]:

@@ -38,7 +38,7 @@ from nexusform.words import form, listed
 
 def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
     """Carry out the staged runs of this plan, in planning order."""
-    by_key = {placement.written.key: placement for placement in placements}
+    by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
         yield from _run(instance, run, by_key.get(run.key_of(run.placement)), hub, roster)
 
@@ -66,7 +66,7 @@ def _run(
     def warned(kind: str, text: str) -> Diagnostic:
         return instance.problem(Problem((), kind, text, Severity.WARNING))
 
-    if placement is None or not placement.external:
+    if placement is None or not placement.asked.external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
         yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
         return
@@ -120,10 +120,10 @@ def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> 
     """Those of the clusters whose bindings a run changes: a hub leaves one that says all of it already as it
     is, with what it says of the run that brought it.
     """
-    before = {binding.cluster: binding for binding in placement.prior}
+    before = {binding.cluster: binding for binding in placement.asked.prior}
     for cluster in clusters:
-        binding, content = before.get(cluster), placement.contents.on_cluster.get(cluster)
-        brought = placement.rendered(terms.resource_snapshot, cluster)
+        binding, content = before.get(cluster), placement.standing.contents.on_cluster.get(cluster)
+        brought = placement.stock.rendered(terms.resource_snapshot, cluster)
         if (
             binding is None
             or binding.state is not BindingState.BOUND
@@ -134,7 +134,7 @@ def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> 
             or brought is None
             or not content.names_like(brought)
             or cluster in placement.unsure
-            or placement.applied_as(cluster) != placement.written.apply
+            or placement.asked.applied_as(cluster) != placement.asked.written.apply
         ):
             yield cluster
 
@@ -217,8 +217,8 @@ def _by_chance(instance: Instance, run: FleetRun, placement: PlacementPlan) -> I
     """A warning where a run names an old snapshot of a placement that has had more than a hub keeps: which
     of them remain is chance. Seen on a running hub: of eight under a limit of three, 4, 6 and 8 remained.
     """
-    newest, limit = placement.snapshots[-1].index, placement.written.revision_history_limit
-    shown = {int(each["index"]) for each in placement.shown.get("resource_snapshots") or ()}
+    newest, limit = placement.stock.snapshots[-1].index, placement.asked.written.revision_history_limit
+    shown = {int(each["index"]) for each in placement.asked.shown.get("resource_snapshots") or ()}
     if run.resource_index in (None, newest) or newest < limit:
         return
     if run.resource_index in shown and newest in shown:
@@ -253,7 +253,7 @@ def _failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:
     failures = dict.fromkeys(_refusing(placement, terms), "what is applied there fails")
     for stage in terms.plan.stages:
         for cluster in stage.clusters:
-            rendered = placement.rendered(terms.resource_snapshot, cluster)
+            rendered = placement.stock.rendered(terms.resource_snapshot, cluster)
             if rendered is not None and rendered.failure:
                 failures[cluster] = rendered.failure
     return failures
@@ -263,17 +263,17 @@ def _refusing(placement: PlacementPlan, terms: _Terms) -> frozenset[str]:
     """The clusters on which applying what a run brings fails: as the configuration says, or as a hub shows
     of what the run brought.
     """
-    if placement.written.report_diff:
+    if placement.asked.written.report_diff:
         return frozenset()
     in_run = frozenset(chain.from_iterable(stage.clusters for stage in terms.plan.stages))
-    shown = placement.shown.get("bindings") or {}
+    shown = placement.asked.shown.get("bindings") or {}
     failed = {
         binding.cluster
-        for binding in placement.prior
+        for binding in placement.asked.prior
         if binding.resource_snapshot == terms.resource_snapshot
         and (shown.get(binding.cluster) or {}).get("standing") == FAILED
     }
-    return in_run & (failed | placement.clusters.failing) - {*terms.fixed.done}
+    return in_run & (failed | placement.offer.clusters.failing) - {*terms.fixed.done}
 
 
 def _terms(
@@ -287,7 +287,7 @@ def _terms(
     stages = begun.strategy if strategy is None or begun.strategy is not None else strategy.stages
     plan = initialize(
         placement.held,
-        placement.snapshot,
+        placement.asked.snapshot,
         _cluster_count(placement),
         placement.fulfilled,
         roster.members,
@@ -301,9 +301,9 @@ def _terms(
             "staged-run-is-aborted", f"{outdated}. Make another run, or replace it with -replace."
         )
     index = _resource_snapshot(run, placement, begun)
-    snapshot = placement.snapshot_of(index)
+    snapshot = placement.stock.snapshot(index)
     if snapshot is None:
-        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.written.key}`"
+        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`"
         return _Refused("staged-run-cannot-begin", f"{text}.{_there_are(placement)}")
     overrides, per_cluster = begun.overrides, begun.picked
     if overrides is None or per_cluster is None:
@@ -314,7 +314,7 @@ def _terms(
         resource_snapshot=index,
         strategy=stages,
         stages=tuple((stage.name, stage.clusters) for stage in plan.stages),
-        apply=placement.written.apply,
+        apply=placement.asked.written.apply,
         overrides=overrides,
         picked=per_cluster,
         done=begun.done,
@@ -332,7 +332,7 @@ def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: Beg
             f"{run.name} began under policy snapshot {snapshot} with {count} cluster(s); now it is "
             f"{plan.policy_snapshot} with {plan.cluster_count}"
         )
-    if begun.apply is not None and begun.apply != placement.written.apply:
+    if begun.apply is not None and begun.apply != placement.asked.written.apply:
         return f"The applyStrategy in the updateRun is outdated: {run.name} began with another"
     for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, begun.stages or (), strict=False)):
         if stage.clusters != clusters:
@@ -347,12 +347,14 @@ def _overrides_of(
     """The overrides that a run takes along, and by cluster which of them it gets, by position among these."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
-        of_cluster = picked(placement.overrides, snapshot.objects, placement.labels[cluster])
+        of_cluster = picked(
+            placement.offer.overrides, snapshot.objects, placement.offer.clusters.labels[cluster]
+        )
         if of_cluster:
             by_cluster[cluster] = of_cluster
     # Overrides hold mappings, so they are told apart by their identity.
     used = {id(override) for override in chain.from_iterable(by_cluster.values())}
-    taken_along = tuple(override for override in placement.overrides if id(override) in used)
+    taken_along = tuple(override for override in placement.offer.overrides if id(override) in used)
     position_of = {id(override): position for position, override in enumerate(taken_along)}
     positions = {}
     for cluster, overrides in by_cluster.items():
@@ -362,23 +364,23 @@ def _overrides_of(
 
 def _fix_overrides(placement: PlacementPlan, terms: _Terms) -> None:
     """From now on its clusters get what the run brings, with the overrides that it took along."""
-    overrides, snapshot = terms.fixed.overrides or (), placement.snapshot_of(terms.resource_snapshot)
+    overrides, snapshot = terms.fixed.overrides or (), placement.stock.snapshot(terms.resource_snapshot)
     assert snapshot is not None, "a run of a missing snapshot does not begin"
     renders: dict[tuple[int, ...], Renders] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in terms.plan.stages):
         positions = (terms.fixed.picked or {}).get(cluster, ())
         if positions not in renders:
             of_cluster = tuple(overrides[position] for position in positions)
-            renders[positions] = Renders(snapshot.objects, of_cluster, placement.labels)
-        placement.fixed[cluster] = terms.resource_snapshot, renders[positions]
+            renders[positions] = Renders(snapshot.objects, of_cluster, placement.offer.clusters.labels)
+        placement.stock.fix(cluster, terms.resource_snapshot, renders[positions])
 
 
 def _cluster_count(placement: PlacementPlan) -> int | None:
     """How many clusters the placement asks for; None: all."""
-    if placement.written.kind is PlacementType.PICK_N:
-        return placement.snapshot.number_of_clusters
-    if placement.written.kind is PlacementType.PICK_FIXED:
-        return len(placement.written.policy.cluster_names) if placement.written.policy else 0
+    if placement.asked.written.kind is PlacementType.PICK_N:
+        return placement.asked.snapshot.number_of_clusters
+    if placement.asked.written.kind is PlacementType.PICK_FIXED:
+        return len(placement.asked.written.policy.cluster_names) if placement.asked.written.policy else 0
     return None
 
 
@@ -388,11 +390,11 @@ def _resource_snapshot(run: FleetRun, placement: PlacementPlan, begun: BegunRun)
         return run.resource_index
     if begun.resource_snapshot is not None:
         return begun.resource_snapshot
-    return placement.take_snapshot().index
+    return placement.stock.take(placement.asked.written.revision_history_limit).index
 
 
 def _there_are(placement: PlacementPlan) -> str:
     """Which snapshots a run may name."""
-    numbers = [str(snapshot.index) for snapshot in placement.snapshots]
+    numbers = [str(snapshot.index) for snapshot in placement.stock.snapshots]
     listed = f" There are: {', '.join(numbers)}." if numbers else " There is none yet."
     return f"{listed} A run without resource_snapshot_index takes one when it begins."

@@ -37,32 +37,32 @@ from nexusform.domains.fleet.scheduling.status import (
 
 def status_after(placement: PlacementPlan) -> dict[str, Any]:
     """The conditions and the statuses of clusters, as attributes."""
-    prior = placement.prior_attributes
+    prior = placement.asked.prior_attributes
     scheduling = placement.status
     if _stays_on_its_hub(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
-        looked_at = placement.looked_at and _says_what_is_gone(placement)
+        looked_at = placement.standing.looked_at and _says_what_is_gone(placement)
         if not placement.moved and not _newly_refusing(placement) and not looked_at:
             return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
         scheduling = read_scheduling(prior, placement.held)
     status = placement_status(
         scheduling,
-        placement.written.policy,
-        placement.snapshot.number_of_clusters,
+        placement.asked.written.policy,
+        placement.asked.snapshot.number_of_clusters,
         _progress(placement),
-        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
-        external=placement.external,
+        prefix=NAMESPACED if placement.asked.written.namespace else CLUSTER_SCOPED,
+        external=placement.asked.external,
         told_in=_told_in(placement),
     )
     conditions = write_conditions(status.conditions)
     statuses = write_statuses(_in_former_order(placement, status))
-    if placement.external and not placement.rolled and _picked_again(placement):
+    if placement.asked.external and not placement.rolled and _picked_again(placement):
         # A hub that sees no other clusters leaves what it said of the rollout, of the evicted clusters too,
         # until a run, or another change, makes it look. Seen on a running hub.
         conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
-        if not placement.spec_changed and not placement.looked_at:
+        if not placement.asked.spec_changed and not placement.standing.looked_at:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
 
@@ -71,12 +71,12 @@ def _stays_on_its_hub(placement: PlacementPlan) -> bool:
     """Whether the placement stands on a hub that is acted on, and this plan asks nothing else of it: what the
     hub says of it holds.
     """
-    prior = placement.instance.prior
-    acted_on = placement.shown and prior is not None and ON_HUB in (prior.private or {})
-    if not acted_on or placement.prior_attributes.get("conditions") is None:
+    prior = placement.asked.instance.prior
+    acted_on = placement.asked.shown and prior is not None and ON_HUB in (prior.private or {})
+    if not acted_on or placement.asked.prior_attributes.get("conditions") is None:
         return False
-    before, written = placement.before, placement.written
-    if before is None or placement.resources_changed:
+    before, written = placement.asked.before, placement.asked.written
+    if before is None or placement.standing.resources_changed:
         return False
     asks_the_same = replace(before, old_names=written.old_names) == written
     return asks_the_same and not placement.moved and not _newly_refusing(placement)
@@ -92,10 +92,10 @@ def _says_what_is_gone(placement: PlacementPlan) -> bool:
     """Whether the status says of a cluster that it was rolled out there, and its binding is a new one that
     nothing was rolled out to: it was evicted, and the hub has not looked since.
     """
-    scheduled = {b.cluster for b in placement.prior if b.state is BindingState.SCHEDULED}
+    scheduled = {b.cluster for b in placement.asked.prior if b.state is BindingState.SCHEDULED}
     return any(
         condition["type"] == "RolloutStarted" and condition["status"] == TRUE
-        for status in placement.prior_attributes.get("placement_statuses") or ()
+        for status in placement.asked.prior_attributes.get("placement_statuses") or ()
         for condition in status.get("conditions") or ()
         if str(status.get("cluster_name") or "") in scheduled
     )
@@ -103,30 +103,32 @@ def _says_what_is_gone(placement: PlacementPlan) -> bool:
 
 def _newly_refusing(placement: PlacementPlan) -> bool:
     """Whether the configuration says of a cluster that applying fails there, and the status does not yet."""
-    refusing = placement.refusing & placement.clusters.failing
+    refusing = placement.refusing & placement.offer.clusters.failing
     said = {
         str(status.get("cluster_name") or "")
-        for status in placement.prior_attributes.get("placement_statuses") or ()
+        for status in placement.asked.prior_attributes.get("placement_statuses") or ()
         for condition in status.get("conditions") or ()
         if condition["type"] == "Applied" and condition["status"] == FALSE
     }
-    bound = {b.cluster for b in placement.prior if b.state is BindingState.BOUND}
-    overridden = bound - {c for c, content in placement.contents.on_cluster.items() if content.failure}
+    bound = {b.cluster for b in placement.asked.prior if b.state is BindingState.BOUND}
+    overridden = bound - {
+        c for c, content in placement.standing.contents.on_cluster.items() if content.failure
+    }
     return bool(refusing & overridden - said)
 
 
 def _told_in(placement: PlacementPlan) -> str:
     """The namespace in which a hub lets everybody there read the status; "" where it is told in none."""
-    if placement.written.status_reporting_scope != NAMESPACE_ACCESSIBLE:
+    if placement.asked.written.status_reporting_scope != NAMESPACE_ACCESSIBLE:
         return ""
-    return next((each.name for each in placement.selected if each.kind == "Namespace"), "")
+    return next((each.name for each in placement.offer.selected if each.kind == "Namespace"), "")
 
 
 def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
     """The status with what is not applied. Clusters that state lists stand as they stood, so that only what
     changed differs; new ones follow in the scheduler's order.
     """
-    listed = placement.prior_attributes.get("placement_statuses") or ()
+    listed = placement.asked.prior_attributes.get("placement_statuses") or ()
     names = [str(attribute["cluster_name"]) for attribute in listed if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
 
@@ -151,7 +153,7 @@ def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
 def _run_words_before(placement: PlacementPlan) -> dict[str, str]:
     """What the status before the plan says of the runs that brought each cluster what it has."""
     words = {}
-    for status in placement.prior_attributes.get("placement_statuses") or ():
+    for status in placement.asked.prior_attributes.get("placement_statuses") or ():
         for condition in status.get("conditions") or ():
             if condition["type"] == "RolloutStarted":
                 words[str(status["cluster_name"])] = run_words_in(str(condition["message"]))
@@ -162,22 +164,22 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
     contents = placement.contents_after()
     refusing = placement.refusing
-    unsure = placement.unsure if placement.external else frozenset()
+    unsure = placement.unsure if placement.asked.external else frozenset()
     # Of the version that it has, other overrides are held up.
-    held_up = () if placement.external else placement.stalled
-    brought_before = _run_words_before(placement) if placement.external else {}
+    held_up = () if placement.asked.external else placement.stalled
+    brought_before = _run_words_before(placement) if placement.asked.external else {}
     # Of a namespaced placement its namespace stands before the name.
-    work = f"{placement.written.key.replace('/', '.')}-work"
+    work = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
-        index = binding.resource_snapshot if placement.external else placement.snapshots[-1].index
+        index = binding.resource_snapshot if placement.asked.external else placement.stock.snapshots[-1].index
         progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
         if progress is None:
             continue
         if binding.cluster in held_up and progress.rollout_started == TRUE:
             progress = replace(progress, rollout_started=FALSE, held_up=True)
-        if placement.external:
+        if placement.asked.external:
             run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
             is_known = binding.state is BindingState.BOUND and binding.cluster not in unsure
             started = TRUE if is_known or binding.cluster in placement.rolled else UNKNOWN
@@ -196,7 +198,7 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             applied=FALSE
             if waits_not and (cluster_fails or (content and content.refused))
             else progress.applied,
-            diff_reported=(progress.diff_reported or TRUE) if placement.written.report_diff else None,
+            diff_reported=(progress.diff_reported or TRUE) if placement.asked.written.report_diff else None,
             trackable=trackable,
             work=work,
             failure=content.in_words if content is not None else "",
@@ -206,11 +208,11 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
 
 def _as_reported(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
     """The progress where a staged run has still to bring another way of applying: its conditions wait."""
-    apply = placement.applied_as(cluster)
+    apply = placement.asked.applied_as(cluster)
     if apply is None or cluster in placement.rolled:
         return progress
     reports = apply.type == REPORT_DIFF
-    if reports == placement.written.report_diff:
+    if reports == placement.asked.written.report_diff:
         return progress
     return replace(progress, diff_reported=UNKNOWN) if not reports else replace(progress, applied=UNKNOWN)
 

@@ -49,8 +49,8 @@ def explain_placements(
     known = {m.name for m in roster.members}
     named: set[str] = set()
     for placement in placements:
-        if placement.written.policy:
-            named.update(placement.written.policy.cluster_names)
+        if placement.asked.written.policy:
+            named.update(placement.asked.written.policy.cluster_names)
     if name and name not in known | named:
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in planned.plan.placements):
@@ -93,7 +93,7 @@ def _reasons(
             rows.setdefault(row.address, []).append(row)
     reasons = []
     for cluster, placement in product(clusters, placements):
-        own_rows = rows.get(placement.instance.address, ())
+        own_rows = rows.get(placement.asked.instance.address, ())
         reasons.append(placement_reason(placement, roster, own_rows, cluster, secret=secret))
     return reasons
 

@@ -55,16 +55,16 @@ def placement_reason(
     """The reason of a placement at one cluster, or ("") at all. `rows` are those of its bindings; objects
     that are `secret` are left out.
     """
-    policy, namespace = placement.policy_in(roster), placement.written.namespace
+    policy, namespace = placement.asked.policy_in(roster), placement.asked.written.namespace
     scheduled = [binding for binding in placement.held if binding.state is not BindingState.UNSCHEDULED]
     held = {binding.cluster: binding for binding in scheduled}
-    private = placement.instance.prior.private if placement.instance.prior is not None else None
+    private = placement.asked.instance.prior.private if placement.asked.instance.prior is not None else None
     notes = {name: placed_by(private, name) for name in held}
     reason = PlacementReason(
-        placement.instance.address,
+        placement.asked.instance.address,
         cluster,
         _as_decided(placement, held, roster),
-        fleet_explanation.drift(placement.held, roster, policy, placement.snapshot, namespace),
+        fleet_explanation.drift(placement.held, roster, policy, placement.asked.snapshot, namespace),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
         given_up=tuple(binding.cluster for binding in placement.held if binding.cluster not in held),
@@ -93,8 +93,8 @@ def _as_decided(
 ) -> PlacementExplanation:
     """The decision as it was taken, with the bindings that are held now."""
     held_then, roster_then = placement.decided or (placement.held, roster)
-    policy = placement.policy_in(roster_then)
-    snapshot, namespace = placement.snapshot, placement.written.namespace
+    policy = placement.asked.policy_in(roster_then)
+    snapshot, namespace = placement.asked.snapshot, placement.asked.written.namespace
     explanation = fleet_explanation.explain(held_then, roster_then, policy, snapshot, namespace)
     verdicts = [replace(verdict, binding=held.get(verdict.cluster)) for verdict in explanation.clusters]
     return replace(explanation, clusters=tuple(verdicts))
@@ -108,9 +108,9 @@ def _on_cluster(
     """
     content = placement.content(binding, placement.rolled) if binding is not None else None
     if binding is None or content is None:
-        would_get = placement.snapshots[-1].index if placement.snapshots else None
-        return placement.selected, placement.rendered(would_get, cluster)
-    snapshot = placement.snapshot_of(binding.resource_snapshot)
+        would_get = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
+        return placement.offer.selected, placement.stock.rendered(would_get, cluster)
+    snapshot = placement.stock.snapshot(binding.resource_snapshot)
     return (snapshot.objects if snapshot is not None else content.manifests), content
 
 

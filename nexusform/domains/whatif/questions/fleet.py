@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
+from nexusform.domains.fleet.planning.asked import asked_of
 from nexusform.domains.fleet.planning.brought import prepare_resources
-from nexusform.domains.fleet.planning.hub import read_hub
+from nexusform.domains.fleet.planning.hub import Hub, read_hub
 from nexusform.domains.fleet.planning.outcome import placement_warnings
 from nexusform.domains.fleet.planning.phase import evict_once, roll_out_all
 from nexusform.domains.fleet.planning.placement import PlacementPlan, begin
 from nexusform.domains.fleet.planning.rounds import run_rounds
 from nexusform.domains.fleet.planning.rows import binding_rows
 from nexusform.domains.fleet.planning.world import (
+    Clusters,
     FleetMemberState,
     ShownHub,
     clusters_of,
@@ -315,12 +317,9 @@ def _played(world: FleetWorld, seats: Mapping[str, Seat], drained: Sequence[str]
     pods = _pods(world, clusters, seats)
     hub = read_hub(world.instances.values(), ShownHub())
     members = _members(world.seats.members, seats, pods)
-    placements = list(_begun(world.instances.values()))
+    placements = list(_begun(world.instances.values(), hub, clusters_of(members)))
     hub.evictions += _evictions(placements, drained)
-    standing = clusters_of(members)
-    for placement in placements:
-        prepare_resources(placement, hub, standing)
-    diagnostics = list(evict_once({placement.written.key: placement for placement in placements}, hub))
+    diagnostics = list(evict_once({placement.key: placement for placement in placements}, hub))
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += roll_out_all(placements)
     rows = tuple(chain.from_iterable(binding_rows(placement, members) for placement in placements))
@@ -386,12 +385,13 @@ def _member(seat: Seat | None, pods: PodPhase) -> Member | None:
     return member_of(seat.written, seat.cluster, requests)
 
 
-def _begun(instances: Iterable[Instance]) -> Iterator[PlacementPlan]:
+def _begun(instances: Iterable[Instance], hub: Hub, clusters: Clusters) -> Iterator[PlacementPlan]:
     """The placements before their first round."""
     for instance in instances:
         written = _fleet_record(instance)
         if isinstance(written, FleetPlacement):
-            yield begin(instance, written)
+            asked = asked_of(instance, written)
+            yield begin(asked, *prepare_resources(asked, hub, clusters))
 
 
 def _evictions(
@@ -403,10 +403,10 @@ def _evictions(
     """
     for cluster in drained:
         for placement in placements:
-            held = {binding.cluster for binding in placement.prior}
-            if not placement.written.namespace and cluster in held:
-                name = f"drain-eviction-{placement.written.key}-{cluster}"
-                yield placement.instance, FleetEviction(name, placement.written.key, cluster)
+            held = {binding.cluster for binding in placement.asked.prior}
+            if not placement.asked.written.namespace and cluster in held:
+                name = f"drain-eviction-{placement.key}-{cluster}"
+                yield placement.asked.instance, FleetEviction(name, placement.key, cluster)
 
 
 # --- what it comes to --------------------------------------------------------------------------
@@ -429,10 +429,10 @@ def _outcomes(as_it_is: _Play, after: _Play) -> Iterator[PlacementOutcome]:
     formers = {placement.address: placement for placement in as_it_is.placements}
     for placement in after.placements:
         former = formers[placement.address]
-        binding_rows_of_it = bindings.get(placement.instance.address, [])
-        pod_rows_of_it = pods.get(placement.instance.address, [])
+        binding_rows_of_it = bindings.get(placement.asked.instance.address, [])
+        pod_rows_of_it = pods.get(placement.asked.instance.address, [])
         yield PlacementOutcome(
-            before=_standing(former, former.prior),
+            before=_standing(former, former.asked.prior),
             after=_standing(placement, placement.held),
             rows=tuple(row for row in binding_rows_of_it if anyway.get(_key(row)) != row),
             pods=tuple(row for row in pod_rows_of_it if anyway.get(_key(row)) != row),
@@ -473,25 +473,25 @@ def _fresh(
 
 def _drift(placement: PlacementPlan, roster: Roster) -> PolicyDrift:
     """How a placement made anew over these members would differ from what is held."""
-    policy, namespace = placement.policy_in(roster), placement.written.namespace
-    return drift(placement.held, roster, policy, placement.snapshot, namespace)
+    policy, namespace = placement.asked.policy_in(roster), placement.asked.written.namespace
+    return drift(placement.held, roster, policy, placement.asked.snapshot, namespace)
 
 
 def _eligible(placement: PlacementPlan, roster: Roster) -> frozenset[str]:
     """The members that the placement's policy allows."""
-    return eligible(roster, placement.policy_in(roster), placement.written.namespace)
+    return eligible(roster, placement.asked.policy_in(roster), placement.asked.written.namespace)
 
 
 def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing:
     """Where a placement stands with these bindings."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     held = sorted(binding.cluster for binding in scheduled)
-    written = placement.written
+    written = placement.asked.written
     return Standing(
-        placement.instance.address,
+        placement.asked.instance.address,
         written.key,
         written.kind,
-        placement.external,
+        placement.asked.external,
         tuple(held),
         placement.fulfilled,
     )
@@ -516,4 +516,4 @@ def _staying(play: _Play, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
     for cluster in drained:
         for placement in play.placements:
             if cluster in _standing(placement, placement.held).clusters:
-                yield placement.written.key, cluster
+                yield placement.key, cluster
