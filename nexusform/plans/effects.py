@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -135,6 +135,46 @@ def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
 def is_told(row: PlacementChange, told: frozenset[tuple[str, str, str, str]]) -> bool:
     """Whether the re-creation of a node is told with that of its pool."""
     return (row.site_id, row.cluster, row.pool, row.trigger) in told
+
+
+Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
+
+
+def told_nodes(plan: Plan) -> dict[Node, PlacementChange]:
+    """The rows of nodes whose re-creation `upgrades` tell, by every name that such a node has."""
+    told = told_pools(plan)
+    nodes: dict[Node, PlacementChange] = {}
+    for row in plan.placements if told else ():
+        if row.kind == VM and is_told(row, told):
+            for name in filter(None, (row.object, row.platform_name)):
+                nodes[row.site_id, row.cluster, name] = row
+    return nodes
+
+
+def node_of(row: PlacementChange) -> Node:
+    """The node that a pod leaves."""
+    cluster, node, _ = KINDS[row.kind].link(row.source) if row.source is not None else ("", "", "")
+    return row.site_id, cluster, node
+
+
+def beside_upgrades(plan: Plan) -> list[PlacementChange]:
+    """The rows that `upgrades` do not tell: all but nodes made anew with their pool, and the pods that find
+    another place meanwhile.
+    """
+    nodes = told_nodes(plan)
+    if not nodes:
+        return list(plan.placements)
+    told = told_pools(plan)
+    return [
+        row
+        for row in plan.placements
+        if not is_told(row, told)
+        and not (
+            KINDS[row.kind].on_vms
+            and effect_of(row) in (Effect.MOVED, Effect.AGAIN)
+            and node_of(row) in nodes
+        )
+    ]
 
 
 def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:

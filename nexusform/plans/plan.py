@@ -207,10 +207,13 @@ class PoolUpgrade(Struct, frozen=True):
 
 
 class Disruptions(Struct, frozen=True):
-    """What draining nodes meets: `budgets` that allow no eviction, and workloads of which one pod runs."""
+    """What draining nodes meets: `budgets` that allow no eviction, workloads of which one pod runs, and those
+    of which a budget keeps a pod up.
+    """
 
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
+    kept_up: tuple[str, ...] = ()
 
 
 class Upgrade(Struct, frozen=True):
@@ -218,7 +221,7 @@ class Upgrade(Struct, frozen=True):
     (`before` and `after`), or at once because an argument of the pools changed (`trigger` says which).
 
     `budgets` are PodDisruptionBudgets that allow no eviction and so hold up drains, `single_replicas` the
-    workloads that are down while their only pod moves.
+    workloads that are down while their only pod moves, `kept_up` those that a budget keeps up.
     """
 
     address: Address
@@ -230,6 +233,7 @@ class Upgrade(Struct, frozen=True):
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
     trigger: str = "kubernetes_version_changed"
+    kept_up: tuple[str, ...] = ()
 
     @property
     def rolls(self) -> bool:

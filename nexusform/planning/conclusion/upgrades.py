@@ -68,6 +68,7 @@ def _upgrade(
         budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
         single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
         trigger=trigger,
+        kept_up=tuple(chain.from_iterable(each.kept_up for each in disruptions)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
+from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan, StepKind
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
     diagnostic_document,
@@ -23,7 +23,12 @@ from nexusform.rendering.json.json_placements import placement_changes
 from nexusform.rendering.notation.json_values import shown, shown_type
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, summaries
+from nexusform.rendering.report.placement_rows import (
+    Detail,
+    PlacementSummary,
+    count_clauses,
+    summaries,
+)
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
@@ -188,11 +193,7 @@ def plan_summary_event(plan: Plan, time: str) -> Event:
 def placement_summary_event(plan: Plan, time: str) -> Event:
     """The `Placements:` line as data, in all and by kind."""
     by_kind = summaries(plan)
-    total = by_kind[0]
-    message = (
-        f"Placements: {total.place} to place, {total.move} to move, {total.remove} to remove, "
-        f"{total.keep} kept{f', {total.update} to update' if total.update else ''}."
-    )
+    message = f"Placements: {', '.join(count_clauses(by_kind[0]))}."
     counts = {summary.kind or "all": _summary_counts(summary) for summary in by_kind}
     return event("placement_summary", message, time, placements=counts)
 
@@ -204,6 +205,8 @@ def _summary_counts(summary: PlacementSummary) -> dict[str, int]:
         "remove": summary.remove,
         "keep": summary.keep,
         "update": summary.update,
+        PlacementAction.LOSE.value: summary.lose,
+        PlacementAction.FORGET.value: summary.forget,
     }
 
 

@@ -42,7 +42,7 @@ def render_junit(plan: Plan) -> str:
         "plan": _planning(plan.diagnostics),
         "guard rails": _guard_rails(plan.diagnostics),
         "checks": [_check(check) for check in plan.checks],
-        "lint": [_lint(rule, findings) for rule in RULE_IDS],
+        "lint": [_lint(rule, findings, judged=not plan.errored) for rule in RULE_IDS],
         "warnings": _warnings(findings),
         "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
     }
@@ -120,9 +120,11 @@ def _name(diagnostic: Diagnostic) -> str:
     return f"{diagnostic.summary} {what}".strip()
 
 
-def _lint(rule: str, findings: Iterable[Finding]) -> Case:
-    """One lint rule: it passes with what it found, by which no plan fails."""
+def _lint(rule: str, findings: Iterable[Finding], *, judged: bool) -> Case:
+    """One lint rule: it passes with what it found, by which no plan fails. A plan in error is not judged."""
     of_rule = [finding for finding in findings if finding.diagnostic.id == rule]
+    if not of_rule and not judged:
+        return Case("lint", rule, "skipped", "not judged, as planning failed")
     note = "\n".join([f"{_counted(of_rule)}:", *map(_line, of_rule)]) if of_rule else ""
     return Case("lint", rule, note=note)
 

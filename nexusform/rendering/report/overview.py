@@ -15,17 +15,16 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.placement_kinds.registry import KINDS, kind_order
+from nexusform.placement_kinds.registry import kind_order
 from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,
     Effect,
     EffectCount,
+    beside_upgrades,
     effect_clauses,
-    effect_of,
-    is_told,
+    effect_counts,
     number_of,
-    told_pools,
 )
 from nexusform.plans.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.plans.plan import (
@@ -41,7 +40,7 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, other_rows, room_rows, sites_with_room
 from nexusform.rendering.report.stakes import endangered, ending_rules
-from nexusform.rendering.report.upgrade_words import upgrade_clause
+from nexusform.rendering.report.upgrade_words import upgrade_clauses
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.weights import Level, Stake
 from nexusform.words import counted, first_of, form, listed
@@ -138,7 +137,10 @@ def headline_text(plan: Plan, report: Report) -> str:
         return "no changes"
     counts = report.summaries[0].effects
     waiting = effect_clauses(counts, [Effect.WAITING])
-    leaving = _upgrade_clauses(plan) or effect_clauses(counts, LEAVING)
+    leaving = effect_clauses(counts, LEAVING)
+    if plan.upgrades:
+        beside = effect_counts(beside_upgrades(plan))
+        leaving = [*upgrade_clauses(plan.upgrades), *effect_clauses(beside, LEAVING)]
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(plan_counts(plan), verbs, strict=True) if count]
     if leaving:
@@ -147,18 +149,6 @@ def headline_text(plan: Plan, report: Report) -> str:
     else:
         clauses = [*(objects or _without_objects(plan)), "nothing moves", *waiting]
     return ", ".join(["denied" if plan.denied else "", *clauses]).removeprefix(", ")
-
-
-def _upgrade_clauses(plan: Plan) -> list[str]:
-    """`cluster-b is upgraded to 1.30.1`, where nothing leaves its place but for them."""
-    told = told_pools(plan)
-    for row in plan.placements:
-        is_upgrade = (told and is_told(row, told)) or (
-            row.trigger == "node_removed" and KINDS[row.kind].on_vms
-        )
-        if not is_upgrade and effect_of(row) in LEAVING:
-            return []
-    return [upgrade_clause(upgrade) for upgrade in plan.upgrades]
 
 
 def _without_objects(plan: Plan) -> list[str]:

@@ -25,6 +25,7 @@ from nexusform.plans.effects import (
     verb_of,
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.report.upgrade_words import RECREATING, ROLLING
 from nexusform.rendering.report.wording import trigger_words
 from nexusform.scheduling.decision import Place
@@ -169,6 +170,25 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.KEPT: "kept",
 }
 _ANEW = "re-created pool by pool"
+
+
+def count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
+    """What is asked for, as the `Placements:` line has it: `3 to place`, `2 to move`; moves and losses stand
+    out.
+    """
+    moves = f"{summary.move} to move"
+    clauses = [
+        f"{summary.place} to place",
+        paint(moves, "bold", "yellow") if summary.move else moves,
+        f"{summary.remove} to remove",
+        f"{summary.keep} kept",
+    ]
+    if summary.update:
+        clauses.append(f"{summary.update} to update")
+    for ground, number in summary.lost:
+        lost = f"{number} {form(number, f'loses its {ground}', f'lose their {ground}')}"
+        clauses.append(paint(lost, "bold", "red"))
+    return [*clauses, f"{summary.forget} forgotten"] if summary.forget else clauses
 
 
 def _outcome(each: EffectCount) -> str:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
+from msgspec import Struct, field
+
+from nexusform.demands import number_order
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.plans.effects import DISTURBING, Effect, effect_of
-from nexusform.plans.plan import Action, Plan
-from nexusform.words import counted, form
+from nexusform.plans.effects import DISTURBING, Effect, Node, effect_of, node_of, told_nodes
+from nexusform.plans.plan import Action, PlacementChange, Plan
+from nexusform.words import counted, form, listed
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
 # These go on one after the other: most of what they touch is up at any time.
 _ROLLING: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
 _GONE: Final = (Action.DELETE, Action.FORGET)
+# What runs to an end is not up or down.
+_JOB: Final = "/Job/"
 
 
 def endangered(plan: Plan) -> Iterator[str]:
@@ -26,34 +31,99 @@ def endangered(plan: Plan) -> Iterator[str]:
 
 
 def _quorums(plan: Plan) -> Iterator[str]:
-    down: Counter[str] = Counter()
+    down: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
         at_once = row.kind == VM and row.pool == _CONTROL_PLANE and row.trigger not in _ROLLING
         if at_once and effect_of(row) in DISTURBING:
-            down[row.cluster] += 1
+            down[row.site_id, row.cluster] += 1
     for table in plan.placement_tables:
-        if table.pool == _CONTROL_PLANE and down[table.cluster] * 2 >= table.total_count:
-            lost, all_of_them = down[table.cluster], table.total_count
-            if lost:
-                yield f"{table.cluster} loses its quorum: {lost} of {all_of_them} control-plane VMs at once"
+        lost, all_of_them = down[table.site_id, table.cluster], table.total_count
+        if table.pool == _CONTROL_PLANE and lost and lost * 2 >= all_of_them:
+            yield f"{table.cluster} loses its quorum: {lost} of {all_of_them} control-plane VMs at once"
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+# When a node goes: the batch of its pool's upgrade, or with everything else that goes at once.
+_Moment: TypeAlias = tuple[str, str, str, int]
+_AT_ONCE: Final[_Moment] = ("", "", "", 0)
+
+
+class _Replicas(Struct):
+    """The pods of a workload on one cluster: how many are up throughout, when the others go, and what becomes
+    of those.
+    """
+
+    up: int = 0
+    moments: set[_Moment] = field(default_factory=set)
+    effects: Counter[Effect] = field(default_factory=Counter)
 
 
 def _last_replicas(plan: Plan) -> Iterator[str]:
-    """Workloads of which every pod that runs is disturbed."""
-    up: Counter[tuple[str, str]] = Counter()
-    disturbed: Counter[tuple[str, str]] = Counter()
+    """Workloads of which no pod is up at some time, or ever after."""
+    moments = _moments(plan)
+    workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
-        if not KINDS[row.kind].on_vms:
+        if KINDS[row.kind].on_vms and _JOB not in row.pool:
+            _count(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, moments)
+    kept_up = {f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.kept_up}
+    for (_, name), replicas in workloads.items():
+        if replicas.up or not replicas.effects:
             continue
-        effect, workload = effect_of(row), (str(row.address), row.pool)
-        if effect in (Effect.KEPT, Effect.UPDATED) or row.trigger in _ROLLING:
-            up[workload] += 1
-        elif effect in DISTURBING:
-            disturbed[workload] += 1
-    for workload, count in disturbed.items():
-        if not up[workload]:
-            replica = form(count, "its only replica moves", f"all of its {counted(count, 'replica')} move")
-            yield f"{workload[1]} is down for a while: {replica}"
+        text = _what_becomes(replicas.effects)
+        if not (replicas.effects[Effect.MOVED] or replicas.effects[Effect.AGAIN]):
+            yield f"{name} has no replica left: {text}"
+        elif len(replicas.moments) == 1 and not (name in kept_up and _AT_ONCE not in replicas.moments):
+            yield f"{name} is down for a while: {text}"
+
+
+def _count(replicas: _Replicas, pod: PlacementChange, moments: Mapping[Node, _Moment]) -> None:
+    effect = effect_of(pod)
+    if effect in (Effect.KEPT, Effect.UPDATED) or (pod.trigger in _ROLLING and effect is not Effect.UNPLACED):
+        replicas.up += 1
+    elif effect in DISTURBING:
+        replicas.moments.add(moments.get(node_of(pod), _AT_ONCE))
+        replicas.effects[effect] += 1
+
+
+def _moments(plan: Plan) -> dict[Node, _Moment]:
+    """When each node of an upgrade goes that takes them batch by batch."""
+    sizes = {
+        (upgrade.site_id, upgrade.cluster, pool.pool): max(pool.at_once, 1)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if upgrade.rolls
+    }
+    gone: Counter[tuple[str, str, str]] = Counter()
+    batches: dict[int, _Moment] = {}
+    nodes = {node: row for node, row in told_nodes(plan).items() if row.trigger in _ROLLING}
+    rows = {id(row): row for row in nodes.values()}
+    for row in sorted(rows.values(), key=lambda row: number_order(row.number)):
+        pool = (row.site_id, row.cluster, row.pool)
+        batches[id(row)] = (*pool, gone[pool] // sizes[pool])
+        gone[pool] += 1
+    return {node: batches[id(row)] for node, row in nodes.items()}
+
+
+_VERBS: Final = {
+    Effect.MOVED: ("moves", "move"),
+    Effect.AGAIN: ("is made anew", "are made anew"),
+    Effect.UNPLACED: ("loses its node", "lose their nodes"),
+    Effect.LOST: ("loses its node", "lose their nodes"),
+}
+
+
+def _what_becomes(effects: Mapping[Effect, int]) -> str:
+    """`its only replica moves`, `all of its 3 replicas move`, `1 of its 3 replicas moves and 2 lose ...`."""
+    verbs: Counter[tuple[str, str]] = Counter()
+    for effect, count in effects.items():
+        verbs[_VERBS[effect]] += count
+    total = sum(verbs.values())
+    if len(verbs) == 1:
+        ((verb, plural),) = verbs
+        return form(total, f"its only replica {verb}", f"all of its {counted(total, 'replica')} {plural}")
+    texts = [f"{count} {form(count, *verb)}" for verb, count in verbs.items()]
+    return f"of its {counted(total, 'replica')} {listed(texts)}"
 
 
 def ending_rules(plan: Plan) -> Iterator[str]:

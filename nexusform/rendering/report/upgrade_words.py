@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
-from nexusform.words import counted, first_of, form
+from nexusform.words import counted, first_of, form, listed
 
 ROLLING: Final = "kubernetes_version_changed"
 # What re-creates all nodes of a pool, and how that is said before where they come to.
@@ -18,6 +18,7 @@ RECREATING: Final[Mapping[str, str]] = {
     ),
 }
 _MOST_NAMED: Final = 4
+_MOST_IN_TITLE: Final = 2
 
 
 def upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
@@ -30,6 +31,25 @@ def upgrade_clause(upgrade: Upgrade) -> str:
     if upgrade.rolls:
         return f"{upgrade.cluster} is upgraded to {upgrade.after}"
     return f"{counted(upgrade.vms, 'node')} of {upgrade.cluster} {form(upgrade.vms, 'is', 'are')} made anew"
+
+
+def upgrade_clauses(upgrades: Sequence[Upgrade]) -> list[str]:
+    """`cluster-a is upgraded to 1.30.1`; of several clusters that go to one version, `5 clusters are`."""
+    to_version: dict[str, list[Upgrade]] = {}
+    for upgrade in upgrades:
+        to_version.setdefault(upgrade.after if upgrade.rolls else "", []).append(upgrade)
+    anew = to_version.pop("", [])
+    clauses = []
+    for version, of_version in to_version.items():
+        names = list(dict.fromkeys(upgrade.cluster for upgrade in of_version))
+        clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in of_version})
+        who = listed(names) if clusters <= _MOST_IN_TITLE else counted(clusters, "cluster")
+        clauses.append(f"{who} {form(clusters, 'is', 'are')} upgraded to {version}")
+    if len(anew) <= _MOST_IN_TITLE:
+        return [*clauses, *map(upgrade_clause, anew)]
+    nodes = sum(upgrade.vms for upgrade in anew)
+    clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in anew})
+    return [*clauses, f"{counted(nodes, 'node')} of {counted(clusters, 'cluster')} are made anew"]
 
 
 def upgrade_heading(upgrade: Upgrade) -> str:

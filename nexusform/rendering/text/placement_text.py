@@ -25,12 +25,13 @@ from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
     PlacementSummary,
+    count_clauses,
     line_verb,
     parting,
     table_row,
 )
 from nexusform.rendering.report.report import Report
-from nexusform.words import form, listed
+from nexusform.words import listed
 
 _LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
 _WIDEST_LABEL = 44
@@ -42,7 +43,7 @@ def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> s
     """Everything after the `Plan:` line that only nexusform has; "" when there is no placement."""
     if not report.summaries[0].anything:
         return ""
-    parts = ["\n".join(placement_count_lines(report.summaries, paint))]
+    parts = ["\n".join(placement_count_lines(report.summaries, paint, width))]
     if report.tables:
         parts.append("\n".join(f"  {line}" for line in table_lines(report.tables, width - 2, paint)))
     lines = _group_lines(report.groups, width, paint)
@@ -190,29 +191,31 @@ def _worst_case(pool: str, fewest: int) -> str:
     return f"{harmless(pool)}: the platform chooses which VMs go; in the worst case {fewest} stay on a rack."
 
 
-def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
+def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
     """`Placements: 215 to place, ...`, then a line per kind; moves stand out. What these counts do not say
     stands below them.
     """
     total = summaries[0]
-    lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
+    lines = _in_lines(paint("Placements:", "bold"), count_clauses(total, paint), width)
     for kind in summaries[1:]:
-        lines += [f"  {titled(kind.kind)}: {_counts(kind, paint)}.", *_remarks(kind, "    ")]
-    return lines if len(summaries) > 1 else [*lines, *_remarks(total, "  ")]
+        lines += _in_lines(f"  {titled(kind.kind)}:", count_clauses(kind, paint), width)
+        lines += _remarks(kind, "    ", width)
+    return lines if len(summaries) > 1 else [*lines, *_remarks(total, "  ", width)]
 
 
-def _remarks(summary: PlacementSummary, margin: str) -> list[str]:
-    remarks = summary.remarks
-    return [f"{margin}Of these, {listed(remarks)}."] if remarks else []
+def _in_lines(front: str, clauses: Sequence[str], width: int) -> list[str]:
+    """Clauses beside what stands in front of them, on further lines where the width does not do for all."""
+    lines = [f"{front} {clauses[0]}"]
+    for clause in clauses[1:]:
+        if columns(lines[-1]) + columns(clause) + 3 <= width:
+            lines[-1] += f", {clause}"
+        else:
+            lines[-1] += ","
+            lines.append(f"{' ' * columns(front)} {clause}")
+    lines[-1] += "."
+    return lines
 
 
-def _counts(summary: PlacementSummary, paint: Painter) -> str:
-    moves = f"{summary.move} to move"
-    if summary.move:
-        moves = paint(moves, "bold", "yellow")
-    updates = f", {summary.update} to update" if summary.update else ""
-    counts = f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept{updates}"
-    for ground, number in summary.lost:
-        lost = f"{number} {form(number, f'loses its {ground}', f'lose their {ground}')}"
-        counts += f", {paint(lost, 'bold', 'red')}"
-    return f"{counts}, {summary.forget} forgotten" if summary.forget else counts
+def _remarks(summary: PlacementSummary, margin: str, width: int) -> list[str]:
+    text = f"Of these, {listed(summary.remarks)}."
+    return [f"{margin}{line}" for line in wrap(text, width - len(margin))] if summary.remarks else []

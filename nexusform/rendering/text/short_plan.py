@@ -252,7 +252,7 @@ def _closing_parts(report: ShortReport, options: PlanTextOptions, paint: Painter
             label = paint(f"{harmless(heading)}:", "bold")
             lines += hanging(label, harmless(sentence), longest + 2, options.width, gap=1)
     if report.summaries[0].anything:
-        lines += placement_count_lines(report.summaries, paint)
+        lines += placement_count_lines(report.summaries, paint, options.width)
     if report.plan_line:
         word, _, counts = report.plan_line.partition(" ")
         lines.append(f"{paint(word, 'bold')} {counts}")

@@ -101,3 +101,12 @@ def test_errors_and_separation_rules() -> None:
     broken_rule = found["separation rules", "nexus_separation_rule.a"].find("failure")
     assert broken_rule is not None
     assert broken_rule.text == "machine m1: a-0, b-0; joined by b-0 (new)"
+
+
+def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> None:
+    """The rules look at finished plans alone: nothing passed."""
+    plan = examples["nexus-document"].saved.plan
+    refused = replace(plan, errored=True, diagnostics=(error("does-not-fit", "No room."),))
+    lint = [case for (suite, _), case in cases(render_junit(refused)).items() if suite == "lint"]
+    assert lint
+    assert all(case.find("skipped") is not None for case in lint)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
-from nexusform.rendering.notation.colours import Painter
+from nexusform.rendering.json.json_stream import placement_summary_event
+from nexusform.rendering.notation.colours import Painter, strip_colours
 from nexusform.rendering.report.placement_rows import (
     Detail,
     either_text,
@@ -204,7 +205,7 @@ def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
     total = summaries(replace(plan, placements=tuple(rows)))[0]
     assert total.lost == [("member", 3), ("node", 4)]
-    (line, *_) = placement_count_lines((total,), Painter(colour=False))
+    (line, *_) = placement_count_lines((total,), Painter(colour=False), 200)
     assert line.endswith(", 3 lose their member, 4 lose their node.")
     assert (3, "without their member") in total.outcomes
 
@@ -220,3 +221,22 @@ def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> 
     assert told == [(1, "moved")]
     assert (1, "re-created pool by pool") in now
     assert not [words for _, words in now if words == "moved"]
+
+
+def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace) -> None:
+    """The stream says the same of them."""
+    plan = plans.fleet_and_pods()
+    lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.FORGET}
+    rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
+    changed = replace(plan, placements=tuple(rows))
+    total = summaries(changed)[0]
+    lines = placement_count_lines((total,), Painter(colour=False), 80)
+    assert lines[:2] == [
+        "Placements: 0 to place, 0 to move, 0 to remove, 12 kept, 3 lose their member,",
+        "            4 forgotten.",
+    ]
+    painted = placement_count_lines((total,), Painter(colour=True), 80)
+    assert [strip_colours(line) for line in painted] == lines
+    told = placement_summary_event(changed, "")
+    assert told["@message"] == " ".join(map(str.strip, lines[:2]))
+    assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (3, 4)

@@ -25,7 +25,7 @@ from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import pod_row
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.preemption import allowed_now, covers
+from nexusform.domains.pods.scheduling.preemption import allowed_now, always_up, covers
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
@@ -533,7 +533,8 @@ class PodPhase:
         gone = {pod.workload for pod in drained}
         single = [workload for workload, count in sorted(running.items()) if count == 1 and workload in gone]
         moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
-        return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved)
+        kept_up = tuple(sorted(always_up((budget for budget, _ in allowed), standing) & gone))
+        return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved, kept_up)
 
     def clusters_of_objects(self) -> dict[str, set[str]]:
         """The clusters (ids) on which each object (address) has workloads."""

@@ -225,6 +225,18 @@ def covers(budget: Budget, pod: PodSpec) -> bool:
     return budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
 
 
+def always_up(budgets: Iterable[Budget], standing: Sequence[StandingPod]) -> set[str]:
+    """The workloads of which a budget of their own keeps a pod up while others are evicted."""
+    kept: set[str] = set()
+    for budget in budgets:
+        covered = [pod for pod in standing if covers(budget, pod.spec)]
+        workloads = {pod.workload for pod in covered}
+        healthy = sum(bool(pod.node) for pod in covered)
+        if len(workloads) == 1 and (allowed_now(budget, standing) or 0) < healthy:
+            kept |= workloads
+    return kept
+
+
 def allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
     """How many of the pods that stand the budget lets go; None when it covers none of them."""
     covered = [pod for pod in standing if covers(budget, pod.spec)]
