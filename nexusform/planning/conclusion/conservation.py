@@ -146,6 +146,9 @@ class _Sums(Struct):
         deeds = _Deeds()
         for row in rows:
             deeds.take(row)
+        if change.action is Action.FORGET:
+            # What nobody manages any more leaves the state, also where it does not run on.
+            deeds.gone += deeds.lost
         self._add(deeds)
         if kind != VM:
             # Pods that kubectl showed and bindings that a hub showed stand, though state has none of them.

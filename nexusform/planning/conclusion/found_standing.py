@@ -8,8 +8,8 @@ from nexusform.address import address_order
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.placements import REASONS
 from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
-from nexusform.planning.vms.vm_object import MACHINE_REMOVED
+from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of, machines_of
+from nexusform.planning.vms.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.ports import ResourceType
 
@@ -56,7 +56,9 @@ def sites_of(prior: Prior, types: Mapping[str, ResourceType]) -> Mapping[str, Si
 def lost_rows(
     prior: Prior, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
-    """A row for every VM whose machine is not there."""
+    """A row for every VM whose machine is not there: found to be gone, or forgotten before."""
+    recorded = ((a, i.current.attributes) for a, i in prior.state.instances.items() if i.current is not None)
+    managed = machines_of(inventory_of(recorded, types))
     for change in unchanged(prior):
         resource_type = types.get(change.address.type)
         if resource_type is None or resource_type.vms is None or change.before is None:
@@ -65,6 +67,8 @@ def lost_rows(
         site = sites.get(site_id)
         for vm in resource_type.vms.standing(change.before):
             if site is None or vm.placement.machine not in site.machines:
+                was_managed = (site_id, vm.placement.machine) in managed
+                trigger = MACHINE_REMOVED if was_managed else MACHINE_FORGOTTEN
                 yield PlacementChange(
                     address=change.address,
                     kind=VM,
@@ -72,13 +76,13 @@ def lost_rows(
                     action=PlacementAction.LOSE,
                     source=vm.placement,
                     target=None,
-                    trigger=MACHINE_REMOVED,
+                    trigger=trigger,
                     cluster=change.id.rpartition("/")[2],
                     pool=vm.pool,
                     number=vm.number,
                     sku=vm.sku_name,
                     site_id=site_id,
-                    reason=REASONS[MACHINE_REMOVED],
+                    reason=REASONS[trigger],
                     provenance=vm.provenance,
                     platform_name=vm.platform_name or "",
                 )

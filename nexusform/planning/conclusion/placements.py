@@ -29,6 +29,7 @@ REASONS: Mapping[str, str] = {
     "mode_changed": "the pool's mode changed",
     "kubernetes_version_changed": "the cluster's kubernetes_version changed",
     "machine_removed": "its machine is gone",
+    "machine_forgotten": "nothing manages its machine any more",
     "machine_evacuated": "its machine is evacuated",
     "machine_replaced": "its machine is made anew",
     "node_deleted": "the node was deleted outside nexusform",

@@ -13,7 +13,7 @@ from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.guard_rails import STRANDED
-from nexusform.plans.plan import Mode
+from nexusform.plans.plan import Action, Mode
 from nexusform.ports import ResourceType
 from nexusform.words import counted, first_of, form, listed, natural
 
@@ -51,8 +51,11 @@ def stranded(
             yield _gone_already(lost)
             continue
         instance = by_text[maker]
-        detail = _refusal(instance, lost, selection, mode)
-        yield instance.error(STRANDED, detail)
+        forgotten = {address: lost.pop(address) for address in [*lost] if instances[address].going}
+        if lost:
+            yield instance.error(STRANDED, _refusal(instance, lost, selection, mode))
+        if forgotten:
+            yield instance.error(STRANDED, _no_running_on(instance, forgotten))
 
 
 def _makers_before(
@@ -101,15 +104,11 @@ def _refusal(
 ) -> str:
     """What is wrong, and the options that make it right."""
     maker = str(instance.address)
-    happens = "goes" if instance.going else "is made anew"
     total = sum(map(len, lost.values()))
-    names = sorted((name for names in lost.values() for name in names), key=natural)
-    what = (
-        f"{maker} {happens} with this plan, and {_houses(lost)} {form(total, 'stands', 'stand')} on its "
-        f"machines ({first_of(names, _MOST_NAMED)}): {form(total, 'it', 'they')} would lose "
-        f"{form(total, 'its machine', 'their machines')} and nothing would be done for "
-        f"{form(total, 'it', 'them')}."
-    )
+    loses = form(total, "it would lose its machine", "they would lose their machines")
+    if instance.action is Action.FORGET:
+        loses = f"nexusform would not know the {form(total, 'machine', 'machines')}"
+    what = f"{_stand_on(instance, lost)}: {loses} and nothing would be done for {form(total, 'it', 'them')}."
     if mode is Mode.DESTROY and selection.excludes:
         return f"{what} Add -exclude='{maker}', so that the machines stay, too."
     if mode is Mode.DESTROY:
@@ -118,12 +117,44 @@ def _refusal(
             "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere before it "
             "goes."
         )
-    placed = "placed elsewhere" if instance.going else "created again"
+    placed = "created again" if _is_made_anew(instance) else "placed elsewhere"
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost)
         return f"{what} Add {options}, so that the VMs are {placed} in the same plan."
     options = _excludes_of(lost, selection)
     return f"{what} Drop {options}, so that the VMs are {placed} in the same plan."
+
+
+def _stand_on(instance: Instance, lost: Mapping[Address, Sequence[str]]) -> str:
+    """`nexus_rack.r goes with this plan, and 5 VMs of a.b stand on its machines (v-0, v-1, ...)`."""
+    happens = "loses machines"
+    if instance.action is Action.FORGET:
+        happens = "is forgotten"
+    elif instance.going:
+        happens = "goes"
+    elif _is_made_anew(instance):
+        happens = "is made anew"
+    total = sum(map(len, lost.values()))
+    names = sorted((name for names in lost.values() for name in names), key=natural)
+    return (
+        f"{instance.address} {happens} with this plan, and {_houses(lost)} {form(total, 'stands', 'stand')} "
+        f"on its machines ({first_of(names, _MOST_NAMED)})"
+    )
+
+
+def _is_made_anew(instance: Instance) -> bool:
+    return instance.replaced or instance.action is Action.CREATE
+
+
+def _no_running_on(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
+    """What is wrong where VMs are only forgotten, and would not run on."""
+    total = sum(map(len, forgotten.values()))
+    owners = listed(map(str, forgotten), _MOST_OBJECTS)
+    return (
+        f"{_stand_on(instance, forgotten)}: {owners} {form(len(forgotten), 'is', 'are')} only forgotten, and "
+        f"{form(total, 'the VM is', 'the VMs are')} to run on. Forget {instance.address}, too (a removed "
+        f"block with destroy = false), or let the VMs go: destroy {owners} instead."
+    )
 
 
 def _excludes_of(lost: Iterable[Address], selection: Selection) -> str:
@@ -135,7 +166,8 @@ def _excludes_of(lost: Iterable[Address], selection: Selection) -> str:
 def _gone_already(lost: Mapping[Address, Sequence[str]]) -> Diagnostic:
     total = sum(map(len, lost.values()))
     detail = (
-        f"{_houses(lost)} {form(total, 'stands', 'stand')} on machines that are not there any more, and this "
-        "plan leaves them alone. A plan without -target and -exclude places them elsewhere."
+        f"{_houses(lost)} {form(total, 'stands', 'stand')} on machines that neither the configuration nor "
+        "the state has any more, and this plan leaves them alone. A plan without -target and -exclude places "
+        "them elsewhere."
     )
     return diagnostic(Severity.WARNING, GONE_ALREADY, detail)

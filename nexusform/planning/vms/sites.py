@@ -393,6 +393,16 @@ def inventory_of(
     return inventory
 
 
+def machines_of(inventory: Inventory) -> frozenset[tuple[str, str]]:
+    """The machines on offer, whoever takes VMs or not: site and name."""
+    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    of_racks = {
+        (rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines
+    }
+    own = {(site_of_rack.get(each.rack_id, ""), each.machine.name) for each in inventory.machines.values()}
+    return frozenset(of_racks | own)
+
+
 # --- the sites that objects describe -----------------------------------------------------------
 
 

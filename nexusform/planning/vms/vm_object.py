@@ -25,6 +25,7 @@ from nexusform.scheduling.racks.vms import Hint, Placement
 ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"
 MACHINE_REPLACED = "machine_replaced"
+MACHINE_FORGOTTEN = "machine_forgotten"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 MACHINE_EVACUATED = "machine_evacuated"
@@ -202,14 +203,21 @@ class VmObject(Struct):
         self.stay_as_they_are()
         for key, vm in self.standing.items():
             trigger = machine_trigger(vm.placement.machine)
-            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
                 self.moves.lost[key] = trigger
         self.moves.stay = [key for key in self.standing if key not in self.moves.lost]
 
-    def be_forgotten(self, trigger: str) -> None:
-        """The object leaves the state and its VMs run on: they hold their room."""
+    def be_forgotten(self, trigger: str, machine_trigger: Callable[[str], str]) -> None:
+        """The object leaves the state and its VMs run on: they hold their room. Those do not whose machine
+        this plan takes away, or makes anew.
+        """
         self.demand = None
         self.moves = Moves(forgotten=dict.fromkeys((*self.standing, *self.unplaced), trigger))
+        for key, vm in self.standing.items():
+            of_machine = machine_trigger(vm.placement.machine)
+            if of_machine in (MACHINE_REMOVED, MACHINE_REPLACED):
+                self.moves.lost[key] = of_machine
+                del self.moves.forgotten[key]
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
@@ -244,7 +252,8 @@ class Situation(Struct, frozen=True):
 
     `whole` is the trigger that concerns every VM ("cluster_replaced", "requested", or the one of
     a removal), "" when there is none. `healed` are the names the user wants placed anew.
-    `machine_trigger(machine)` is "machine_removed", "machine_evacuated", "machine_replaced" or "".
+    `machine_trigger(machine)` is "machine_removed", "machine_forgotten", "machine_evacuated",
+    "machine_replaced" or "".
     `unplaced` are the VMs that are there without a machine.
     """
 

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vms.sites import SitePlan, at_machine, demand_for, sku_of, vm_name
+from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import (
+    MACHINE_FORGOTTEN,
     MACHINE_REMOVED,
     MACHINE_REPLACED,
     ROLLING,
@@ -73,7 +74,7 @@ def _hold_room(vms: VmObject, vm: PlacedVm, world: VmWorld) -> None:
 def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     """Work out who leaves, who is placed anew and who is new; `demand` None: the instance goes."""
     if vms.instance.action is Action.FORGET:
-        vms.be_forgotten(_trigger_of_all(vms))
+        vms.be_forgotten(_trigger_of_all(vms), machine_trigger(world, vms))
         return
     vms.demand = demand
     vms.site = world.sites.get(demand.site_id) if demand is not None else None
@@ -81,7 +82,7 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     situation = Situation(
         _trigger_of_all(vms),
         world.heal.get(str(vms.instance.address), frozenset()),
-        machine_trigger(world.sites, vms),
+        machine_trigger(world, vms),
         vms.unplaced,
     )
     vms.moves = compare(tuple(vms.standing.values()), prior, demand, situation)
@@ -91,10 +92,17 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     _hold_new_vfs(vms)
 
 
-def machine_trigger(sites: Mapping[str, SitePlan], vms: VmObject) -> Callable[[str], str]:
+def machine_trigger(world: VmWorld, vms: VmObject) -> Callable[[str], str]:
     """Why the VMs of an object on a machine must be placed anew, by the site that they stand on."""
-    site = sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
-    return site.machine_trigger if site is not None else lambda _machine: MACHINE_REMOVED
+    site_id = vms.prior_demand.site_id if vms.prior_demand is not None else ""
+    site = world.sites.get(site_id)
+
+    def trigger(machine: str) -> str:
+        found = site.machine_trigger(machine) if site is not None else MACHINE_REMOVED
+        runs_on = found == MACHINE_REMOVED and not world.was_managed(site_id, machine)
+        return MACHINE_FORGOTTEN if runs_on else found
+
+    return trigger
 
 
 def _hold_new_vfs(vms: VmObject) -> None:

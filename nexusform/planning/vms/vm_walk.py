@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, address_order
 from nexusform.configuration.configuration import ResourceBlock
@@ -217,7 +218,7 @@ class _Walk:
         vm_phase.consider(vms, demand, self.world)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
-            vms.be_left_behind(vm_phase.machine_trigger(self.world.sites, vms))
+            vms.be_left_behind(vm_phase.machine_trigger(self.world, vms))
 
     def leave_and_return(self, instances: Sequence[Instance]) -> None:
         """Everything that leaves leaves; then those that lost their place get a new one, oldest first."""
@@ -352,7 +353,7 @@ def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
     """
     _decide(blocks)
     world = emptied_world(blocks)
-    sites = _sites_left(blocks) if blocks.selection.partial else {}
+    left = replace(world, sites=_sites_left(blocks)) if blocks.selection.partial else world
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:
@@ -361,7 +362,7 @@ def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
         if vms.going:
             vm_phase.consider(vms, None, world)
         else:
-            vms.be_left_behind(vm_phase.machine_trigger(sites, vms))
+            vms.be_left_behind(vm_phase.machine_trigger(left, vms))
     return objects, world.before
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -20,6 +21,8 @@ from nexusform.planning.vms.sites import (
     SitePlan,
     Targets,
     build_sites,
+    inventory_of,
+    machines_of,
     surroundings_before,
     vm_skus,
 )
@@ -142,6 +145,7 @@ class VmWorld(Struct, frozen=True):
     `before` is what prior arguments meant, `after` what arguments mean now, `hints` what hints point at.
     `heal` are the names of VMs to be placed anew by the address of their object (text), `explain` the
     (address, name) of VMs whose decision is to be explained; None = every VM that is placed.
+    `was_managed(site, machine)`: state has what makes a machine, and this plan does not merely forget it.
     """
 
     sites: Mapping[str, SitePlan]
@@ -150,6 +154,7 @@ class VmWorld(Struct, frozen=True):
     hints: HintTargets
     heal: Mapping[str, frozenset[str]]
     explain: frozenset[tuple[str, str]] | None
+    was_managed: Callable[[str, str], bool]
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def settle(self) -> None:
@@ -174,6 +179,7 @@ def vm_world(blocks: Blocks) -> VmWorld:
         hints=hints,
         heal=heal if selection.heal else {},
         explain=None if request.want_rejected else frozenset(request.explain),
+        was_managed=_recorded_machines(blocks),
         diagnostics=(*[_clash(clash, blocks.instances) for clash in clashes], *problems),
     )
 
@@ -194,7 +200,26 @@ def emptied_world(blocks: Blocks) -> VmWorld:
     """A world in which nothing is placed: a destroy plan's, without sites."""
     skus, _ = vm_skus(blocks.request, blocks.inventory)
     before = surroundings_before(blocks.prior, skus, blocks.request.registries.resource_types)
-    return VmWorld({}, before, before, HintTargets(blocks.inventory), {}, frozenset())
+    managed = _recorded_machines(blocks)
+    return VmWorld({}, before, before, HintTargets(blocks.inventory), {}, frozenset(), managed)
+
+
+def _recorded_machines(blocks: Blocks) -> Callable[[str, str], bool]:
+    """Whether state has what makes a machine of a site, but for what this plan forgets; looked up where
+    anybody asks.
+    """
+
+    @cache
+    def machines() -> frozenset[tuple[str, str]]:
+        forgotten = {each.address for each in blocks.instances.values() if each.action is Action.FORGET}
+        recorded = [
+            (address, instance.current.attributes)
+            for address, instance in blocks.prior.state.instances.items()
+            if instance.current is not None and address not in forgotten
+        ]
+        return machines_of(inventory_of(recorded, blocks.request.registries.resource_types))
+
+    return lambda site_id, machine: (site_id, machine) in machines()
 
 
 def _clash(clash: MachineClash, instances: Mapping[Address, Instance]) -> Diagnostic:

@@ -307,7 +307,7 @@ def causes_of_moves(plan: Plan) -> tuple[Change, ...]:
     )
 
 
-_OF_HARDWARE = frozenset({"machine_evacuated", "machine_removed", "machine_replaced"})
+_OF_HARDWARE = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
 _BY_FLAG = frozenset({"requested", "heal"})
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
-from nexusform.domains.fleet.planning.left_out import found_lost_rows, left_out_rows
+from nexusform.domains.fleet.planning.left_out import forgotten_and_lost, found_lost_rows, left_out_rows
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
 from nexusform.domains.pods.planning.blocks import (
@@ -75,13 +75,14 @@ def _contribution(
     told = {_named(row) for row in rows}
     members = _known_members(blocks, outcome)
     left_out = (row for row in left_out_rows(blocks, vms, pods.clusters, members) if _named(row) not in told)
+    lost = {_named(row): row for row in forgotten_and_lost(blocks, vms, pods.clusters)}
 
     def findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         problems = list(manifest_findings(pods, instances))
         return [*problems, *pod_risks(pods, instances)] if risks else problems
 
     return Contribution(
-        rows=(*rows, *left_out),
+        rows=(*(lost.get(_named(row), row) for row in rows), *left_out),
         rollouts=outcome.rollouts,
         passed_over=outcome.passed_over,
         shown=outcome.shown,

@@ -1,5 +1,6 @@
-"""What becomes of the bindings and pods of objects that -target or -exclude leaves out: nothing is asked of
-them, and the node or the member that they need may go all the same, or be gone already.
+"""What becomes of the bindings and pods of objects that -target or -exclude leaves out, or that are only
+forgotten: nothing is asked of them, and the node or the member that they need may go all the same, or be gone
+already.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ from nexusform.state.objects import InstanceState
 _NODE_REMOVED: Final = "node_removed"
 _MEMBER_LEFT: Final = "binding_removed"
 _LEFT_OUT: Final = "what brought it is left out of this plan"
-_NODE_GOES: Final = f"its node is gone or made anew, and {_LEFT_OUT}"
-_MEMBER_GOES: Final = f"its member leaves the fleet, and {_LEFT_OUT}"
+_FORGOTTEN: Final = "what brought it is only forgotten"
 _NODE_IS_GONE: Final = "its node is not there"
 _MEMBER_IS_GONE: Final = "its member is not in the fleet"
 
@@ -38,7 +38,7 @@ _MEMBER_IS_GONE: Final = "its member is not in the fleet"
 class _Ground(Struct, frozen=True):
     """What the left out stand on: clusters by id, members in state (name -> cluster id), what of it goes, and
     the names of the nodes that stand, by cluster id. Of clusters that are not among `standing` nothing is
-    known. The fleet `lacks` members that it had.
+    known. The fleet `lacks` members that it had. `alone` is why nothing is asked of what stands there.
     """
 
     clusters: Mapping[str, NodeCluster]
@@ -47,18 +47,19 @@ class _Ground(Struct, frozen=True):
     members_gone: frozenset[str]
     standing: Mapping[str, AbstractSet[str]]
     lacks: Callable[[str], bool]
+    alone: str = _LEFT_OUT
 
     def has_lost(self, cluster_id: str, node: str) -> str:
         """Why a pod on this node has lost it, or does in this plan; "" where it stands."""
         if (cluster_id, node) in self.nodes_gone:
-            return _NODE_GOES
+            return f"its node is gone or made anew, and {self.alone}"
         standing = self.standing.get(cluster_id)
         return _NODE_IS_GONE if node and standing is not None and node not in standing else ""
 
     def has_left(self, member: str) -> str:
         """Why a binding to this member has lost it, or does in this plan; "" where it stands."""
         if member in self.members_gone:
-            return _MEMBER_GOES
+            return f"its member leaves the fleet, and {self.alone}"
         return _MEMBER_IS_GONE if self.lacks(member) else ""
 
 
@@ -71,24 +72,53 @@ def left_out_rows(
     """A row for every binding and pod of what the selection leaves out. `known_members` are those of the
     configuration and of hubs that were read, None where these are not known.
     """
+    left_out = {
+        address: instance.current.attributes
+        for address, instance in blocks.prior.instances.items()
+        if instance.current is not None and not blocks.selection.has(address)
+    }
+    ground = _ground(blocks, vms, clusters, known_members)
+    yield from _rows_of(left_out, blocks.request.registries, ground)
+
+
+def forgotten_and_lost(
+    blocks: Blocks, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+) -> Iterator[PlacementChange]:
+    """A row for every binding and pod that is forgotten and does not run on: the plan takes away, or makes
+    anew, what it stands on.
+    """
+    forgotten = {
+        address: instance.before
+        for address, instance in blocks.instances.items()
+        if instance.action is Action.FORGET and instance.before is not None
+    }
+    if not forgotten:
+        return
+    ground = _ground(blocks, vms, clusters, None, _FORGOTTEN)
+    for row in _rows_of(forgotten, blocks.request.registries, ground):
+        if row.action is PlacementAction.LOSE:
+            yield row
+
+
+def _ground(
+    blocks: Blocks,
+    vms: Iterable[VmObject],
+    clusters: Mapping[str, NodeCluster],
+    known_members: AbstractSet[str] | None,
+    alone: str = _LEFT_OUT,
+) -> _Ground:
     vms = tuple(vms)
-    instances = blocks.prior.instances
-    registries = blocks.request.registries
+    instances, registries = blocks.prior.instances, blocks.request.registries
     named = _member_names(instances, registries)
-    ground = _Ground(
+    return _Ground(
         clusters,
         prior_members(instances, registries),
         frozenset(_nodes_gone(vms)),
         frozenset(_members_gone(blocks)),
         _standing(vms),
         lambda member: known_members is not None and member not in known_members | named,
+        alone,
     )
-    left_out = {
-        address: instance.current.attributes
-        for address, instance in instances.items()
-        if instance.current is not None and not blocks.selection.has(address)
-    }
-    yield from _rows_of(left_out, registries, ground)
 
 
 def found_lost_rows(prior: Prior, registries: Registries) -> Iterator[PlacementChange]:
@@ -117,12 +147,10 @@ def _rows_of(
             yield from _bindings(address, attributes, ground)
             for member, of_member in (workloads or {}).items():
                 cluster_id = ground.members.get(member, member)
-                yield from _pods(address, member, cluster_id, of_member, ground, ground.has_left(member))
+                yield from _pods(address, cluster_id, of_member, ground, ground.has_left(member))
         elif kind is Kind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
-            cluster = ground.clusters.get(cluster_id)
-            name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
-            yield from _pods(address, name, cluster_id, workloads, ground)
+            yield from _pods(address, cluster_id, workloads, ground)
 
 
 def _nodes_gone(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
@@ -214,7 +242,6 @@ def _bindings(address: Address, attributes: Mapping[str, Any], ground: _Ground) 
 
 def _pods(
     address: Address,
-    cluster: str,
     cluster_id: str,
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]],
     ground: _Ground,
@@ -222,6 +249,7 @@ def _pods(
 ) -> Iterator[PlacementChange]:
     """The pods of an object on one cluster; `left` says why that is no member any more."""
     known = ground.clusters.get(cluster_id)
+    cluster = known.name if known is not None else cluster_id.rpartition("/")[2]
     for workload, pods in workloads.items():
         for name, values in pods.items():
             note = read_note(values)

@@ -121,3 +121,29 @@ def test_a_manifest_of_one_cluster_does_so_whatever_replaces_it() -> None:
     expected: dict[Any, int] = {("pod", "remove", "object_replaced"): 1, ("pod", "place", "new"): 1}
     assert told(good(plan(sku % 4 + text, state))) == expected
     assert told(good(plan(sku % 2 + text, state, replaces=("fleet_hub_manifest.z",)))) == expected
+
+
+FORGET = "\nremoved {{\n from = {}\n lifecycle {{\n destroy = false\n }}\n}}\n"
+
+
+def test_what_is_forgotten_does_not_run_on_where_its_ground_goes(state: State) -> None:
+    forgotten = BASE + FORGET.format("fleet_cluster_resource_placement.p")
+    alone = good(plan(forgotten, state))
+    assert told(alone) == {
+        ("binding", "forget", "placement_removed"): 2,
+        ("pod", "forget", "binding_removed"): 4,
+    }
+    without_a = forgotten.replace(MEMBERS.split("\nresource")[0] + "\n", "")
+    assert without_a != forgotten
+    result = good(plan(without_a, state))
+    assert told(result) == {
+        ("binding", "forget", "placement_removed"): 1,
+        ("binding", "lose_machine", "cluster_left"): 1,
+        ("pod", "forget", "binding_removed"): 2,
+        ("pod", "lose_machine", "binding_removed"): 2,
+    }
+    figures = total(result, "pod")
+    assert (figures.before, figures.loses_machine, figures.forgotten, figures.after) == (4, 2, 2, 0)
+    remade = good(plan(forgotten, state, replaces=("nexus_kubernetes_cluster.a",)))
+    assert told(remade)["pod", "lose_machine", "node_removed"] == 2
+    assert told(remade)["binding", "forget", "placement_removed"] == 2
