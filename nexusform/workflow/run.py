@@ -108,16 +108,16 @@ class Run(Struct):
             with within(self.project.place.seconds_to_plan(limits)):
                 return self._planned(options)
         except Refused as refused:
-            return _failed(options, *refused.diagnostics)
+            return self._failed(options, refused.diagnostics)
 
     def _planned(self, options: PlanOptions) -> PlanResult:
         said = self._contradictions()
         if has_errors(said):
-            return _failed(options, *said)
+            return self._failed(options, said)
         # Imports first: what they take over out of other objects, these are then read without.
         imported, problems = self._imports(self.request(options), options)
         if has_errors(problems):
-            return _failed(options, *problems)
+            return self._failed(options, problems)
         said += problems
         request = self.request(options)
         if options.refresh and (request.state.instances or self._observes()):
@@ -126,7 +126,7 @@ class Run(Struct):
             try:
                 request, found = as_it_stands(request, self.providers, self.notices.reading)
             except ProviderProblem as problem:
-                return _failed(options, error("reading-what-stands-failed", str(problem)))
+                return self._failed(options, [error("reading-what-stands-failed", str(problem))])
             said += found
         with logged("info", "plan made", mode=options.mode):
             taken = {**request.imports, **imported, **options.adopting}
@@ -139,6 +139,12 @@ class Run(Struct):
         inventories = (*result.plan.inventories, *captures_read(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, said)
+
+    def _failed(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
+        """No plan: all that state has stays."""
+        from nexusform.planning.conclusion.conclusion import without_changes
+
+        return without_changes(self.request(options), problems)
 
     def _observes(self) -> bool:
         """Whether a provider looks at a site: then it is asked, be it for nothing that state knows."""
@@ -345,9 +351,3 @@ def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
             'all jobs reach, for example `backend "azurerm"`.',
         )
     ]
-
-
-def _failed(options: PlanOptions, *problems: Diagnostic) -> PlanResult:
-    from nexusform.plans.plan import Plan
-
-    return PlanResult(Plan(mode=options.mode, diagnostics=problems, errored=True))

@@ -122,7 +122,7 @@ def conclude(
         planned_outputs=outputs.after,
         refined_outputs=outputs.refined,
         placements=rows,
-        placement_totals=() if left.mistakes else left.totals,
+        placement_totals=left.totals,
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
         moved=tuple((old, new) for new, old in prior.previous.items()),
         kept=_kept(vms, other_rows),
@@ -175,8 +175,15 @@ def _edges(order: Order) -> Iterator[tuple[str, str]]:
 def without_changes(
     request: PlanRequest, diagnostics: Iterable[Diagnostic], drift: tuple[Drift, ...] = ()
 ) -> PlanResult:
-    """A plan that changes nothing: only drift is looked for, or something is wrong with the request."""
-    return PlanResult(_signed(Plan(mode=request.mode, drift=drift), request, diagnostics))
+    """A plan that changes nothing: only drift is looked for, or something is wrong with the request. All that
+    state has stays.
+    """
+    from nexusform.planning.conclusion.found_standing import unchanged
+
+    totals = accounts(unchanged(request.state.instances), (), request.registries.resource_types).totals
+    kept = sum(total.stays for total in totals)
+    plan = Plan(mode=request.mode, drift=drift, placement_totals=totals, kept=kept)
+    return PlanResult(_signed(plan, request, diagnostics))
 
 
 def refreshed_only(
@@ -191,7 +198,7 @@ def refreshed_only(
     types = request.registries.resource_types
     sites = sites_of(prior, types)
     rows = (*lost_rows(prior, types, sites), *found_lost_in(prior, request.registries))
-    left = accounts(unchanged(prior), rows, types, sites)
+    left = accounts(unchanged(prior.instances), rows, types, sites)
     outputs = standing_outputs(request, evaluation)
     checked = standing_verdicts(request, evaluation)
     plan = Plan(

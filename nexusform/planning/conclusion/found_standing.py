@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nexusform.address import address_order
+from nexusform.address import Address, address_order
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.placements import REASONS
 from nexusform.planning.preparation.prior import Prior
@@ -12,12 +12,13 @@ from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of, ma
 from nexusform.planning.vms.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.ports import ResourceType
+from nexusform.state.objects import InstanceState
 
 
-def unchanged(prior: Prior) -> Iterator[Change]:
+def unchanged(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """What stands, as a change that changes nothing."""
-    for address in sorted(prior.instances, key=address_order):
-        current = prior.object(address)
+    for address in sorted(instances, key=address_order):
+        current = instances[address].current
         if current is not None:
             values, number = current.attributes, current.creation
             yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
@@ -49,7 +50,7 @@ def moved(prior: Prior) -> Iterator[Change]:
 
 def sites_of(prior: Prior, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
     """The sites as they were found."""
-    standing = [(change.address, change.before or {}) for change in unchanged(prior)]
+    standing = [(change.address, change.before or {}) for change in unchanged(prior.instances)]
     return build_sites(inventory_of(standing, types))[0]
 
 
@@ -59,7 +60,7 @@ def lost_rows(
     """A row for every VM whose machine is not there: found to be gone, or forgotten before."""
     recorded = ((a, i.current.attributes) for a, i in prior.state.instances.items() if i.current is not None)
     managed = machines_of(inventory_of(recorded, types))
-    for change in unchanged(prior):
+    for change in unchanged(prior.instances):
         resource_type = types.get(change.address.type)
         if resource_type is None or resource_type.vms is None or change.before is None:
             continue

@@ -228,3 +228,31 @@ def test_a_plan_whose_rows_leave_something_out_is_told_from_one_that_is_whole(st
     part = replace(whole, placements=whole.placements[1:])
     (mistake,) = accounts(part.changes, part.placements, types).mistakes
     assert f'"{whole.placements[0].object}"' in mistake
+
+
+# --- plans that are refused ----------------------------------------------------------------------
+
+FIVE = "count       = 5"
+ZONE = 'availability_zones = ["9"]'
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("unknown-site", TEXT.replace('"a" {\n  site_id = nexus_site.s.id', '"a" {\n  site_id = "x"'), {}),
+    ("does-not-fit", TEXT.replace("count       = 5", "count       = 500"), {}),
+    ("nothing-to-target", TEXT, {"targets": ("nexus_rack.nowhere",)}),
+    ("incompatible-options", TEXT, {"targets": ("nexus_rack.r",), "excludes": ("nexus_site.s",)}),
+    (
+        "unknown-availability-zone",
+        TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'),
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "options"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_a_refused_plan_accounts_for_what_stands(
+    state: State, kind: str, text: str, options: dict[str, Any]
+) -> None:
+    result = plan(text, state, **options)
+    assert kind in {problem.id for problem in errors(result)}
+    figures = total(result)
+    assert balanced(figures)
+    assert figures.before == len(vms(state))
