@@ -2,7 +2,8 @@
 a site the fleet as a matrix of placements and clusters.
 
 Nothing is fetched from anywhere. Above LARGE machines on a site the drawing is condensed: no texts
-in the boxes, one tooltip per machine, and only the side after the plan.
+in the boxes, one tooltip per machine, and only the side after the plan. What would be larger than 5 MB is
+drawn rack by rack.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from nexusform.rendering.page.legend import (
     paints,
 )
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
+from nexusform.rendering.page.svg_racks import MOST_BYTES, MOST_RACKS, NOTE, RackDrawing
 from nexusform.rendering.report.overview import denied_by
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
@@ -34,6 +36,7 @@ LARGE: Final = 1000
 MARGIN: Final = 16
 _HEADING: Final = 26
 _LETTER_OF_HEADING: Final = 9  # pixels
+_LEAST_OF_A_VM: Final = 60  # bytes
 
 
 class _Scale(Struct, frozen=True):
@@ -65,7 +68,33 @@ def render_svg(plan: Plan) -> str:
 def svg_of(
     maps: Sequence[SiteMap], verdict: str = "", *, without_sites: str = "The plan knows no site."
 ) -> str:
-    """An SVG document of maps, one below the other, under a verdict."""
+    """An SVG document of maps, one below the other, under a verdict. Where that would be too large a file, of
+    their racks alone.
+    """
+    # A VM takes more than so many bytes: what cannot be small enough is not drawn first.
+    if sum(len(site.vms) for site in maps) * _LEAST_OF_A_VM <= MOST_BYTES:
+        picture = _machines_of(maps, verdict, without_sites)
+        if len(picture) <= MOST_BYTES:
+            return picture
+    return _racks_of(maps, verdict)
+
+
+def _racks_of(maps: Sequence[SiteMap], verdict: str) -> str:
+    """The racks of maps."""
+    drawings: list[Markup] = []
+    width, top, room = 0, MARGIN, MOST_RACKS
+    for site in maps:
+        drawing = RackDrawing(site, room)
+        drawings += drawing.markup(top, MARGIN)
+        room -= len(site.racks)
+        top += drawing.height + MARGIN
+        width = max(width, drawing.width)
+    description = f"{_description(maps)} {NOTE}"
+    return document(_title(maps), description, [definitions(maps), *drawings], width, top, verdict)
+
+
+def _machines_of(maps: Sequence[SiteMap], verdict: str, without_sites: str) -> str:
+    """The machines of maps."""
     drawings: list[Markup] = []
     width, top = 480, MARGIN
     for site in maps:

@@ -4,10 +4,13 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.plan import Plan
+from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.svg_map import render_svg
+from nexusform.rendering.page.svg_racks import NOTE
 from tests.rendering.real_plans import RealPlan, many
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -92,6 +95,46 @@ def test_a_large_site_is_condensed(tmp_path: Path) -> None:
     root = ET.fromstring(text)
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 2400
     assert len(text) < 700_000
+
+
+def test_what_would_be_too_large_is_drawn_rack_by_rack(
+    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = render_svg(examples["repaired"].saved.plan)
+    monkeypatch.setattr(svg_map, "MOST_BYTES", len(whole) - 1)
+    root = drawn(examples["repaired"])
+    texts = [t.text or "" for t in root.iter(f"{SVG}text")]
+    assert "Site s, after the plan" in texts
+    assert NOTE in texts
+    assert {"r1", "r2", "r3"} <= set(texts)
+    tips = sorted(t.text or "" for t in root.iter(f"{SVG}title"))
+    assert tips[1:] == [
+        "r1: 4 machines, 3 VMs\n1 moved from or to it, 1 removed",
+        "r2: 4 machines, 4 VMs",
+        "r3: 4 machines, 4 VMs",
+    ]
+    assert len(marked(root, "removed")) == 1
+    by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
+    assert by_id["map-desc"].endswith(NOTE)
+
+
+def test_racks_alone_of_a_refused_plan_are_what_stands(
+    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(svg_map, "MOST_BYTES", 1)
+    root = ET.fromstring(render_svg(replace(examples["nexus-document"].saved.plan, errored=True)))
+    assert "Site lab, what stands" in [t.text for t in root.iter(f"{SVG}text")]
+    assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
+
+
+def test_racks_beyond_a_picture_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(svg_map, "MOST_BYTES", 1)
+    monkeypatch.setattr(svg_map, "MOST_RACKS", 30)
+    root = ET.fromstring(render_svg(many(tmp_path, 40).saved.plan))
+    assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
+    assert any(
+        (t.text or "").endswith("10 more racks of this site left out.") for t in root.iter(f"{SVG}text")
+    )
 
 
 def test_a_plan_without_a_site() -> None:
