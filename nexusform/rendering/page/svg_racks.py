@@ -12,8 +12,8 @@ from nexusform.words import counted
 
 MOST_BYTES: Final = 5_000_000
 NOTE: Final = (
-    "Racks alone, with their VMs; the bar is the memory that they take. With every machine this picture would "
-    "be larger than 5 MB."
+    "Racks alone, with their VMs; the bar is the memory that they take. With every machine this picture "
+    "would be larger than 5 MB."
 )
 MOST_RACKS: Final = 8_000  # in one picture
 _RACKS_PER_LINE: Final = 16

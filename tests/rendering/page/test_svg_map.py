@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.plan import Plan
+from nexusform.domains.fleet.rendering import fleet_svg
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.page.svg_racks import NOTE
@@ -152,6 +153,22 @@ def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) ->
     by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
     assert by_id["map-desc"] == "3 placements, 6 clusters, 8 bindings."
     assert len([t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]) == 8
+
+
+def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
+    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = examples["fleet"].saved.plan
+    kept = tuple(
+        replace(row, action=PlacementAction.KEEP) if not str(row.address).endswith("most_cpu") else row
+        for row in plan.placements
+    )
+    monkeypatch.setattr(fleet_svg, "MOST_BYTES", 1500)
+    monkeypatch.setattr(fleet_svg, "_FRAME", 0)
+    text = render_svg(replace(plan, placements=kept))
+    drawn_lines = re.findall(r">(fleet_cluster_resource_placement\.\w+)<", text)
+    assert drawn_lines == ["fleet_cluster_resource_placement.most_cpu"]
+    assert "1 of 3 placements are drawn, those first in which something changes" in text
 
 
 def test_a_refused_plan_is_drawn_as_it_stands(examples: dict[str, RealPlan]) -> None:
