@@ -33,6 +33,7 @@ from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, moved_without_selection, select, unmatched
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.draws import fitting_draws, roomiest
+from nexusform.planning.verdicts.stranded import SELECTION
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
 from nexusform.plans.plan import Mode
@@ -52,6 +53,10 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.remedies import with_ways_out
 
         return with_ways_out(request, result, make_plan)
+    if request.ways_out and any(SELECTION in problem.extra for problem in result.plan.diagnostics):
+        from nexusform.planning.replanning.selections import tried
+
+        return tried(request, result, make_plan)
     if request.ways_out and result.separations:
         from nexusform.planning.replanning.zone_sets import with_zone_sets
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.planning.instances.instance import Instance
@@ -18,6 +20,7 @@ from nexusform.ports import ResourceType
 from nexusform.words import counted, first_of, form, listed, natural
 
 GONE_ALREADY = "machine-is-gone-under-vms"
+SELECTION = "selection"  # among what such an error carries: the options that it proposes
 _MOST_NAMED = 4
 _MOST_OBJECTS = 12
 
@@ -53,7 +56,9 @@ def stranded(
         instance = by_text[maker]
         forgotten = {address: lost.pop(address) for address in [*lost] if instances[address].going}
         if lost:
-            yield instance.error(STRANDED, _refusal(instance, lost, selection, mode))
+            refusal = instance.error(STRANDED, _refusal(instance, lost, selection, mode))
+            proposed = _proposed(lost, selection, mode)
+            yield replace(refusal, extra={SELECTION: proposed}) if proposed else refusal
         if forgotten:
             yield instance.error(STRANDED, _no_running_on(instance, forgotten))
 
@@ -65,11 +70,15 @@ def _makers_before(
     standing = [
         (address, instance.before) for address, instance in instances.items() if instance.before is not None
     ]
-    sites, _ = build_sites(inventory_of(standing, types))
+    inventory = inventory_of(standing, types)
+    sites, _ = build_sites(inventory)
+    # A site that goes takes its machines along, whatever becomes of their racks.
+    going = {str(address) for address, instance in instances.items() if instance.going}
+    lost_sites = {site.id: address for address, site in inventory.sites.items() if address in going}
     makers = {}
     for site_id, site in sites.items():
         for machine, address in site.offered_by.items():
-            makers[site_id, machine] = address
+            makers[site_id, machine] = address if address in going else lost_sites.get(site_id, address)
     return makers
 
 
@@ -121,7 +130,7 @@ def _refusal(
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost)
         return f"{what} Add {options}, so that the VMs are {placed} in the same plan."
-    options = _excludes_of(lost, selection)
+    options = " ".join(f"-exclude='{pattern}'" for pattern in _excludes_of(lost, selection))
     return f"{what} Drop {options}, so that the VMs are {placed} in the same plan."
 
 
@@ -150,17 +159,27 @@ def _no_running_on(instance: Instance, forgotten: Mapping[Address, Sequence[str]
     """What is wrong where VMs are only forgotten, and would not run on."""
     total = sum(map(len, forgotten.values()))
     owners = listed(map(str, forgotten), _MOST_OBJECTS)
+    blocks = form(len(forgotten), "the removed block", "the removed blocks")
     return (
         f"{_stand_on(instance, forgotten)}: {owners} {form(len(forgotten), 'is', 'are')} only forgotten, and "
-        f"{form(total, 'the VM is', 'the VMs are')} to run on. Forget {instance.address}, too (a removed "
-        f"block with destroy = false), or let the VMs go: destroy {owners} instead."
+        f"{form(total, 'the VM is', 'the VMs are')} to run on. Forget {instance.address}, too "
+        f"(`nexusform state rm '{instance.address}'`), or leave out {blocks} of {owners}, so that the VMs go."
     )
 
 
-def _excludes_of(lost: Iterable[Address], selection: Selection) -> str:
-    """The -exclude options that leave these objects out; all of them where they do so by dependence."""
+def _proposed(lost: Iterable[Address], selection: Selection, mode: Mode) -> Mapping[str, list[str]]:
+    """What is proposed as options: targets to add, exclusions to drop."""
+    if mode is Mode.DESTROY:
+        return {}
+    if selection.targets:
+        return {"targets": [str(address) for address in lost]}
+    return {"excludes": _excludes_of(lost, selection)}
+
+
+def _excludes_of(lost: Iterable[Address], selection: Selection) -> list[str]:
+    """The exclusions that leave these objects out; all of them where they do so by dependence."""
     named = [pattern for pattern in selection.excludes if any(pattern.matches(address) for address in lost)]
-    return " ".join(f"-exclude='{pattern}'" for pattern in named or selection.excludes)
+    return [str(pattern) for pattern in named or selection.excludes]
 
 
 def _gone_already(lost: Mapping[Address, Sequence[str]]) -> Diagnostic:

@@ -394,13 +394,14 @@ def inventory_of(
 
 
 def machines_of(inventory: Inventory) -> frozenset[tuple[str, str]]:
-    """The machines on offer, whoever takes VMs or not: site and name."""
+    """The machines of sites on offer, whoever takes VMs or not: site and name."""
     site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
     of_racks = {
         (rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines
     }
     own = {(site_of_rack.get(each.rack_id, ""), each.machine.name) for each in inventory.machines.values()}
-    return frozenset(of_racks | own)
+    site_ids = inventory.site_ids()
+    return frozenset((site_id, name) for site_id, name in of_racks | own if site_id in site_ids)
 
 
 # --- the sites that objects describe -----------------------------------------------------------

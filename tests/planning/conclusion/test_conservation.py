@@ -256,3 +256,28 @@ def test_a_refused_plan_accounts_for_what_stands(
     figures = total(result)
     assert balanced(figures)
     assert figures.before == len(vms(state))
+
+
+# --- what a refusal proposes is tried ------------------------------------------------------------
+
+
+def test_a_target_that_is_proposed_and_would_be_refused_says_why(state: State) -> None:
+    zoned = TEXT.replace("count       = 4", 'count       = 4\n    availability_zones = ["r2"]')
+    standing = state_of(zoned)
+    result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), ways_out=True)
+    (problem,) = errors(result)
+    assert "That plan is refused as well" in problem.detail
+    assert 'No rack of site s is in zone "r2"' in problem.detail
+    plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), ways_out=True)
+    (problem,) = errors(plain)
+    assert "refused as well" not in problem.detail
+    good(plan(two_racks(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"])))
+
+
+def test_a_site_that_is_only_forgotten_is_named(state: State) -> None:
+    text = TEXT.replace('resource "nexus_site" "s" {}', "").replace("nexus_site.s.id", '"s"')
+    result = plan(text + FORGET.format("nexus_site.s"), state, targets=("nexus_site.s",))
+    refused = [problem.detail for problem in errors(result) if problem.id == STRANDED]
+    details = {detail.partition(",")[0] for detail in refused}
+    assert details == {"nexus_site.s is forgotten with this plan"}
+    assert {row.trigger for row in result.plan.placements} == {"machine_forgotten"}
