@@ -1,1 +1,17 @@
 """One file per command; the only code that writes to the screen."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "answers": "Answer AnswerFlags AnswerFormFlags is_document tell",
+    "apply": "graceful_interrupts verification_of",
+    "arguments": "choice group number optional optional_choice positional positionals switch text texts",
+    "commands": "command Entry LazyGroup trust_flags",
+    "flags": "duration LockFlags place_of state_flag variable_flags ViewFlags",
+    "main": "main",
+    "plan": "CHANGES limits_in notices_of Showing voice_of",
+    "planning_flags": "PlacementFlags",
+    "reconciling": "Comparison SOURCES",
+    "report_flag": "parse_reports plan_reports to_stdout write_report write_to_stdout",
+    "screen": "input_allowed Screen",
+    "voice": "Voice",
+}

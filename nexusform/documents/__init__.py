@@ -1,1 +1,8 @@
 """Foreign documents as text with places: what every reader of them needs."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "text_places": "TextPlace",
+    "times": "parse_duration parse_time time_text",
+    "yaml_text": "ELISION INVALID Node Notes problem_at read_yaml whole_number YamlDocument YamlStream",
+}

@@ -1,1 +1,14 @@
 """What nexusform remembers. Pure: bytes come from and go to a backend."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "codec": "decode encode path_text",
+    "conformity": "misfits",
+    "draft": "planned_records Remaining replayed StateDraft",
+    "edits": "matching moved moves only_instance with_taint without",
+    "journal": (
+        "Begun Done encode Finished Intent Moved NO_STEP OpenIntent Planned Progress read Record UnderWay"
+    ),
+    "json_text": "as_text collector_paused dumps JsonProblem loads plain_mapping",
+    "objects": "EMPTY InstanceState ObjectState OutputState State",
+}

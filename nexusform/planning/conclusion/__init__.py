@@ -1,1 +1,9 @@
 """What was worked out to the plan: changes, rows, tables, steps. Start at conclusion.py."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "changes": "drift_between",
+    "conservation": "kinds_held names_of",
+    "result": "ExplainedVm PlanResult",
+    "room_left": "with_room",
+}

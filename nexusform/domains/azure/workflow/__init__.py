@@ -1,1 +1,7 @@
 """Wiring of azure."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "adopting": "import_site",
+    "reconcile": "replay_alone",
+}

@@ -1,1 +1,15 @@
 """Phases 5 and 6: members, what is selected, placements in rounds. Start at phase.py."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "asked": "asked_of",
+    "brought": "prepare_resources",
+    "contents": "fingerprint objects_on_clusters read_placement",
+    "hub": "Hub ON_HUB read_hub",
+    "outcome": "placement_warnings",
+    "phase": "evict_once roll_out_all",
+    "placement": "begin PlacementPlan",
+    "rounds": "run_rounds",
+    "rows": "binding_rows",
+    "world": "Clusters clusters_of FleetMemberState member_of read_by remembered ShownHub",
+}

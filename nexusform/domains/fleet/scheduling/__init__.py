@@ -1,1 +1,11 @@
 """Placements on member clusters: KubeFleet's scheduler, rollout and status, as pure functions."""
+
+# What other rooms may use of this one.
+DOOR = {
+    "bindings": "Abort Binding BindingState Health Member PlacementType ResourceUsage",
+    "decisions": "SchedulingStatus",
+    "explanation": "drift eligible PolicyDrift",
+    "properties": "RESOURCE_PREFIX",
+    "roster": "Roster",
+    "validation": "check_member",
+}
