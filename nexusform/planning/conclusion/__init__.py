@@ -3,6 +3,7 @@
 # What other rooms may use of this one.
 DOOR = {
     "changes": "drift_between",
+    "conclusion": "without_changes",
     "conservation": "kinds_held names_of",
     "result": "ExplainedVm PlanResult",
     "room_left": "with_room",

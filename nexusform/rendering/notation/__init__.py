@@ -5,6 +5,6 @@ DOOR = {
     "colours": "hang harmless indented Painter PLAIN wrap",
     "hcl_text": "hcl_value quoted scalar",
     "json_values": "encoded json_bytes spelled_out",
-    "markup": "breakable data_script element Markup Part shape trusted_code",
+    "markup": "breakable data_script element joined Markup Part shape trusted_code",
     "places": "drawn_document drawn_text fits_text interval_document",
 }

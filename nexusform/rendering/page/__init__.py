@@ -8,4 +8,5 @@ DOOR = {
     "page_parts": "section table",
     "rack_map": "MapMachine MapRack MapVm Mark OUTSIDE SiteMap",
     "svg_map": "document lettering MARGIN moved render_svg",
+    "svg_racks": "MOST_BYTES",
 }
