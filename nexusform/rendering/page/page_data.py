@@ -26,6 +26,7 @@ from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.report import Report, Stanza
+from nexusform.rendering.report.upgrade_words import RECREATING
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
 from nexusform.scheduling.decision import Place
@@ -204,9 +205,10 @@ def _place(place: Placement | None) -> list[Any] | None:
 def _more(vm: MapVm) -> dict[str, Any] | None:
     """What the plan says of a VM beyond its place; None when it says nothing."""
     document = _explanation(vm.row) if vm.row is not None else {}
-    fate = _FATES.get(effect_of(vm.row)) if vm.row is not None else None
-    if fate and vm.mark is not Mark.KEPT:
-        document["fate"] = fate
+    effect = effect_of(vm.row) if vm.row is not None else Effect.KEPT
+    if vm.row is not None and (vm.mark is not Mark.KEPT or effect is Effect.FORGOTTEN):
+        fate = _ANEW if effect is Effect.MOVED and vm.row.trigger in RECREATING else _FATES.get(effect)
+        document |= {"fate": fate} if fate else {}
     if vm.sure is not Sureness.UNKNOWN:
         document["sure"] = _STEPS[vm.sure]
     if vm.provenance and vm.provenance != "predicted":
@@ -214,11 +216,12 @@ def _more(vm: MapVm) -> dict[str, Any] | None:
     return document or None
 
 
+_ANEW: Final = "re-created with its pool"
 # Where a mark does not say what becomes of a VM.
 _FATES: Final = {
     Effect.AGAIN: "re-created in place",
     Effect.LOST: "without its machine",
-    Effect.FORGOTTEN: "forgotten (runs on)",
+    Effect.FORGOTTEN: "forgotten, runs on",
 }
 
 

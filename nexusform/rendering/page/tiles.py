@@ -7,7 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.plans.effects import Effect, effect_clauses, number_of
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import noun_of
+from nexusform.plans.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview
@@ -15,9 +17,10 @@ from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
 from nexusform.weights import Stake
-from nexusform.words import counted
+from nexusform.words import counted, first_of
 
 _OF: Final = " more of "
+_MOST_NAMED: Final = 3
 
 
 class Tile(Struct, frozen=True):
@@ -34,7 +37,7 @@ def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
     """The tiles; nothing of a plan in error, of which none of this is known."""
     if report.errored or not report.has_changes:
         return None
-    tiles = [_what_happens(report, overview), *_room(plan), _risk(report, overview)]
+    tiles = [_what_happens(report, overview), *_room(plan), _risk(plan, report, overview)]
     return element("div", [_drawn(tile) for tile in tiles], class_="tiles")
 
 
@@ -50,13 +53,18 @@ def _drawn(tile: Tile) -> Markup:
 
 
 def _what_happens(report: Report, overview: Overview) -> Tile:
-    """`24 moved` over `191 kept`; where nothing leaves its place, that. Whatever leaves its place is said
+    """`24 VMs moved` over `191 VMs kept`; where nothing leaves its place, that. What leaves its place is said
     first, then what comes, then what stays.
     """
-    total = report.summaries[0]
-    counts = [(count, words) for count, words in total.outcomes if count]
-    leaving = [f"{count:,} {words}" for count, words in counts if words in total.leaving]
-    staying = [f"{count:,} {words}" for count, words in counts if words not in total.leaving]
+    # The first is the total of several kinds.
+    leaving: list[str] = []
+    staying: list[str] = []
+    for summary in report.summaries[1:] or report.summaries:
+        noun = noun_of(summary.effects[0].kind if summary.effects else VM)
+        for count, words in summary.outcomes:
+            if count:
+                texts = leaving if words in summary.leaving else staying
+                texts.append(f"{counted(count, noun)} {words}")
     title = "What would move" if overview.denied else "What moves"
     if leaving:
         return Tile(title, leaving[0], ", ".join([*leaving[1:], *staying]), "look")
@@ -87,7 +95,7 @@ def _loss(site: SiteSummary) -> int:
 _KINDS: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
 
 
-def _risk(report: Report, overview: Overview) -> Tile:
+def _risk(plan: Plan, report: Report, overview: Overview) -> Tile:
     """What the plan makes fail, or what is at stake although it may be applied; what weighs most first."""
     dangers = [
         *overview.ending_rules,
@@ -104,20 +112,29 @@ def _risk(report: Report, overview: Overview) -> Tile:
         large, words = dangers[0], dangers[1:]
         kind = "look" if kind == "allowed" else kind
     else:
-        large, words = _unharmed(report), []
+        large, words = _unharmed(plan), []
     return Tile("What is at risk", large, _joined([*words, findings]), kind, link)
 
 
 _LOSSES: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN)
 
 
-def _unharmed(report: Report) -> str:
+def _unharmed(plan: Plan) -> str:
     """What is to be said where nothing is lost."""
-    moving = number_of(report.summaries[0].effects, Effect.MOVED, Effect.AGAIN)
-    if not moving:
+    if number_of(effect_counts(beside_upgrades(plan)), Effect.MOVED, Effect.AGAIN):
+        return "what moves is away for a while"
+    if not plan.upgrades:
         return "nothing that runs is touched"
-    return "what moves is away for a while"
+    short = [
+        f"{upgrade.cluster}/{pool.pool}"
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if not pool.surges
+    ]
+    if short:
+        return f"nodes of {first_of(short, _MOST_NAMED)} are away for a while"
+    return "no node is missing: new ones come before old ones leave"
 
 
 def _joined(texts: Sequence[str]) -> str:
-    return "; ".join(text for text in texts if text)
+    return "; ".join(text.rstrip(".") for text in texts if text)

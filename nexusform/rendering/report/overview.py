@@ -6,7 +6,6 @@ The Markdown report and the page start with the same overview.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -35,7 +34,7 @@ from nexusform.plans.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
-from nexusform.rendering.report.entries import Entries, Finding, plan_entries, plan_findings
+from nexusform.rendering.report.entries import Entries, Finding, plan_entries, plan_findings, whole_thoughts
 from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, other_rows, room_rows, sites_with_room
@@ -336,7 +335,7 @@ def finding_counts(findings: Sequence[Finding]) -> list[str]:
     return [*texts, f"{standing:,} not caused by this plan"] if standing else texts
 
 
-_LONGEST: Final = 200  # characters
+_LONGEST: Final = 120  # characters
 
 
 def _warned(entries: Entries) -> str:
@@ -346,10 +345,11 @@ def _warned(entries: Entries) -> str:
         return ""
     first_entry = failing[0]
     who = first_of(first_entry.subjects, _MOST_NAMES)
-    clause = re.split(r"[,;.] |\.$", first_entry.text, maxsplit=1)[0]
-    text = ": ".join(words for words in (who, clause) if words)
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST].rpartition(' ')[0]} ..."
+    thoughts = [text.rstrip(".") for text in whole_thoughts(first_entry.text)]
+    thought = next((text for text in thoughts if len(text) <= _LONGEST), thoughts[-1])
+    if len(thought) > _LONGEST:
+        thought = f"{thought[:_LONGEST].rpartition(' ')[0]} ..."
+    text = ": ".join(words for words in (who, thought) if words)
     further = len(failing) - 1
     return f"{text} ({first_entry.id})" + (f", and {counted(further, 'more warning')}" if further else "")
 

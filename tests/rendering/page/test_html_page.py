@@ -83,7 +83,7 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
     words = "".join(outline.words)
     for expected in (
         "Plan: 1 to add, 0 to change, 0 to destroy.",
-        "53 placed, 125 kept",
+        "53 VMs placed, 125 VMs kept",
         "more of your largest VM (NC_P46_224_v1) that fit13182",
         "zones-pinned: pool pinned to availability zones",
         '    availability_zones = ["7", "8"]',
@@ -265,7 +265,7 @@ def test_three_tiles_say_what_moves_what_room_is_left_and_what_is_at_risk(plans:
     moved = plans.changed_placements()
     text, _, _ = page_of(moved)
     tiles = re.findall(r'<section class="tile (\w+)"><h2>(.*?)</h2><p class="large">(.*?)</p>', text)
-    assert tiles[0][1:] == ("What moves", "1 moved")
+    assert tiles[0][1:] == ("What moves", "1 VM moved")
     assert tiles[-1][1] == "What is at risk"
     assert tiles[-1][2] == "3 VMs are removed"
     assert tiles[-1][0] == "caution"

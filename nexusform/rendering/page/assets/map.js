@@ -121,8 +121,8 @@ function drawMoves(model) {
 }
 
 function fateOf(vm) {
-  if (vm.more.fate) return `${vm.more.fate}: ${short(vm.before)}`;
-  return vm.after ? `${short(vm.before)} \u2192 ${short(vm.after)}` : `leaves ${short(vm.before)}`;
+  if (vm.after && (!vm.more.fate || vm.after[1] !== vm.before[1])) return `${short(vm.before)} \u2192 ${short(vm.after)}`;
+  return vm.more.fate ? `${vm.more.fate}: ${short(vm.before)}` : `leaves ${short(vm.before)}`;
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }

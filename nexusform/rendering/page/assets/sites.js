@@ -118,7 +118,7 @@ function bindingsOf(site, vm) {
 
 function happens(vm) {
   const why = vm.trigger ? ` (${vm.trigger})` : "";
-  if (vm.mark === 0) return "stays";
+  if (vm.mark === 0) return vm.more.fate || "stays";
   if (siteShown().steps.length) return plan.marks[vm.mark];
   return `${plan.denied ? "would be " : ""}${vm.more.fate || MARKS[vm.mark]}${why}`;
 }

@@ -1,0 +1,60 @@
+"""The tiles say the same as the tables below them."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics import error
+from nexusform.plans.plan import PlacementAction, Plan, PoolUpgrade, Upgrade
+from nexusform.ports import Registries
+from nexusform.rendering.page.html_page import page_content, render_html
+
+
+def tiles(plan: Plan) -> dict[str, tuple[str, str]]:
+    page = render_html(plan, {}, Registries())
+    found = re.findall(r'<h2>([^<]*)</h2><p class="large">(.*?)</p>(?:<p>(.*?)</p>)?', page)
+    return {title: (large, re.sub("<.*?>", "", words)) for title, large, words in found}
+
+
+def upgraded(plans: SimpleNamespace, *, surges: bool) -> Plan:
+    """A plan whose one move is that of a pool that is upgraded."""
+    plan = plans.changed_placements()
+    (row,) = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    node = replace(row, trigger="kubernetes_version_changed")
+    pool = PoolUpgrade(row.pool, row.sku, 1, 1, 1, surges=surges, fewest_up=int(surges))
+    told = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,))
+    return replace(plan, placements=(node,), upgrades=(told,), diagnostics=())
+
+
+def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) -> None:
+    said = tiles(upgraded(plans, surges=True))
+    assert said["What moves"][0] == "1 VM re-created pool by pool"
+    assert said["What is at risk"][0] == "no node is missing: new ones come before old ones leave"
+    plan = upgraded(plans, surges=False)
+    pool = f"{plan.upgrades[0].cluster}/{plan.upgrades[0].pools[0].pool}"
+    assert tiles(plan)["What is at risk"][0] == f"nodes of {pool} are away for a while"
+
+
+def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    waits = [row for row in plan.placements if row.kind == "pod" and not row.target.node]
+    still = replace(waits[0], action=PlacementAction.KEEP, source=waits[0].target)
+    large, words = tiles(replace(plan, placements=(still,)))["What moves"]
+    assert large == "nothing"
+    assert "1 pod Pending" in words
+
+
+def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
+    limit = error(
+        "guard-rail", "1 VM moves; -fail-on=moved:0 allows 0 at most.", extra={"guard_rail": "moved:0"}
+    )
+    plan = replace(plans.changed_placements(), diagnostics=(limit,))
+    said = tiles(plan)
+    assert "What moves" not in said
+    assert said["What is at risk"][1].startswith(
+        "by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;"
+    )
+    assert page_content(plan, {}, Registries()).data["denied"]
