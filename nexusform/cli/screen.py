@@ -69,9 +69,16 @@ class Screen:
         click.echo(no_log_commands(f"{text}{end}"), nl=False, err=True, color=True)
 
     def diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile], *, aside: bool = False
+        self,
+        diagnostics: Iterable[Diagnostic],
+        sources: Mapping[str, SourceFile],
+        *,
+        aside: bool = False,
+        errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in their boxes. `aside`: stdout is for a document alone."""
+        """Print diagnostics in their boxes, the heaviest first (`errors_last` is Terraform's order). `aside`:
+        stdout is for a document alone.
+        """
         listed = list(diagnostics)
         if not listed:
             return
@@ -80,13 +87,15 @@ class Screen:
         warnings = [each for each in listed if each.severity is Severity.WARNING]
         errors = [each for each in listed if each.severity is Severity.ERROR]
         compact = self.compact_warnings and not errors
-        if warnings:
-            text = render_diagnostics(warnings, sources, self.colour, self.width, compact)
-            (self.err if aside else self.out)(text, end="" if text.endswith("\n") else "\n")
-        if errors:
-            sys.stdout.flush()
-            text = render_diagnostics(errors, sources, self.error_colour, self.width)
-            self.err(text, end="" if text.endswith("\n") else "\n")
+        say_warnings = self.err if aside else self.out
+        told = [
+            (self.err, render_diagnostics(errors, sources, self.error_colour, self.width)),
+            (say_warnings, render_diagnostics(warnings, sources, self.colour, self.width, compact)),
+        ]
+        for say, text in reversed(told) if errors_last else told:
+            if text:
+                sys.stdout.flush()
+                say(text, end="" if text.endswith("\n") else "\n")
 
     def ask(self, question: str, explanation: str) -> str | None:
         """Ask for a value on stdin; None when there is no answer to be had."""

@@ -161,7 +161,7 @@ class TextVoice:
             self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
         elif details:
             self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
-            self.screen.diagnostics(plan.diagnostics, sources)
+            self.screen.diagnostics(plan.diagnostics, sources, errors_last=view.shown.terraform)
         else:
             before, after = short_halves(plan, sources, options)
             self.screen.out(f"\n{before}\n")
