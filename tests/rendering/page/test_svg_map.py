@@ -163,7 +163,7 @@ def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
         replace(row, action=PlacementAction.KEEP) if not str(row.address).endswith("most_cpu") else row
         for row in plan.placements
     )
-    monkeypatch.setattr(fleet_svg, "MOST_BYTES", 1500)
+    monkeypatch.setattr(fleet_svg, "MOST_BYTES", 2500)
     monkeypatch.setattr(fleet_svg, "_FRAME", 0)
     text = render_svg(replace(plan, placements=kept))
     drawn_lines = re.findall(r">(fleet_cluster_resource_placement\.\w+)<", text)

@@ -71,6 +71,7 @@ def plan_placements(
         instances += evaluated
         diagnostics += problems
     standing = clusters_of(members)
+    remade = hub.remade
     placements: list[PlacementPlan] = []
     for instance in instances:
         asked, problems = _asked(instance, blocks, evaluation, shown)
@@ -78,8 +79,8 @@ def plan_placements(
         if asked is None:
             continue
         placements.append(begin(asked, *prepare_resources(asked, hub, standing)))
-        if not asked.external:  # else a staged run has to bring what changes on the hub
-            pods.remake(asked.address, hub.remade)
+        if remade and not asked.external:  # else a staged run has to bring what changes on the hub
+            pods.remake(asked.address, remade)
     diagnostics += evict_once({placement.key: placement for placement in placements}, hub)
     rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += carry_out_runs(placements, hub, rounds.roster)

@@ -266,8 +266,9 @@ class PodPhase:
 
     def remake(self, address: str, workloads: Collection[str]) -> None:
         """The pods of these workloads go that an object brought: they are made anew on the hub."""
-        for (owner, cluster_id), brought in self._brought.items():
-            gone = [key for key in brought.before if key in workloads] if owner == address else []
+        for cluster_id in sorted(self._clusters_of.get(address, ())):
+            brought = self._brought[address, cluster_id]
+            gone = [key for key in brought.before if key in workloads]
             for key in gone:
                 self._drop(brought, cluster_id, key, brought.before.pop(key), OBJECT_REPLACED)
             if gone:
