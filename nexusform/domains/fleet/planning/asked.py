@@ -88,10 +88,12 @@ class Asked(Struct, frozen=True):
         """
         if self.external:
             return False
-        shown = (self.applied_as(cluster) for cluster in self.shown.get("bindings") or ())
-        if any(apply is not None and apply != self.written.apply for apply in shown):
+        if self.before is not None and self.before.apply != self.written.apply:
             return True
-        return self.before is not None and self.before.apply != self.written.apply
+        if not self.shown:
+            return False
+        shown = (self.applied_as(cluster) for cluster in self.shown.get("bindings") or ())
+        return any(apply is not None and apply != self.written.apply for apply in shown)
 
     def applied_as(self, cluster: str) -> ApplyStrategy | None:
         """How what a cluster has is applied there before the plan; None where nothing tells."""
