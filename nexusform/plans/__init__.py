@@ -13,8 +13,8 @@ DOOR = {
     ),
     "other_room": (
         "ClusterNetworks declared_network lacking_text left_text NetworkSupply Nodes nodes_of "
-        "note_of_supplies noted_supplies other_room OtherKind OtherRoom POD_BLOCK StorageSupply "
-        "Supplies tightest WORDS"
+        "note_of_supplies noted_supplies other_room OtherKind OtherRoom POD_BLOCK RuntimeUpgradeOffer "
+        "RuntimeVersion StorageSupply Supplies tightest WORDS"
     ),
     "plan": (
         "Action all_decided Basis Change CheckResult Disruptions Draws Drift FORGOTTEN InventoryRead "

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.demands import PoolDemand, VmDemand
@@ -81,9 +81,26 @@ class ClusterNetworks(Struct, frozen=True, array_like=True):
     nodes: int
 
 
+class RuntimeUpgradeOffer(Struct, frozen=True, array_like=True):
+    """A version that the platform offers a site's machines, and what it says of it ("" where nothing)."""
+
+    version: str
+    duration: str = ""
+    workloads: str = ""
+    words: str = ""
+    supported_until: str = ""
+
+
+class RuntimeVersion(Struct, frozen=True, array_like=True):
+    """The version of a site's machines ("" where nobody told), and what they may be upgraded to."""
+
+    version: str
+    offers: tuple[RuntimeUpgradeOffer, ...] = ()
+
+
 class Supplies(Struct, frozen=True):
     """What a site has; None for what was not captured. `volumes`: how many, and their MiB. `versions`: the
-    Kubernetes versions that clusters there may have.
+    Kubernetes versions that clusters there may have; `runtime`: what its machines run.
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
@@ -91,6 +108,7 @@ class Supplies(Struct, frozen=True):
     volumes: tuple[int, int] | None = None
     versions: tuple[str, ...] | None = None
     clusters: tuple[ClusterNetworks, ...] = ()
+    runtime: RuntimeVersion | None = None
 
 
 class OtherRoom(Struct, frozen=True):
@@ -158,7 +176,10 @@ def lacking_text(row: OtherRoom) -> str:
 
 def note_of_supplies(supplies: Supplies) -> Mapping[str, Any]:
     """The note of a site that says what it has."""
-    return {SUPPLIES: to_builtins(supplies)}
+    noted = json.decode(json.encode(supplies))  # lists, as state has them when it is read again
+    if supplies.runtime is None:  # notes of sites of which nobody told it stay as they are
+        del noted["runtime"]
+    return {SUPPLIES: noted}
 
 
 def noted_supplies(note: Mapping[str, Any] | None) -> Supplies | None:

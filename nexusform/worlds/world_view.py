@@ -25,7 +25,14 @@ from nexusform.planning.vms.sites import (
     sku_of,
     vm_name,
 )
-from nexusform.plans.other_room import OtherRoom, Supplies, nodes_of, noted_supplies, other_room
+from nexusform.plans.other_room import (
+    OtherRoom,
+    RuntimeVersion,
+    Supplies,
+    nodes_of,
+    noted_supplies,
+    other_room,
+)
 from nexusform.plans.plan import Plan
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -104,7 +111,7 @@ class SiteView(Struct, frozen=True, dict=True):
     `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
     does not manage; `skus` all VM SKUs that may be asked for; `offered_by` names by machine the resource that
     makes it. `other` is what is left beside machines, () where no provider looked; `versions` the
-    Kubernetes versions that clusters there may have, None where nobody told.
+    Kubernetes versions that clusters there may have, `runtime` what its machines run, None where nobody told.
     """
 
     id: str
@@ -119,6 +126,7 @@ class SiteView(Struct, frozen=True, dict=True):
     update_strategy: UpdateStrategy | None = None
     other: tuple[OtherRoom, ...] = ()
     versions: tuple[str, ...] | None = None
+    runtime: RuntimeVersion | None = None
 
     @property
     def homeless(self) -> tuple[str, ...]:
@@ -274,6 +282,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         update_strategy=site.update_strategy,
         other=() if supplies is None else _other(site, of_site, supplies),
         versions=None if supplies is None else supplies.versions,
+        runtime=None if supplies is None else supplies.runtime,
     )
 
 

@@ -4,7 +4,7 @@ clusters picked and dropped, pods, and the room that is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -286,8 +286,21 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
         counts_text = ", ".join(f"{count:,} {word}" for count, word in summary.outcomes)
         sure = sure_of(plan) if kind == VM and summary.place + summary.move else ""
         certainty = f" Sure of {sure}" if sure else ""
-        lines.append(f"- **{titled(kind)}**: {counts_text}.{certainty}")
+        earlier = "".join(f" {plain(text)}" for text in _earlier_claims(plan)) if sure else ""
+        lines.append(f"- **{titled(kind)}**: {counts_text}.{certainty}{earlier}")
     return lines
+
+
+_MOST_SCORES = 3
+
+
+def _earlier_claims(plan: Plan) -> Iterator[str]:
+    """What became of claims of earlier plans, beside what this one is sure of."""
+    scores = [(score.site, score.claims) for score in plan.scores[:_MOST_SCORES] if score.claims is not None]
+    for site, claims in scores:
+        where = f" on {site}" if len(scores) > 1 else ""
+        sure = f", {claims.sure_held:,} of the {claims.sure:,} that were sure" if claims.sure else ""
+        yield f"Of {counted(claims.settled, 'earlier claim')}{where} {claims.held:,} held{sure}."
 
 
 def causes_of_moves(plan: Plan) -> tuple[Change, ...]:

@@ -33,7 +33,9 @@ from nexusform.domains.azure.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
+from nexusform.domains.azure.importers.az_supplies import supplies_of
 from nexusform.plain_data import Path
+from nexusform.plans.other_room import note_of_supplies
 from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 from nexusform.scheduling.kubelet import EDITION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
@@ -50,13 +52,14 @@ Reference = tuple[str, str]  # type and id
 
 class AdoptedObject(Struct, frozen=True):
     """One object to take over: its type, id and attributes (plain data, as state keeps them), and by the
-    path of an argument the (type, id) that it refers to.
+    path of an argument the (type, id) that it refers to. `note` is what state notes of it besides.
     """
 
     type: str
     id: str
     attributes: Mapping[str, Any]
     refers: Mapping[Path, Reference] = field(default_factory=dict)
+    note: Mapping[str, Any] | None = None
 
 
 class AdoptedSite(Struct, frozen=True):
@@ -117,7 +120,7 @@ class _Adoption:
         workloads = [*self._clusters(), *self._virtual_machines()]
         workloads.sort(key=lambda pair: pair[0])
         objects = [
-            AdoptedObject("nexus_site", self.name, self._site()),
+            AdoptedObject("nexus_site", self.name, self._site(), note=self._supplies()),
             *(_vm_sku(self.own_skus[name]) for name in sorted(self.skus_said_here)),
             *(self._rack(rack) for rack in self.site.racks),
             *self._machines(),
@@ -131,6 +134,10 @@ class _Adoption:
             unplaced=self.counts["unplaced"],
             findings=tuple(self.findings),
         )
+
+    def _supplies(self) -> Mapping[str, Any]:
+        """What the site has beside machines, as every later look notes it."""
+        return note_of_supplies(supplies_of(self.site.supplies))
 
     def _site(self) -> dict[str, Any]:
         strategy = self.site.update_strategy

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.plans.other_room import RuntimeVersion
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
@@ -196,7 +197,7 @@ class AzClusterNetwork(Struct, frozen=True):
 class AzSupplies(Struct, frozen=True):
     """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
     MiB. `versions`: the Kubernetes versions that clusters there may have. `attached`: how many VMs are
-    attached to each network, by the key of its id.
+    attached to each network, by the key of its id. `runtime`: the version of its machines.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
@@ -205,6 +206,7 @@ class AzSupplies(Struct, frozen=True):
     versions: tuple[str, ...] | None = None
     clusters: tuple[AzClusterNetwork, ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
+    runtime: RuntimeVersion | None = None
 
 
 class AzInventory(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Final
 
@@ -11,7 +11,14 @@ from nexusform.diagnostics import Severity
 from nexusform.domains.azure.importers.arm import Item, id_key, name_of
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
-from nexusform.plans.other_room import ClusterNetworks, NetworkSupply, StorageSupply, Supplies
+from nexusform.plans.other_room import (
+    ClusterNetworks,
+    NetworkSupply,
+    RuntimeUpgradeOffer,
+    RuntimeVersion,
+    StorageSupply,
+    Supplies,
+)
 
 NETWORKS: Final = "l3_networks"
 APPLIANCES: Final = "storage_appliances"
@@ -40,7 +47,24 @@ def read_supplies(items: AzItems) -> AzSupplies:
         versions=versions,
         clusters=tuple(_clusters(items.of("kubernetes_clusters"))),
         attached=tuple(sorted(_attached(items.of("virtual_machines")).items())),
+        runtime=_runtime(items.of("clusters")),
     )
+
+
+def _runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
+    """What the machines run, as the Nexus cluster says it; None where none says it, or several do."""
+    if len(clusters) != 1:
+        return None
+    version = clusters[0].text("clusterVersion")
+    offered = clusters[0].items("availableUpgradeVersions")
+    offers = [_offer(one, to) for one in offered if (to := one.text("targetClusterVersion"))]
+    return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
+
+
+def _offer(item: Item, version: str) -> RuntimeUpgradeOffer:
+    """One version that is offered."""
+    told = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
+    return RuntimeUpgradeOffer(version, *(item.text(name) or "" for name in told))
 
 
 def _is_told(items: AzItems, kind: str) -> bool:
@@ -145,6 +169,7 @@ def supplies_of(supplies: AzSupplies) -> Supplies:
         ),
         volumes=supplies.volumes,
         versions=supplies.versions,
+        runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(
                 cluster=each.cluster,

@@ -44,6 +44,7 @@ _Row: TypeAlias = tuple[str, str, int, int, int, int]
 
 # What Azure knows nothing of: these stand in state alone.
 _SITE: Final = "nexus_site"
+_STRATEGY: Final = "update_strategy"
 _OF_OURS: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
@@ -165,7 +166,7 @@ class ObservedSites:
         key = request.key
         if key.type in _OF_OURS:
             note = self._supplies(key.id) if key.type == _SITE and request.attributes else {}
-            return ReadAnswer(request.attributes or None, note=note)
+            return ReadAnswer(self._with_strategy(key, request.attributes) or None, note=note)
         one = objects.get((key.type, key.id))
         if one is None and self._would_show(key):
             return ReadAnswer(None, observed=True)
@@ -179,6 +180,18 @@ class ObservedSites:
             return ReadAnswer(_with_known_nodes(attributes, request.known))
         attributes = _without_deleted(attributes, request.known)
         return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
+
+    def _strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
+        """How a site says that its machines are upgraded; None where nothing tells."""
+        site = self._site(key.id) if key.type == _SITE else None
+        return site.inventory.update_strategy if site is not None else None
+
+    def _with_strategy(self, key: ObjectKey, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A site as it is known, with the strategy that it shows where one is known: without a block nothing
+        is asked of it.
+        """
+        shown = self._strategy(key) if known.get(_STRATEGY) else None
+        return known if shown is None else {**known, _STRATEGY: shown}
 
     def _supplies(self, site_id: str) -> Mapping[str, Any]:
         """The note of what a site has beside machines; of one that is not shown what was noted stays."""
@@ -255,6 +268,9 @@ class ObservedSites:
         planned = request.planned or {}
         key = request.key
         if key.type in _OF_OURS:
+            asked, strategy = planned.get(_STRATEGY), self._strategy(key)
+            if asked and strategy is not None and asked != strategy:
+                raise NotDoneYet(self._not_yet(request, word, (_STRATEGY,)))
             return ProviderAnswer(planned)
         self._set_apart([key])
         shown = shown_of(request, self._objects([planned], [request.prior or {}]))

@@ -333,7 +333,9 @@ def _take_over(run: Run, adoption: Adoption) -> list[Diagnostic]:
     imports = {
         address: Imported(
             one.id,
-            ObjectState(complete[address], state.last_creation + number, provider=adoption.provider),
+            ObjectState(
+                complete[address], state.last_creation + number, provider=adoption.provider, private=one.note
+            ),
             Span("", here, here),
         )
         for number, (address, one) in enumerate(adoption.objects.items(), 1)

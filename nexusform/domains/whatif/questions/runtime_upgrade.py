@@ -22,6 +22,8 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadLeft,
     WorkloadVerdict,
 )
+from nexusform.plans.other_room import RuntimeVersion
+from nexusform.scheduling.racks.vms import Machine
 from nexusform.worlds.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.worlds.world_view import OwnerKind, SiteView
 
@@ -148,9 +150,22 @@ class PoolVerdict(Struct, frozen=True):
         return PoolOutcome.INTERRUPTED if self.kind is OwnerKind.VM else PoolOutcome.KEPT
 
 
+class Stop(Struct, frozen=True):
+    """The rack at which an upgrade would stop as things are: machines of it that are not well now are not
+    expected back, and fewer than these (`may_fail`) may stay away. `waves` are done by then.
+    """
+
+    rack: str
+    unwell: tuple[tuple[str, str], ...]  # name, and what is wrong with it
+    machines: int
+    may_fail: int
+    waves: int
+
+
 class RuntimeUpgrade(Struct, frozen=True):
     """The upgrade of one site. `unexpected_order` names two racks that people would expect the other
-    way round (r10 goes before r2), or is empty.
+    way round (r10 goes before r2), or is empty. `runtime`: what the machines run, and may be upgraded to.
+    `stop`: where it would end as things are.
     """
 
     site_id: str
@@ -160,9 +175,16 @@ class RuntimeUpgrade(Struct, frozen=True):
     verdicts: tuple[PoolVerdict, ...]
     unexpected_order: tuple[str, ...]
     workloads: tuple[WorkloadVerdict, ...] = ()
+    runtime: RuntimeVersion | None = None
+    stop: Stop | None = None
 
     @property
     def bad(self) -> bool:
+        """Whether availability is lost, of a control plane, a pool or a workload, or the upgrade stops."""
+        return self.loses or self.stop is not None
+
+    @property
+    def loses(self) -> bool:
         """Whether availability is lost: of a control plane, a pool or a workload."""
         gone = any(workload.outcome is PodsOutcome.LOST for workload in self.workloads)
         return gone or any(wave.lost for wave in self.waves)
@@ -192,7 +214,31 @@ def simulate_runtime_upgrade(
         verdicts=tuple(_verdicts(site, waves)),
         unexpected_order=_unexpected(racks),
         workloads=tuple(chain.from_iterable(walk.verdicts() for walk in walks)),
+        runtime=site.runtime,
+        stop=_stop(site, options, waves),
     )
+
+
+def _stop(site: SiteView, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> Stop | None:
+    """Where the upgrade would stop as things are, None where nothing says that it would."""
+    last_wave = {wave.rack: wave.number for wave in waves}
+    for rack, number in last_wave.items():
+        machines = site.machines_of_rack[rack]
+        may_fail = options.may_fail(len(machines))
+        unwell = [(machine.name, words) for machine in machines if (words := _unwell(machine))]
+        if may_fail is not None and len(unwell) > may_fail:
+            return Stop(rack, tuple(unwell), len(machines), may_fail, number)
+    return None
+
+
+def _unwell(machine: Machine) -> str:
+    """What is wrong with a machine that nobody has set aside, "" for one that is well."""
+    reasons = [reason for reason in machine.refusal.split(", ") if reason.startswith(_NOT_WELL)]
+    return ", ".join(reasons)
+
+
+# Of the reasons why a machine takes no VM (resource_types/machine_facts.py): those that nobody asked for.
+_NOT_WELL = ("powered off", "not ready", "not provisioned")
 
 
 def _workloads(wave: UpgradeWave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:

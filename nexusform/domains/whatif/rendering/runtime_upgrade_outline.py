@@ -12,6 +12,7 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     PoolOutcome,
     PoolVerdict,
     RuntimeUpgrade,
+    Stop,
     UpgradeOptions,
     UpgradeStrategy,
     UpgradeWave,
@@ -23,6 +24,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     workload_document,
     workload_table,
 )
+from nexusform.plans.other_room import RuntimeVersion
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.words import counted, form, listed
 from nexusform.worlds.availability import PoolLeft
@@ -55,21 +57,35 @@ def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
     """Whether availability is kept in every wave, and where it is not."""
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
+    stops: list[str] = []
     for upgrade in upgrades:
+        stops += [_stop_text(upgrade.stop)] if upgrade.stop is not None else []
         losses += [_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is PodsOutcome.LOST:
             losses.append(f"no pod of {workload.workload} runs in wave {spans_text(workload.waves)}")
+    stopped = f" {' '.join(stops)}" if stops else ""
     if losses:
-        return f"Availability is lost: {listed(losses, 4)}."
+        return f"Availability is lost: {listed(losses, 4)}.{stopped}"
     text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
     pending = [
         f"up to {counted(workload.most_pending, 'pod')} of {workload.workload} Pending"
         for workload in workloads
         if workload.most_pending
     ]
-    return f"Availability is kept: {'; '.join([text, listed(pending, 4)] if pending else [text])}."
+    return f"Availability is kept: {'; '.join([text, listed(pending, 4)] if pending else [text])}.{stopped}"
+
+
+def _stop_text(stop: Stop) -> str:
+    """Where the upgrade would stop, and why."""
+    names = listed((f"{name} ({words})" for name, words in stop.unwell), 4)
+    number = len(stop.unwell)
+    return (
+        f"As things are it stops at {stop.rack}, after wave {stop.waves}: {number} of its "
+        f"{counted(stop.machines, 'machine')} {form(number, 'is', 'are')} not well now and not expected "
+        f"back, and {stop.may_fail} may stay away: {names}."
+    )
 
 
 def _loss(verdict: PoolVerdict) -> str:
@@ -82,6 +98,7 @@ def _loss(verdict: PoolVerdict) -> str:
 
 def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """How the upgrade goes, in sentences."""
+    yield from _versions(upgrade.runtime)
     options = upgrade.options
     at_once = "all machines of a rack at once"
     if options.max_unavailable is not None:
@@ -114,6 +131,28 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
             "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
             "depends on what they request."
         )
+
+
+_WORKLOADS: Mapping[str, str] = {"True": "workloads are impaired", "False": "workloads run on"}
+
+
+def _versions(runtime: RuntimeVersion | None) -> Iterable[str]:
+    """What the machines run, and what the platform offers and says of it."""
+    if runtime is None:
+        return
+    if runtime.version:
+        yield f"The machines run version {runtime.version}."
+    if not runtime.offers:
+        yield "The platform offers no newer version: there is nothing to upgrade to now."
+    for offer in runtime.offers:
+        told = (
+            (f"expected to take {offer.duration}", offer.duration),
+            (_WORKLOADS.get(offer.workloads, f"workloads: {offer.workloads}"), offer.workloads),
+            (f"supported until {offer.supported_until}", offer.supported_until),
+            (offer.words.rstrip("."), offer.words),
+        )
+        words = "; ".join(text for text, said in told if said)
+        yield f"The platform offers version {offer.version}{f' ({words})' if words else ''}."
 
 
 def _abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
@@ -166,7 +205,7 @@ def _verdict_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     rows = tuple(_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
     table = Table(heads, rows, frozenset({2, 3}))
-    return Section(f"{front}Verdict by pool", table=table, bad=upgrade.bad)
+    return Section(f"{front}Verdict by pool", table=table, bad=upgrade.loses)
 
 
 def _verdict_row(verdict: PoolVerdict) -> Row:
@@ -196,7 +235,7 @@ def _timeline_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     waves = [_up(wave) for wave in upgrade.waves]
     rows = tuple(_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
-    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
+    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.loses else ". = all up."
     table = Table(heads, rows, frozenset(range(2, len(heads))))
     return Section(f"{front}VMs up in each wave", (legend,), table=table)
 
@@ -260,18 +299,48 @@ def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
     options = upgrade.options
     return {
         "site_id": upgrade.site_id,
+        "runtime": _runtime_document(upgrade.runtime),
         "strategy": options.strategy.value,
         "max_unavailable": options.max_unavailable,
         "drain": options.drain,
         "threshold": _threshold_document(options),
         "wait_minutes": options.wait_minutes,
+        "stops": _stop_document(upgrade.stop),
         "racks": list(upgrade.racks),
         "up_to_hours": upgrade.hours,
-        "availability_lost": upgrade.bad,
+        "availability_lost": upgrade.loses,
         "verdicts": [_verdict_document(verdict) for verdict in upgrade.verdicts],
         "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
         "waves": [_wave_document(wave, drained=options.drain) for wave in upgrade.waves],
     }
+
+
+def _stop_document(stop: Stop | None) -> dict[str, Any] | None:
+    if stop is None:
+        return None
+    return {
+        "rack": stop.rack,
+        "after_wave": stop.waves,
+        "machines": stop.machines,
+        "may_stay_away": stop.may_fail,
+        "not_well": [{"machine": name, "reason": words} for name, words in stop.unwell],
+    }
+
+
+def _runtime_document(runtime: RuntimeVersion | None) -> dict[str, Any] | None:
+    if runtime is None:
+        return None
+    offers = [
+        {
+            "version": offer.version,
+            "expected_duration": offer.duration or None,
+            "workload_impact": offer.workloads or None,
+            "impact": offer.words or None,
+            "supported_until": offer.supported_until or None,
+        }
+        for offer in runtime.offers
+    ]
+    return {"version": runtime.version or None, "offers": offers}
 
 
 def _threshold_document(options: UpgradeOptions) -> dict[str, Any] | None:

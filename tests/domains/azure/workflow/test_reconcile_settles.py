@@ -123,7 +123,10 @@ def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> Non
     assert operator("reconcile", "-from=export") == 2
     assert operator.record()["rack_count"]["100"][:2] == [1, 24]
     Path("next.nf.hcl").write_text(CLUSTER.replace("cN", "next"))
-    assert operator("plan", "-out=next.nfplan") == 0
+    assert operator("plan", "-out=next.nfplan", "-report=markdown:comment.md") == 0
+    comment = Path("comment.md").read_text()
+    assert "of the 27 that were sure." in comment
+    assert "Of 90 earlier claims " in comment
     assert "shares are stated as low as they held" in operator.said, operator.said
 
 
