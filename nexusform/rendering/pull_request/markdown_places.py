@@ -21,7 +21,7 @@ from nexusform.plans.plan import (
 )
 from nexusform.rendering.pull_request.markdown_parts import code, place_of, plain, table
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.folding import names_text, range_text
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
@@ -155,15 +155,57 @@ def causes_line(plan: Plan, origin: CodeOrigin) -> list[str]:
 
 
 def pool_rows(report: Report) -> list[str]:
-    """Where the new VMs of every pool go, if they are too many to be listed."""
-    rows = []
-    total = 0
+    """Where the new VMs of every pool go, if they are too many to be listed. Pools that differ in their
+    cluster alone are one row where there are many.
+    """
+    pools: list[tuple[PlacementGroup, int]] = []
     for group in report.groups:
         new = sum(line.count for line in group.lines if line.action is PlacementAction.PLACE)
         if group.kind == VM and new:
-            total += new
-            rows.append(_pool_cells(group, new))
-    return table(("Pool", "new", "VMs per rack"), rows) if total > _FEW else []
+            pools.append((group, new))
+    if sum(new for _, new in pools) <= _FEW:
+        return []
+    if len(pools) <= _MOST_ROWS:
+        return table(_POOL_HEADS, [_pool_cells(group, new) for group, new in pools])
+    rows = [_folded_cells(alike) for alike in _alike_pools(pools)]
+    shown = rows[:_MOST_ROWS]
+    if len(rows) > len(shown):
+        shown[-1] = (f"and {len(rows) - len(shown) + 1:,} more", "", "")
+    return table(_POOL_HEADS, shown)
+
+
+_POOL_HEADS: Final = ("Pool", "new", "VMs per rack")
+
+
+def _alike_pools(
+    pools: Iterable[tuple[PlacementGroup, int]],
+) -> Iterable[list[tuple[PlacementGroup, int]]]:
+    """Pools of one name, SKU and size together, in the order of the first of each."""
+    alike: dict[tuple[str, str, int, int], list[tuple[PlacementGroup, int]]] = {}
+    for group, new in pools:
+        pool = group.table
+        key = (group.name, "", new, 0)
+        if pool is not None:
+            key = (pool.pool, pool.vm_sku_name, new, pool.total_count)
+        alike.setdefault(key, []).append((group, new))
+    return alike.values()
+
+
+def _folded_cells(alike: Sequence[tuple[PlacementGroup, int]]) -> tuple[str, str, str]:
+    """One row of several pools; of a single one as ever."""
+    group, new = alike[0]
+    tables = [each.table for each, _ in alike if each.table is not None]
+    if len(alike) == 1 or not tables:
+        return _pool_cells(group, new)
+    numbers = chain.from_iterable(pool.actual_vms_per_rack.values() for pool in tables)
+    racks = dict.fromkeys(chain.from_iterable(pool.actual_vms_per_rack for pool in tables))
+    name = f"{names_text(pool.cluster for pool in tables)}/{tables[0].pool}"
+    unusual = sum(bool(_expected(pool)) for pool in tables)
+    note = f" ({unusual:,} otherwise than expected)" if unusual else ""
+    count = f"{len(alike):,} x {new:,}"
+    if new != tables[0].total_count:
+        count += f" of {tables[0].total_count:,}"
+    return plain(name), count, plain(f"{range_text(numbers)} on {counted(len(racks), 'rack')}{note}")
 
 
 def _pool_cells(group: PlacementGroup, new: int) -> tuple[str, str, str]:

@@ -11,12 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
+from nexusform.planning.conclusion.room_left import with_room
 from nexusform.plans.occupancy import MachineCount, RackCounts
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.short_plan import PlanTextOptions, render_short
+from tests.planning.harness import RACKS, all_types, cluster, good, pool
+from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -412,3 +415,19 @@ def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleN
         head = render_markdown(told, {}).split("\n\n")[0]
         assert f"> **Allowed. {said}." in head
         assert "[!CAUTION]" in head
+
+
+def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
+    clusters = "\n".join(cluster(f"c{number:02}", pools=pool("p", 2)) for number in range(7))
+    made = good(plan_of(RACKS + clusters))
+    few = render_markdown(with_room(made, all_types()).plan, {})
+    many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
+    made = good(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
+    text = render_markdown(with_room(made, all_types()).plan, {})
+    assert few.count("\n| c0") == 14
+    rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
+    assert rows == [
+        "| c00..08, other/control-plane | 10 x 1 | 1 on 3 racks |",
+        "| c00..08/p | 9 x 1 | 1 on 3 racks |",
+        "| other/p | 3 | 1 on r0..2 |",
+    ]

@@ -21,7 +21,7 @@ from nexusform.plans.effects import Effect, effect_of, state_of, verb_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element
 from nexusform.rendering.page.page_parts import section, table
-from nexusform.words import counted
+from nexusform.words import counted, natural
 
 _SIGNS: Final = {
     PlacementAction.PLACE: "+",
@@ -34,6 +34,7 @@ _SIGNS: Final = {
 }
 _MOST_ROWS: Final = 2000
 WIDEST_GRID: Final = 40
+_FEW_CLUSTERS: Final = 12  # that many stand in the grid, picked or not
 _MEMBER: Final = "fleet_member_cluster"
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
@@ -63,14 +64,16 @@ class Square(Struct, frozen=True):
 
 
 class FleetMatrix(Struct, frozen=True):
-    """Placements in the plan's order, clusters by name, and what is known of each pair. `clusters` is empty
-    where they are too many for a picture. `notes` say what happens to a cluster itself.
+    """Placements, those that change first, the clusters that any of them picks or leaves, and what is known
+    of each pair. `clusters` is empty where they are too many for a picture; `others` are those that no
+    placement picks, where they are many. `notes` say what happens to a cluster itself.
     """
 
     placements: tuple[str, ...]
     clusters: tuple[str, ...]
     squares: Mapping[tuple[str, str], Square]
     notes: Mapping[str, str] = {}
+    others: tuple[str, ...] = ()
 
     def square(self, placement: str, cluster: str) -> Square:
         """Where the two meet."""
@@ -81,13 +84,16 @@ def fleet_matrix(plan: Plan) -> FleetMatrix:
     """The bindings of a plan, and why other clusters have none."""
     bindings = [row for row in plan.placements if row.kind == BINDING]
     squares = _squares(bindings, plan)
-    placements = dict.fromkeys(str(row.address) for row in bindings)
-    clusters = {cluster for _, cluster in squares}
-    members = {member.name for member in fleet_members(plan)}
-    if len(clusters | members) <= WIDEST_GRID:
-        clusters |= members
-    columns = sorted(clusters) if len(clusters) <= WIDEST_GRID else ()
-    return FleetMatrix(tuple(placements), tuple(columns), squares)
+    changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
+    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
+    picked = {binding_cluster(row) for row in bindings}
+    everyone = {cluster for _, cluster in squares}.union(member.name for member in fleet_members(plan))
+    not_picked = sorted(everyone - picked, key=natural)
+    columns = sorted(picked, key=natural)
+    if len(everyone) <= _FEW_CLUSTERS:
+        columns, not_picked = [*columns, *not_picked], []
+    shown = tuple(columns) if len(columns) <= WIDEST_GRID else ()
+    return FleetMatrix(tuple(placements), shown, squares, others=tuple(not_picked))
 
 
 def fleet_part(plan: Plan) -> Part:
@@ -101,7 +107,16 @@ def fleet_part(plan: Plan) -> Part:
         if matrix.clusters
         else one_by_one(bindings)
     )
-    return section("fleet", "Fleet", drawn, _hint(matrix.squares), reasons(matrix.squares))
+    unpicked = _not_picked(matrix.others)
+    return section("fleet", "Fleet", drawn, unpicked, _hint(matrix.squares), reasons(matrix.squares))
+
+
+def _not_picked(clusters: Sequence[str]) -> Part:
+    """The clusters that no placement picks, folded."""
+    if not clusters:
+        return None
+    summary = element("summary", f"{counted(len(clusters), 'cluster')} not picked by any placement")
+    return element("details", summary, element("p", ", ".join(clusters)), class_="reasons")
 
 
 def fleet_members(plan: Plan) -> list[FleetMember]:

@@ -43,7 +43,10 @@ def fleet_svg(plan: Plan, verdict: str) -> str:
     columns = {name: MARGIN + label + at * _SQUARE_WIDTH for at, name in enumerate(matrix.clusters)}
     lines = _lines(matrix, columns)
     left_out = len(matrix.placements) - len(lines)
-    note = _LEFT_OUT.format(shown=len(lines), all=len(matrix.placements)) if left_out else ""
+    notes = [_LEFT_OUT.format(shown=len(lines), all=len(matrix.placements))] if left_out else []
+    if matrix.others:
+        notes.append(f"{counted(len(matrix.others), 'cluster')} that no placement picks: not drawn.")
+    note = " ".join(notes)
     parts = [lettering(MARGIN, MARGIN + 16, f"Fleet. {note}" if note else "Fleet", "heading")]
     parts += [lettering(left + 4, MARGIN + 42, name, "rack") for name, left in columns.items()]
     top = MARGIN + 50

@@ -1,0 +1,49 @@
+"""The matrix of placements and clusters: what is picked and what changes first, all others folded."""
+
+from __future__ import annotations
+
+from nexusform.address import parse_address
+from nexusform.domains.fleet.binding_kind import BINDING
+from nexusform.domains.fleet.rendering.fleet_parts import fleet_matrix, fleet_part
+from nexusform.domains.fleet.rendering.fleet_svg import fleet_svg
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.plans.plan import PassedOver, PlacementAction, PlacementChange, Plan
+from nexusform.rendering.notation.markup import element
+
+WEB = parse_address("fleet_cluster_resource_placement.web")
+API = parse_address("fleet_cluster_resource_placement.api")
+
+
+def row(address: object, cluster: str, action: PlacementAction) -> PlacementChange:
+    place = Binding(cluster, BindingState.BOUND, 0)
+    source = None if action is PlacementAction.PLACE else place
+    return PlacementChange(address, BINDING, cluster, action, source, place, "new")
+
+
+def fleet(clusters: int) -> Plan:
+    """Two placements: web stays on c10, api comes to c2; none picks any of the others."""
+    names = [f"c{number}" for number in range(clusters)]
+    return Plan(
+        placements=(row(WEB, "c10", PlacementAction.KEEP), row(API, "c2", PlacementAction.PLACE)),
+        passed_over=tuple(PassedOver(WEB, name, "no label") for name in names if name not in ("c2", "c10")),
+    )
+
+
+def test_clusters_that_are_picked_stand_first_and_what_changes_above() -> None:
+    matrix = fleet_matrix(fleet(12))
+    assert matrix.placements == (str(API), str(WEB))
+    assert matrix.clusters[:3] == ("c2", "c10", "c0")
+    assert len(matrix.clusters) == 12
+    assert matrix.others == ()
+
+
+def test_many_clusters_that_nobody_picks_are_folded() -> None:
+    plan = fleet(50)
+    matrix = fleet_matrix(plan)
+    assert matrix.clusters == ("c2", "c10")
+    assert len(matrix.others) == 48
+    page = str(element("div", fleet_part(plan)))
+    assert "<summary>48 clusters not picked by any placement</summary>" in page
+    # Why each was passed over stays below.
+    assert "no label" in page
+    assert "48 clusters that no placement picks: not drawn." in fleet_svg(plan, "")
