@@ -54,6 +54,7 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
         "vm-image",
         "vm-image-repository-credentials",
     },
+    (VM, "update"): frozenset({"tags", "vm-image-repository-credentials"}),
 }
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"

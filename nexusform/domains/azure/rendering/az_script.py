@@ -88,6 +88,7 @@ class _Writer:
     def changed(self, resource: AzureObject) -> str:
         """What is sent to a resource that stands."""
         flags = self._flags(resource, "update", resource.changed)
+        flags += [self._flag("tags", resource.changed_tags)] if resource.changed_tags else []
         return f"# {resource.address}: change {resource.title}\n{self._command(resource, 'update', flags)}"
 
     def removed(self, resource: AzureObject) -> str:
@@ -176,8 +177,17 @@ def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
         yield "]"
     else:
         text = str(value)
-        bare = top or isinstance(value, int) or (_PLAIN.fullmatch(text) and not text.isdecimal())
+        bare = top or isinstance(value, int) or (_PLAIN.fullmatch(text) and not _is_read_otherwise(text))
         yield text if bare else "'" + text.replace("'", "'/") + "'"
+
+
+def _is_read_otherwise(text: str) -> bool:
+    """Whether `az` takes a text without quotes for something else: 1.10 for 1.1, null for nothing."""
+    try:
+        float(text)
+    except ValueError:
+        return text == "null"
+    return True
 
 
 def _joined(pieces: Iterator[str | Input]) -> Iterator[str | Input]:

@@ -83,7 +83,10 @@ class _Writer:
             "type": f"{resource.type}@{API_VERSION}",
             "name": _literal(resource.names[-1]),
             "parent_id": self._parent(resource),
-            "body": {"properties": self._value(resource.changed)},
+            "body": {
+                **({"properties": self._value(resource.changed)} if resource.changed else {}),
+                **({"tags": self._value(resource.changed_tags)} if resource.changed_tags else {}),
+            },
         }
         return self._in_order(block, f"azapi_update_resource.{resource.label}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.az_bodies import (
     body_of,
+    changed_part,
     cluster_properties,
     merged,
     new_pool_properties,
@@ -26,7 +28,7 @@ from nexusform.domains.azure.importers.az_bodies import (
     pool_properties,
     vm_properties,
 )
-from nexusform.plain_data import with_part
+from nexusform.plain_data import part_at, with_part
 from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2025-02-01"
@@ -90,9 +92,10 @@ class Do(StrEnum):
 
 class AzureObject(Struct, frozen=True):
     """One resource. `names` are its own and, before it, its cluster's; `properties` are the body, all of it
-    for a new one; `changed` is the part of it that an update sends. `address` is the block's, `tags` are
-    those of its azure block, and `group` is the resource group in it ("": none is named). `is_whole` is False
-    for what stands in Azure, was taken over, and has no body written: what is not an argument is not known.
+    for a new one; `changed` is the part of it that an update sends, with `changed_tags`. `address` is the
+    block's, `tags` are those of its azure block, and `group` is the resource group in it ("": none is named).
+    `is_whole` is False for what stands in Azure, was taken over, and has no body written: what is not an
+    argument is not known.
     """
 
     type: str
@@ -102,6 +105,7 @@ class AzureObject(Struct, frozen=True):
     address: str
     properties: Mapping[str, Any] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
+    changed_tags: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, Any] = field(default_factory=dict)
     group: str = ""
     is_whole: bool = True
@@ -251,12 +255,13 @@ def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[Az
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     attributes = _without_secrets(change.after or change.before or {}, change)
+    before = _without_kept_secrets(change)
     if kind == POOL:
         names, site = _names_of_pool(attributes, clusters)
         pool = AzureObject(
             type=POOL, names=names, do=do, site=site, address=address, is_whole=not _is_observed(change)
         )
-        yield from _with_pool_body(pool, change.before, attributes)
+        yield from _with_pool_body(pool, before, attributes)
         return
     resource = AzureObject(
         type=kind,
@@ -264,16 +269,15 @@ def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[Az
         do=do,
         site=str(attributes["site_id"]),
         address=address,
-        is_whole=not _is_observed(change) or bool(body_of(attributes)),
+        is_whole=not _is_observed(change) or _holds(attributes, _OF_CLUSTER),
     )
     if do is Do.DELETE:
         yield resource
     elif kind == VM:
-        yield replace(resource, properties=_new_vm(attributes), tags=_tags(attributes))
+        made = replace(resource, properties=_new_vm(attributes), tags=_tags(attributes))
+        yield made if do is not Do.UPDATE else _with_changed_body(made, before or {}, attributes)
     elif do is Do.UPDATE:
-        yield from _changed_cluster(
-            resource, change.before or {}, attributes, is_observed=_is_observed(change)
-        )
+        yield from _changed_cluster(resource, before or {}, attributes, is_observed=_is_observed(change))
     else:
         yield replace(resource, properties=_new_cluster(attributes), tags=_tags(attributes))
 
@@ -329,8 +333,10 @@ def _changed_cluster(
         changed["kubernetesVersion"] = after.version
     if before.control_plane_count != after.control_plane_count:
         changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
-    if changed:
-        yield replace(cluster, properties=_new_cluster(attributes), changed=changed)
+    made = replace(cluster, properties=_new_cluster(attributes), changed=changed, tags=_tags(attributes))
+    made = _with_changed_body(made, attributes_before, attributes)
+    if made.changed or made.changed_tags:
+        yield made
     pool = replace(cluster, type=POOL, is_whole=not is_observed)
     for name, arguments in after.pools.items():
         do = Do.UPDATE if name in before.pools else Do.CREATE
@@ -353,20 +359,40 @@ def _with_pool_body(
         old = pool_properties(before)
         changed = {name: value for name, value in properties.items() if old.get(name) != value}
         dropped = old.keys() - properties.keys()
-        if not changed and not dropped:
+        sent = _with_changed_body(replace(pool, changed=changed), before, after)
+        if not (sent.changed or sent.changed_tags or dropped):
             return
         if dropped or not _PATCHED.issuperset(changed):
             do = Do.REPLACE
+        pool = sent
     body = properties if do is Do.UPDATE else new_pool_properties(after)
     with_azure_block = merged(_opaque(after), body)
     yield replace(
         pool,
         do=do,
         properties=with_azure_block,
-        changed=changed,
         tags=_tags(after),
-        is_whole=pool.is_whole or do is Do.CREATE or bool(body_of(after)),
+        is_whole=pool.is_whole or do is Do.CREATE or _holds(after, _OF_POOL),
     )
+
+
+def _with_changed_body(made: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureObject:
+    """A change of what stands with what of its azure block is otherwise than it was."""
+    extra = changed_part(body_of(before), body_of(after))
+    changed = {**(extra.get("properties") or {}), **made.changed}
+    # Tags are one value: those that are not sent are gone.
+    return replace(made, changed=changed, changed_tags=_tags(after) if "tags" in extra else {})
+
+
+# What the azure block of an object that was taken over must say, of which no argument knows anything, for a
+# body to be taken for all of it.
+_OF_CLUSTER: Final = frozenset({"networkConfiguration"})
+_OF_POOL: Final = frozenset({"administratorConfiguration", "agentOptions", "attachedNetworkConfiguration"})
+
+
+def _holds(attributes: Mapping[str, Any], any_of: AbstractSet[str]) -> bool:
+    """Whether an azure block says more than tags: some of what only Azure knows."""
+    return not any_of.isdisjoint(_opaque(attributes))
 
 
 # --- bodies ------------------------------------------------------------------------------------
@@ -410,6 +436,16 @@ def _without_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[s
             secret = Input(("secret", *(word.lower() for word in words)), str(change.id), meaning)
             attributes = with_part(attributes, path, secret)
     return attributes
+
+
+def _without_kept_secrets(change: Change) -> Mapping[str, Any] | None:
+    """What stood before, with the same Inputs as what comes where a secret stays as it was."""
+    if change.before is None or change.after is None:
+        return change.before
+    kept = [
+        path for path in change.sensitive_after if part_at(change.before, path) == part_at(change.after, path)
+    ]
+    return _without_secrets(change.before, replace(change, sensitive_after=tuple(kept)))
 
 
 def _new_vm(attributes: Mapping[str, Any]) -> dict[str, Any]:

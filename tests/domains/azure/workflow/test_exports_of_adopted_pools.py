@@ -1,0 +1,191 @@
+"""Pools of real servers with networks, hugepages and keys: their count changes by every export, and all else
+of them stays, or the export is refused by name.
+
+NEXUSFORM_AZURE_BODIES names a folder with more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.azure.importers.az_bodies import merged
+
+OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
+MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
+FOLDERS = sorted(Path(MORE).glob("clusters/*") if MORE else OWN.glob("clusters-*"))
+NETWORKS = "attachedNetworkConfiguration"
+# What bodies here leave out, as recordings have it.
+LEFT_OUT = {
+    "administratorConfiguration": {
+        "adminUsername": "azureuser",
+        "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}],
+    },
+    "agentOptions": {"hugepagesCount": 32, "hugepagesSize": "1G"},
+    NETWORKS: {
+        "l3Networks": [{"ipamEnabled": "False", "networkId": "/n/l3", "pluginType": "SRIOV"}],
+        "trunkedNetworks": [{"networkId": "/n/trunk", "pluginType": "DPDK"}],
+    },
+}
+
+
+def pool_with_networks(folder: Path) -> tuple[Any, Any, Any] | None:
+    """What was listed, the first cluster with nodes and a pool with networks of its own that may grow, and
+    that pool.
+    """
+    read = json.loads((folder / "kubernetes_clusters.json").read_text())
+    for cluster in read["value"] if isinstance(read, dict) else read:
+        properties = cluster.get("properties", cluster)
+        for pool in properties.get("initialAgentPoolConfigurations") or []:
+            is_free = properties.get("nodes") and not pool.get("availabilityZones")
+            if is_free and (pool.get(NETWORKS) or not MORE):
+                return read, cluster, pool
+    return None
+
+
+CASES = [folder for folder in FOLDERS if pool_with_networks(folder)]
+
+
+def with_networks(folder: Path) -> tuple[Any, Any]:
+    """A copy of a site in which the pool says all that servers say; cluster and pool."""
+    shutil.copytree(folder, "export")
+    found = pool_with_networks(folder)
+    assert found is not None
+    read, cluster, pool = found
+    for name, value in LEFT_OUT.items():
+        pool.setdefault(name, value)
+    Path("export/kubernetes_clusters.json").write_text(json.dumps(read))
+    return cluster, pool
+
+
+class Told:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *words: str) -> int:
+        code = run(list(words))
+        captured = self.capsys.readouterr()
+        self.out, self.err = captured.out, " ".join(captured.err.replace("│", " ").split())
+        return code
+
+
+@pytest.fixture
+def nexusform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
+    monkeypatch.chdir(tmp_path)
+    return Told(capsys)
+
+
+def adopt(told: Told, name: str, more: str = "") -> None:
+    """Take the site over and ask for one node more of a pool, with more in its block."""
+    assert told("import", "-from=export", "-generate-config-out=site.nf.hcl") == 0, told.err
+    text = Path("site.nf.hcl").read_text()
+    before, block = text.split(f'agent_pool "{name}" {{', 1)
+    grown = re.sub(r"count( +)= (\d+)", lambda count: f"count{count[1]}= {int(count[2]) + 1}", block, count=1)
+    Path("site.nf.hcl").write_text(f'{before}agent_pool "{name}" {{{more}{grown}')
+    assert told("plan", "-out=p", "-tie-breaks=0") == 0, told.err
+
+
+@pytest.mark.parametrize("folder", CASES, ids=lambda path: path.name)
+def test_a_pool_with_networks_grows_by_its_count_alone(folder: Path, nexusform: Told) -> None:
+    cluster, pool = with_networks(folder)
+    adopt(nexusform, pool["name"])
+    assert nexusform("export", "-format=azapi", "p") == 0, nexusform.err
+    (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
+    assert block["name"] == pool["name"]
+    real = {"properties": {part: value for part, value in pool.items() if part != "name"}}
+    after = merged(real, block["body"])  # as azapi lays it over what stands
+    assert after["properties"] == {**real["properties"], "count": pool["count"] + 1}
+
+    assert nexusform("export", "-format=az", "p") == 0, nexusform.err
+    (command,) = (each for each in nexusform.out.replace("\\\n", " ").splitlines() if each.startswith("az "))
+    words = shlex.split(command)
+    flags = {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+    assert flags == {
+        "--kubernetes-cluster-name": cluster["name"],
+        "--name": pool["name"],
+        "--resource-group": "$RESOURCE_GROUP",
+        "--count": str(pool["count"] + 1),
+    }
+
+    assert nexusform("export", "-format=arm", "p") == 1
+    assert nexusform.out == ""
+    assert f"{cluster['name']}/{pool['name']}: a template puts whole resources" in nexusform.err
+
+
+@pytest.mark.parametrize("folder", CASES[:1], ids=lambda path: path.name)
+def test_a_template_has_what_the_azure_block_says_of_a_pool(folder: Path, nexusform: Told) -> None:
+    """Tags alone are no body: networks would be dropped."""
+    _, pool = with_networks(folder)
+    tags = '\n    azure {\n      body = { tags = { owner = "core" } }\n    }\n'
+    adopt(nexusform, pool["name"], tags)
+    assert nexusform("export", "-format=arm", "p") == 1
+    assert "a template puts whole resources" in nexusform.err
+    assert nexusform("export", "-format=azapi", "p") == 0
+    (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
+    assert block["body"] == {"properties": {"count": pool["count"] + 1}, "tags": {"owner": "core"}}
+    assert nexusform("export", "-format=az", "p") == 0
+    assert "--tags owner=core" in nexusform.out
+
+    own = ("administratorConfiguration", "agentOptions", NETWORKS)
+    body = {"properties": {name: pool[name] for name in own if name in pool}}
+    whole = '\n    azure {\n      body = jsondecode(file("body.json"))\n    }\n'
+    Path("body.json").write_text(json.dumps(body))
+    text = Path("site.nf.hcl").read_text().replace(tags, whole)
+    Path("site.nf.hcl").write_text(text)
+    assert nexusform("plan", "-out=q", "-tie-breaks=0") == 0, nexusform.err
+    assert nexusform("export", "-format=arm", "q") == 0, nexusform.err
+    (resource,) = json.loads(nexusform.out)["resources"]
+    for name, value in body["properties"].items():
+        assert resource["properties"][name] == value
+    assert resource["properties"]["count"] == pool["count"] + 1
+
+
+LABELS = """resource "nexus_site" "s" {
+}
+resource "nexus_rack" "r1" {
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "c" {
+  site_id            = nexus_site.s.id
+  kubernetes_version = "v1.31"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np" {
+    count       = 1
+    vm_sku_name = "NC_P4_28_v1"
+    mode        = "System"
+    labels      = { a = "1.10", b = "null", c = "1e3", d = "true", e = "it's", f = "1", g = "v1.10" }
+  }
+}
+"""
+
+
+def test_labels_that_look_like_something_else_are_quoted_for_az(nexusform: Told) -> None:
+    """`az` reads 1.10 in a list as the number 1.1, and null as nothing."""
+    Path("main.nf.hcl").write_text(LABELS)
+    assert nexusform("plan", "-out=p", "-tie-breaks=0") == 0, nexusform.err
+    assert nexusform("export", "-format=az", "p") == 0, nexusform.err
+    words = shlex.split(nexusform.out.replace("\\\n", " ").split("az networkcloud", 1)[1])
+    told = words[words.index("--initial-agent-pool-configurations") + 1]
+    labels = re.findall(r"\{key:(\w),value:([^}]+)\}", told)
+    assert dict(labels) == {
+        "a": "'1.10'",
+        "b": "'null'",
+        "c": "'1e3'",
+        "d": "true",
+        "e": "'it'/s'",
+        "f": "'1'",
+        "g": "v1.10",
+    }
