@@ -438,6 +438,9 @@ def _selects(wanted: list[str], body: Body) -> bool:
         if each.startswith("!"):
             if each[1:] in labels:
                 return False
+        elif "=" not in each:
+            if each not in labels:
+                return False
         elif labels.get(each.partition("=")[0]) != each.partition("=")[2]:
             return False
     return True

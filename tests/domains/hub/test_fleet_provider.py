@@ -46,6 +46,23 @@ resource "fleet_cluster_resource_placement" "web" {{
 """
 
 
+MANY = """
+resource "fleet_cluster_resource_placement" "more-{number}" {{
+  provider = fleet
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = 2
+  }}
+  depends_on = [fleet_hub_manifest.web]
+}}
+"""
+
+
 def write(*, number: int = 2, content: str = "1", timeout: str = "30m", more: str = "") -> None:
     Path("main.nf.hcl").write_text(WEB.format(number=number, content=content, timeout=timeout, more=more))
 
@@ -84,6 +101,21 @@ def test_words_of_a_hub_are_its_own_and_no_change(hub: HubServer, controller: Co
     names = {name: placement[name] for name in ("apiVersion", "kind")}
     hub.put({**names, "metadata": {"name": "web"}, "status": status})
     assert "No changes." in told("plan")[1]
+
+
+def test_what_stands_of_many_placements_is_listed_once(hub: HubServer, told: Told) -> None:
+    write()
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.writelines(MANY.format(number=number) for number in range(5))
+    assert told("apply", "-auto-approve")[0] == 0
+    hub.log.clear()
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    asked = [path for method, path, _, _ in hub.log if method == "GET"]
+    made = ("clusterresourcebindings", "clusterschedulingpolicysnapshots", "clusterresourcesnapshots")
+    for plural in made:  # once for data "fleet_hub", once for what stands
+        assert sum(path.endswith(f"/{plural}") for path in asked) == 2
+    assert not any("clusterresourceplacements/" in path for path in asked)
 
 
 def test_scaling_and_new_content_are_waited_for(hub: HubServer, told: Told) -> None:

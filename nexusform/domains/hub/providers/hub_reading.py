@@ -33,7 +33,13 @@ from nexusform.domains.hub.providers.hub_standing import (
     run_standing,
 )
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.domains.hub.providers.hub_watch import shown_placement, what_is_left
+from nexusform.domains.hub.providers.hub_watch import (
+    has_been_scheduled,
+    made_by_placement,
+    made_kinds,
+    shown_placement,
+    what_is_left,
+)
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.ports import ObjectKey, ProviderProblem, ReadAnswer, ReadRequest
 
@@ -65,7 +71,7 @@ def _read_one(standing: _Standing, request: ReadRequest) -> ReadAnswer:
     note = {ON_HUB: {"uid": uid_of(shown[0])}} if key.type != MANIFESTS else {}
     if key.type in PLACEMENTS:
         kind, namespace, name = named(key.type, known)
-        placement = shown_placement(standing.hub, kind, namespace, name)
+        placement = standing.placement(kind, namespace, name)
         if placement is not None:
             attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
     elif key.type in RUNS and request.planned is not None:
@@ -123,6 +129,8 @@ class _Standing:
         self.hub = hub
         self._bodies: dict[str, dict[str, Any] | None] = {}
         self._evictions: list[dict[str, Any]] | None = None
+        self._listed: set[str] = set()  # the kinds that were asked for by a list
+        self._made: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         self._list_many(requests)
 
     def _list_many(self, requests: Sequence[ReadRequest]) -> None:
@@ -133,6 +141,7 @@ class _Standing:
         for type_name, of_type in asked.items():
             if len(of_type) < self._MANY:
                 continue
+            self._listed.add(KIND_OF[type_name])
             kind = KINDS[KIND_OF[type_name]]
             self._bodies.update({each.path: None for r in of_type for each in objects_of(type_name, r.known)})
             for body in self.hub.list(kind.collection):
@@ -145,6 +154,21 @@ class _Standing:
         if self._evictions is None:
             self._evictions = self.hub.list(_EVICTIONS)
         return self._evictions
+
+    def placement(self, kind: str, namespace: str, name: str) -> Shown | None:
+        """A placement with what the hub made for it, None where there is none."""
+        if kind not in self._listed:
+            return shown_placement(self.hub, kind, namespace, name)
+        body = self._bodies.get(KINDS[kind].path(name, namespace))
+        if body is None or not has_been_scheduled(body):
+            return Shown(body, (), (), ()) if body is not None else None
+        return Shown(body, *(self._made_of(made).get((namespace, name), []) for made in made_kinds(kind)))
+
+    def _made_of(self, kind: str) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
+        """What the hub made of a kind, by placement."""
+        if kind not in self._made:
+            self._made[kind] = made_by_placement(self.hub, kind)
+        return self._made[kind]
 
     def get(self, each: Sent) -> dict[str, Any] | None:
         """An object, None where there is none."""

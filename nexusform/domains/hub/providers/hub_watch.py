@@ -214,20 +214,36 @@ def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | N
     placement = hub.get(KINDS[kind].path(name, namespace))
     if placement is None:
         return None
-    prefix = "" if namespace else "Cluster"
-    scheduled = f"{kind}Scheduled"
+    if not has_been_scheduled(placement):
+        return Shown(placement, (), (), ())  # nothing to look at yet
+    return Shown(placement, *(_made_for(hub, made, namespace, name) for made in made_kinds(kind)))
+
+
+def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
+    """Whether the hub has decided on a placement as it is written."""
+    scheduled = f"{placement.get('kind')}Scheduled"
     generations = [
         int(each.get("observedGeneration") or 0)
         for each in (placement.get("status") or {}).get("conditions") or ()
         if each.get("type") == scheduled
     ]
-    if not generations or max(generations) < generation_of(placement):
-        return Shown(placement, (), (), ())  # nothing to look at yet
-    parts = [
-        _made_for(hub, f"{prefix}{made}", namespace, name)
-        for made in ("ResourceBinding", "SchedulingPolicySnapshot", "ResourceSnapshot")
-    ]
-    return Shown(placement, *parts)
+    return bool(generations) and max(generations) >= generation_of(placement)
+
+
+def made_kinds(kind: str) -> tuple[str, str, str]:
+    """What a hub makes for placements of a kind: bindings, snapshots of policies, and of resources."""
+    prefix = "" if kind == "ResourcePlacement" else "Cluster"
+    return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
+
+
+def made_by_placement(hub: Hub, kind: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The objects of a kind that the hub made for placements, by the namespace and name of the placement."""
+    made: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for body in hub.list(KINDS[kind].collection, labelSelector=PARENT):
+        metadata = body.get("metadata") or {}
+        parent = str((metadata.get("labels") or {}).get(PARENT))
+        made.setdefault((str(metadata.get("namespace") or ""), parent), []).append(body)
+    return made
 
 
 def _made_for(hub: Hub, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:

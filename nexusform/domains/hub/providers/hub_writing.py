@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
-from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.api.hub_kinds import MEMBER
 from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.hub_approvals import approve
 from nexusform.domains.hub.providers.hub_bodies import (
@@ -221,7 +221,8 @@ class Writing(Struct, frozen=True):
                 self.request.tell(StepNews(words=miss.words))
             if note:
                 note = {ON_HUB: {**note[ON_HUB], **settled.note()}}
-            answer = _with_bindings(planned, standing, self.hub, what, note)
+            external = is_external(objects_of(self._kind, planned)[0].body)
+            answer = _with_bindings(planned, standing, note, external=external)
             return replace(answer, claims=settled.claims)
         if self._kind in RUNS:
             self._await_run()
@@ -296,14 +297,9 @@ def turns_external(sent: Values, shown: Values) -> bool:
     )
 
 
-def _with_bindings(
-    planned: Values, standing: Standing, hub: Hub, what: tuple[str, str, str], note: Values
-) -> ProviderAnswer:
+def _with_bindings(planned: Values, standing: Standing, note: Values, *, external: bool) -> ProviderAnswer:
     """What was planned, with the bindings that the hub decided for."""
     foretold = planned.get("bindings") or {}
-    kind, namespace, name = what
-    placement = hub.get(KINDS[kind].path(name, namespace))
-    external = placement is not None and is_external(placement)
     bindings: dict[str, Any] = {}
     for cluster, observed in standing.bindings.items():
         before = foretold.get(cluster)
