@@ -487,3 +487,4 @@ def test_a_hub_that_is_not_there_is_said_soon(hub: HubServer, told: Told) -> Non
     code, said = told("plan")
     assert code == 1
     assert f"{hub.url} cannot be asked" in said
+    assert "no-member-cluster" not in said  # nobody knows which members it has

@@ -184,14 +184,19 @@ def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
 
 
 def placement_warnings(
-    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    rounds: Rounds,
+    *,
+    unread: bool = False,
 ) -> Iterator[Diagnostic]:
-    """All warnings, placement by placement."""
+    """All warnings, placement by placement. `unread`: a hub could not be read, and is an error already."""
     brought = _namespaces_brought(placements, members, rounds)
     for placement in placements:
         yield from _selecting_nothing(placement)
         yield from _without_namespace(placement, brought)
-        yield from _unfulfilled(placement, rounds)
+        if rounds.roster.members or not unread:
+            yield from _unfulfilled(placement, rounds)
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
         yield from _left_to_runs(placement)

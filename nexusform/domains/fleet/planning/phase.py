@@ -90,7 +90,7 @@ def plan_placements(
     for instance in instances:
         _conclude(instance, by_address.get(instance.address), blocks, evaluation, pods)
     note_members(members.values(), blocks.instances)
-    diagnostics += placement_warnings(placements, members, rounds)
+    diagnostics += placement_warnings(placements, members, rounds, unread=shown.unread)
     diagnostics += not_abandoned(blocks.instances.values())
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)

@@ -208,7 +208,8 @@ class ShownHub(Struct, frozen=True):
     evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
     ended without success. `objects` are those that a hub which is there holds beside the configuration's.
     `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet. `overrides`
-    are the snapshots of overrides by their names, `taken_along` those names by run and cluster.
+    are the snapshots of overrides by their names, `taken_along` those names by run and cluster. `unread`: a
+    hub that is named could not be read, so nobody knows its members.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -221,6 +222,7 @@ class ShownHub(Struct, frozen=True):
     asked: frozenset[str] = frozenset()
     overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
     taken_along: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    unread: bool = False
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
         """What a hub shows of a placement; nothing of one that is made anew."""
@@ -274,6 +276,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         asked=frozenset(asked),
         overrides=overrides,
         taken_along=taken_along,
+        unread=any(read is None for _, read in _data_blocks(Kind.HUB_EXPORT, request, evaluation)),
     )
 
 
@@ -308,6 +311,15 @@ def read_by(
     kind: Kind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
     """The data blocks of a kind, with what each read."""
+    for block, attributes in _data_blocks(kind, request, evaluation):
+        if attributes is not None:
+            yield block, attributes
+
+
+def _data_blocks(
+    kind: Kind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
+    """The data blocks of a kind, each with what it read, None where it could not be read."""
     sources = request.registries.data_sources
     for module in modules(request.configuration.root):
         for block in module.resources.values():
@@ -317,5 +329,4 @@ def read_by(
                 continue
             for instance in evaluation.module_instances(module.path):
                 for item in evaluation.resource(instance, block).items.values():
-                    if item.attributes is not None:
-                        yield block, item.attributes
+                    yield block, item.attributes
