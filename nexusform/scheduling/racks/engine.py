@@ -10,8 +10,8 @@ from nexusform.scheduling.racks import opened
 from nexusform.scheduling.racks.explanation import (
     BestMachines,
     Explanation,
+    Ranking,
     Shortage,
-    best_machines,
     explain,
     find_shortage,
     refusals,
@@ -210,8 +210,12 @@ class RackScheduler:
 
     def best_machines(self, demand: Demand) -> BestMachines:
         """The machines among which tie-breaks alone decide where the VM goes, whichever legal split it is."""
+        return self.ranking(demand).best()
+
+    def ranking(self, demand: Demand) -> Ranking:
+        """How the machines rank for the VM now, with some of them out of the question or none."""
         self._close_session()
-        return best_machines(self._ledger, demand, self.spread)
+        return Ranking(self._ledger, demand, self.spread)
 
     def refusal(self, machine: str, demand: Demand) -> str:
         """Why a filter refuses this machine for the demand now, "" when none does."""

@@ -6,7 +6,7 @@ It asks the same opened rules as those who place; only the words are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -211,32 +211,51 @@ class BestMachines(Struct, frozen=True):
     in_all: frozenset[str]
 
 
-def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> BestMachines:
-    """Which machines are best. The splits of machines do not hang on one another, so that a machine is best
-    in some of them if it fits in one, and whoever ranks before it does not fit in another.
+class Ranking:
+    """How all machines rank for one VM as the site stands: worked out once, and asked for the best ones of
+    those that are left when some are out of the question (cordons refuse machines, and rank none).
+
+    The splits of machines do not hang on one another, so that a machine is best in some of them if it fits in
+    one, and whoever ranks before it does not fit in another.
     """
-    site = ledger.site
-    fitting, certain = _fitting(ledger, demand)
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    racks = _Figures(opened.open_keys(profile.RACK_KEYS[spread], usage, demand))
-    machines = _Figures(opened.open_keys(profile.MACHINE_KEYS, usage, demand))
 
-    def ranked_first(candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
-        """Those that none of `before` ranks before."""
-        rival_machines = list(rivals)
-        rack = racks.least(site.rack_of[machine] for machine in rival_machines)
+    def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
+        self._site = ledger.site
+        self._fitting, self._certain = _fitting(ledger, demand)
+        usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+        self._racks = _Figures(opened.open_keys(profile.RACK_KEYS[spread], usage, demand))
+        self._machines = _Figures(opened.open_keys(profile.MACHINE_KEYS, usage, demand))
+
+    def best(self, away: Collection[str] = ()) -> BestMachines:
+        """The best machines but for these."""
+        fitting = self._without(self._fitting, away)
+        if len(self._certain) == len(self._fitting):
+            best = self._ranked_first(fitting, fitting)
+            return BestMachines(best, best)
+        certain = self._without(self._certain, away)
+        return BestMachines(self._ranked_first(fitting, certain), self._ranked_first(certain, fitting))
+
+    def _without(self, numbers: Sequence[int], away: Collection[str]) -> Sequence[int]:
+        machines = self._site.machines
+        return [number for number in numbers if machines[number].name not in away] if away else numbers
+
+    def _ranked_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
+        """Those that none of the rivals ranks before."""
         by_rack: dict[int, list[int]] = {}
-        for machine in rival_machines:
-            by_rack.setdefault(site.rack_of[machine], []).append(machine)
-        least = {number: machines.least(of_rack) for number, of_rack in by_rack.items()}
-        return frozenset(
-            site.machines[machine].name
-            for machine in candidates
-            if _is_first(racks.of(site.rack_of[machine]), rack)
-            and _is_first(machines.of(machine), least.get(site.rack_of[machine]))
-        )
-
-    return BestMachines(ranked_first(fitting, certain), ranked_first(certain, fitting))
+        for machine in rivals:
+            by_rack.setdefault(self._site.rack_of[machine], []).append(machine)
+        rack = self._racks.least(by_rack)
+        least: dict[int, tuple[int, ...] | None] = {}
+        first: set[str] = set()
+        for machine in candidates:
+            number = self._site.rack_of[machine]
+            if not _is_first(self._racks.of(number), rack):
+                continue
+            if number not in least:
+                least[number] = self._machines.least(by_rack.get(number, ()))
+            if _is_first(self._machines.of(machine), least[number]):
+                first.add(self._site.machines[machine].name)
+        return frozenset(first)
 
 
 def _is_first(figures: tuple[int, ...], least: tuple[int, ...] | None) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import product
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import BestMachines, RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
@@ -26,13 +28,20 @@ def standing(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
     return vms
 
 
-def best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
-    """With these cells; without any for nobody told."""
-    scheduler = RackScheduler(MACHINES)
+def site(
+    vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...] = (), away: Collection[str] = ()
+) -> RackScheduler:
+    """With these cells, without any for nobody told; and with these machines cordoned."""
+    machines = [replace(each, refusal="cordoned" if each.name in away else "") for each in MACHINES]
+    scheduler = RackScheduler(machines)
     for number, (name, sku, machine) in enumerate(vms):
         own = cells[number : number + 1]
         scheduler.occupy(name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own))
-    return scheduler.best_machines(demand)
+    return scheduler
+
+
+def best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
+    return site(vms, cells).best_machines(demand)
 
 
 def is_legal(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...]) -> bool:
@@ -56,3 +65,14 @@ def test_best_in_some_split_and_in_all(seed: int) -> None:
     answer = best(vms, (), demand)
     assert answer.in_some == frozenset().union(*(one.in_some for one in each))
     assert answer.in_all == frozenset.intersection(*(one.in_all for one in each))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_ranking_without_some_machines_is_that_of_a_site_that_cordoned_them(seed: int) -> None:
+    random = Random(seed)
+    vms = standing(random)
+    demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
+    ranking = site(vms).ranking(demand)
+    for count in range(len(MACHINES) + 1):
+        away = {machine.name for machine in random.sample(MACHINES, count)}
+        assert ranking.best(away) == site(vms, away=away).best_machines(demand)

@@ -58,6 +58,7 @@ def _members(
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.digest(content)}
     yield _MANIFEST, content
+    del content  # the largest part by far
     for site in plan.sites:
         if site.answer.plan:
             name = f"{site.name}{PLAN_SUFFIX}"

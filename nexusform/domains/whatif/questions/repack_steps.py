@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from math import ceil
@@ -30,6 +31,7 @@ from nexusform.domains.whatif.questions.repack_moves import Intention
 from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
 from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Ranking
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
 from nexusform.worlds.availability import quorum_of
 
@@ -283,13 +285,14 @@ class _Walker:
         own = source.vm.placement.machine
         if self._is_out_of_reach(window, source, away_from(demand, cordons)):
             return self._stays(window, source)
+        ranking = window.scheduler.ranking(demand)
         while True:
             # Its own machine is tried last, and only where nothing else is left: that helps nobody, unless
             # it was emptied for its cells to be known.
-            asked = away_from(demand, cordons if self._comes_back(source) else {*cordons, own})
-            best = window.scheduler.best_machines(asked).in_some
+            away = cordons if self._comes_back(source) else {*cordons, own}
+            best = ranking.best(away).in_some
             target = self._choose(window, source, best)
-            if target and not self._is_sure(window, asked, best, target):
+            if target and not self._is_sure(window, ranking, away | best, target):
                 target = ""
             unwanted = best - {target}
             if not best or unwanted & window.targets:
@@ -319,14 +322,13 @@ class _Walker:
             cordons.add(place.machine)
         return None
 
-    def _is_sure(self, window: _Window, asked: Demand, best: frozenset[str], target: str) -> bool:
+    def _is_sure(self, window: _Window, ranking: Ranking, away: AbstractSet[str], target: str) -> bool:
         """Whether the VM lands there in every legal split, once the other best machines are cordoned. Whoever
         is led to a place goes there all the same.
         """
         if self._steered or not window.scheduler.is_drawn:
             return True
-        alone = away_from(asked, best - {target})
-        return target in window.scheduler.best_machines(alone).in_all
+        return target in ranking.best(away - {target}).in_all
 
     def _stays(self, window: _Window, source: Source) -> bool:
         """The VM cannot go in this window: back to where it stood."""
