@@ -10,6 +10,7 @@ from math import ceil
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.whatif.questions import repack_steps
 from nexusform.domains.whatif.questions.repack import Repack, RepackStatus, make_room
 from nexusform.domains.whatif.questions.repack_ground import (
     Constraint,
@@ -284,6 +285,17 @@ def test_the_steps_lead_to_the_room_that_was_promised(seed: int, known: bool) ->
     moved = {step.source.handle for window in made.windows for step in window.steps}
     assert len(moved) == made.recreations
     spread(site, made)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_tie_breaks_do_not_decide_is_said_of_all_without_playing_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_with_history(seed, 4, 4, filled=0.6 + 0.03 * seed)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 2)
+    made = make_room(site, asked)
+    monkeypatch.setattr(repack_steps, "_is_decided", lambda *_: False)
+    assert make_room(site, asked) == made
 
 
 def spread(site: SiteView, made: Repack) -> None:
