@@ -14,6 +14,7 @@ from nexusform.rendering.answers.outline import Outline, Row, Section, Table, sh
 from nexusform.rendering.notation.places import interval_document
 from nexusform.words import counted, form, listed
 
+_VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 _RACK: Final = "nexus_rack"
 _NAMED_CORDONS: Final = 4
 _NAMED_PODS: Final = 40
@@ -188,7 +189,33 @@ def window_commands(repack: Repack, window: RepackWindow, number: int) -> Iterab
     )
     yield f"nexusform plan {flags} -out=window-{number}.nfplan"
     yield f"nexusform apply window-{number}.nfplan"
+    by_hand = [step for step in window.steps if not _is_simulated(repack, step)]
+    if by_hand:
+        yield from _by_hand(repack, by_hand)
     yield from _cordon(repack, window.cordons, "uncordon")
+    if by_hand:
+        yield "# (azure_export: capture the export anew; nexusform apply then takes over where they are)"
+
+
+def _is_simulated(repack: Repack, step: RepackStep) -> bool:
+    """Whether the machine of a VM is one that a rack makes: apply does all there is to do then."""
+    return _is_rack(repack.site.offered_by.get(step.source.vm.placement.machine, ""))
+
+
+def _by_hand(repack: Repack, steps: Sequence[RepackStep]) -> Iterable[str]:
+    """What makes VMs anew where the provider only reads: nobody but the platform can, once they are gone."""
+    yield "# (the provider azure_export sends nothing: do this in place of that apply)"
+
+    def owner(step: RepackStep) -> str:
+        return _address(repack, step)
+
+    for address, of_owner in groupby(sorted(steps, key=owner), owner):
+        names = [step.source.vm.platform_name or step.source.vm.name for step in of_owner]
+        if _VIRTUAL_MACHINE in address.split("."):
+            yield f"# delete {address} and create it again"
+            continue
+        words = " ".join(map(shlex.quote, names))
+        yield f"# kubectl drain {words} --ignore-daemonsets; kubectl delete node {words}   (in {address})"
 
 
 def _address(repack: Repack, step: RepackStep) -> str:

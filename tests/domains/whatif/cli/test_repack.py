@@ -265,3 +265,16 @@ def test_a_site_of_which_azure_tells_no_cells(
     assert {name for name, machine in nodes if machine in emptied} <= names
     first = repack["commands"][0]
     assert any(line.startswith("az networkcloud baremetalmachine cordon --name par1") for line in first)
+    applied = next(at for at, line in enumerate(first) if line.startswith("nexusform apply"))
+    ended = next(at for at, line in enumerate(first) if "baremetalmachine uncordon" in line)
+    by_hand = " ".join(first[applied:ended])
+    assert "azure_export sends nothing" in by_hand
+    assert "kubectl delete node" in by_hand
+    going = [step["object"] for step in repack["steps"] if step["window"] == 1]
+    platform = {
+        name: node["platform_name"]
+        for resource in state["resources"]
+        for instance in resource["instances"]
+        for name, node in (instance["attributes"].get("nodes") or {}).items()
+    }
+    assert all(platform[name] in by_hand for name in going if name in platform)
