@@ -7,7 +7,7 @@ DOOR = {
         "VmReleased"
     ),
     "engine": "RackScheduler",
-    "explanation": "Explanation Ranked Shortage",
+    "explanation": "Explanation Ranked Ranking Shortage",
     "rooms": "Share",
     "rule": "KeyPart MachineFilter RoomFilter",
     "splits": "kept_away name_of PACKED Roomiest RULES Splits SPREAD Way",
