@@ -19,8 +19,9 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody
+from nexusform.rendering.report.entries import HELD_BEFORE, plan_findings
 from nexusform.source import SourceFile
-from nexusform.weights import Level, level_of
+from nexusform.weights import Level
 
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 _MOST_COMMENTS: Final = 30
@@ -71,9 +72,9 @@ def review_document(
 ) -> dict[str, Any]:
     """The review: changes are requested when the plan is refused. `body` is Markdown."""
     failing = [
-        diagnostic
-        for diagnostic in plan.diagnostics
-        if level_of(diagnostic).order <= Level.WARNING.order and diagnostic.subject is not None
+        finding.diagnostic
+        for finding in plan_findings(plan)
+        if finding.level.order <= Level.WARNING.order and finding.diagnostic.subject is not None
     ]
     comments: list[dict[str, Any]] = []
     for diagnostic in failing:
@@ -143,7 +144,8 @@ def _explained(diagnostic: Diagnostic) -> str:
     """A diagnostic in Markdown: its summary and the first paragraph of its detail."""
     summary = f"**{escaped(harmless(diagnostic.summary))}**"
     first_paragraph = harmless(diagnostic.detail).partition("\n\n")[0]
-    return f"{summary}\n\n{escaped(first_paragraph)}" if first_paragraph else summary
+    standing = HELD_BEFORE if diagnostic.held_before else ""
+    return "\n\n".join(filter(None, (summary, escaped(first_paragraph), standing)))
 
 
 def _comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:

@@ -431,6 +431,10 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     origin = _place_in_row(row, row.source, say) if row.source else ""
     target = _place_in_row(row, row.target, say) if row.target else ""
     effect = effect_of(row)
+    if effect is Effect.MOVED and origin == target:  # another node of the same machine
+        say = place_text
+        origin = _place_in_row(row, row.source, say) if row.source else ""
+        target = _place_in_row(row, row.target, say) if row.target else ""
     changes = effect is Effect.UPDATED and origin != target
     if not (changes or effect in _WITH_ORIGIN or _is_elsewhere(row)):
         origin = ""

@@ -205,6 +205,10 @@ _OF_ANOTHER: Final[Mapping[str, str]] = {
     "cluster_left": "another cluster left",
 }
 # What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
+# What is forgotten is not removed.
+_OF_WHAT_GOES: Final = frozenset(
+    {"cluster_removed", "placement_removed", "workload_removed", "binding_removed"}
+)
 _TOLD_BY_REASON: Final = frozenset({"moved_on_the_hub"})
 
 
@@ -212,5 +216,7 @@ def trigger_words(row: PlacementChange) -> str:
     """Why something happens to the object of a row: its trigger, where that does not mislead."""
     if row.trigger in _TOLD_BY_REASON:
         return row.reason
+    if row.action is PlacementAction.FORGET and row.trigger in _OF_WHAT_GOES:
+        return ""
     comes = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.rendering.pull_request.review import read_diff
+from nexusform.diagnostics import error, warning
+from nexusform.plans.plan import Plan
+from nexusform.rendering.pull_request.review import DiffLines, read_diff, review_document
+from nexusform.source import Position, Span
 
 SITE = """resource "nexus_site" "lab" {{}}
 
@@ -113,3 +116,17 @@ def test_the_lines_that_a_diff_shows() -> None:
     assert diff.path_of("y") == ""
     assert diff.has("x", 2, 4)
     assert not diff.has("x", 4, 5)
+
+
+def test_the_heaviest_comes_first_and_what_held_before_says_so() -> None:
+    span = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
+    found = (
+        warning("no-surge-room", "Old.", span, held_before=True),
+        warning("even-control-plane", "New.", span),
+        error("does-not-fit", "None.", span),
+    )
+    review = review_document(
+        Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), ""
+    )
+    said = [comment["body"].split("\n\n")[1:] for comment in review["comments"]]
+    assert said == [["None."], ["New."], ["Old.", "Not caused by this plan: it held before."]]
