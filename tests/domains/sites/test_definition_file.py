@@ -32,6 +32,10 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
     [
         ('site "a" { source = "./site" }\nsite "a" { source = "./site" }', [("site-given-twice", 2)]),
         (
+            'site "a" { source = "./site" }\nsite "a" {\n  source = "./site"\n  wave = "x"\n}',
+            [("site-given-twice", 2), ("unknown-wave", 2)],
+        ),
+        (
             'site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}',
             [("unknown-wave", 1)],
         ),

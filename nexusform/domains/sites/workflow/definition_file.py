@@ -181,8 +181,8 @@ def _add(sites: dict[str, SiteEntry], site: SiteEntry, known: set[str], problems
         where = describe(earlier.span)
         detail = f'A site "{site.name}" was already given at {where}. Every site needs a name of its own.'
         problems.append(error("site-given-twice", detail, site.span))
-        return
-    sites[site.name] = site
+    else:
+        sites[site.name] = site
     if site.wave not in known:
         waves = ", ".join(f'"{name}"' for name in sorted(known))
         detail = (
