@@ -51,6 +51,7 @@ _ADVICE: Final = (
     "a-fresh-schedule-would-choose-otherwise",
     "a-real-hub-treats-this-differently",
     "deprecated-envelope",
+    "looks-renamed",
     "members-of-a-placement-share-machines",
     "node-differs-from-its-vm-sku",
     "object-will-be-forgotten",

@@ -47,6 +47,7 @@ from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_v
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.plan import (
     PREDICTION,
+    Action,
     Change,
     CheckResult,
     Drift,
@@ -111,7 +112,8 @@ def conclude(
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
-    every = _every(judged.diagnostics, fits_by_luck(world.sites, vms, draws), imbalance(left.mistakes))
+    told = [*judged.diagnostics, *_renames(blocks)]
+    every = _every(told, fits_by_luck(world.sites, vms, draws), imbalance(left.mistakes))
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,
@@ -149,6 +151,16 @@ def conclude(
         separations=tuple(judged.rules.open_rules),
         contributions=world.contributions,
     )
+
+
+def _renames(blocks: Blocks) -> Iterable[Diagnostic]:
+    """Advice on objects that most likely were renamed."""
+    instances = blocks.instances.values()
+    if blocks.request.mode is not Mode.NORMAL or all(each.action is not Action.DELETE for each in instances):
+        return ()
+    from nexusform.planning.conclusion.renames import looks_renamed
+
+    return looks_renamed(instances)
 
 
 def _every(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
