@@ -22,7 +22,7 @@ from nexusform.domains.pods.planning.brought import Brought, PodKey, PodMap, Pri
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
-from nexusform.domains.pods.planning.rows import pod_row
+from nexusform.domains.pods.planning.rows import planned_pod, pod_row
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.preemption import allowed_now, always_up, covers
@@ -577,7 +577,7 @@ class PodPhase:
         pods: list[HostedWorkload] = []
         for (_, cluster_id), brought in self._brought.items():
             running = [outcome for outcome in brought.everything() if outcome.node]
-            pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
+            pods += [planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
 
 
@@ -594,8 +594,3 @@ def _namespaces(manifests: Iterable[Manifest]) -> set[str]:
 
 def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:
     return {workload.key: workload.pod for workload in workloads_of(manifests, others).workloads}
-
-
-def _planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> HostedWorkload:
-    labels = dict(spec.labels)
-    return HostedWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

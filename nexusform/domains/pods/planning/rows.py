@@ -16,6 +16,7 @@ from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
+from nexusform.planning.phases import HostedWorkload
 from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
@@ -218,3 +219,9 @@ def _place(cluster: NodeCluster | None, name: str, node_name: str, state: str = 
     if node is None:
         return PodPlace(name, node_name or None, state="" if node_name else state)
     return PodPlace(name, node_name, node.machine, node.zone)
+
+
+def planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> HostedWorkload:
+    """A pod that has a node after the plan, as separation rules see it."""
+    labels = dict(spec.labels)
+    return HostedWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)
