@@ -343,6 +343,11 @@ def test_what_flux_applies_is_written_with_take_ownership_alone(hub: HubServer, 
     assert "applied by Flux Kustomization flux-system/apps" in said
     code, said = told("apply", "-auto-approve", "-take-ownership")
     assert code == 0, said
+    code, said = told("destroy", "-auto-approve")
+    assert (code, "applied by Flux Kustomization" in said) == (1, True), said
+    assert hub.get("ClusterResourcePlacement", "web") is not None
+    code, said = told("destroy", "-auto-approve", "-take-ownership")
+    assert code == 0, said
 
 
 def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: HubServer, told: Told) -> None:

@@ -103,6 +103,7 @@ class Writing(Struct, frozen=True):
             return
         if uid and uid_of(body) != uid:
             return  # another object of that name, which is not ours
+        refuse_managed(self.terms, body, "apply")
         path = path_needed(self.hub, each)
         self.hub.delete(path, uid_of(body))
         if self._kind in PLACEMENTS:
