@@ -86,7 +86,7 @@ def settle_claims(
     claims: dict[str, list[Claim]] = {}
     still_open: dict[Address, OpenClaims] = {}
     for address, instance in state.instances.items():
-        if instance.current is None:
+        if instance.current is None or str(address) not in done:
             continue
         before = open_claims(instance.current.private)
         fresh = landings.get(address, {})
@@ -163,6 +163,11 @@ def _landing(
         table is not None and table.machines_certain > 0,
         table is not None and target.rack in table.counts_certain,
     )
+
+
+def addresses_left_to_others(ends: Iterable[StepEvent]) -> frozenset[str]:
+    """The addresses of which somebody else does what was planned: nobody has seen it yet."""
+    return frozenset(end.address for end in ends if end.by_others)
 
 
 def addresses_done(ends: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:

@@ -14,7 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
-from nexusform.applying.claims import addresses_done, records_of_claims, settle_claims
+from nexusform.applying.claims import (
+    addresses_done,
+    addresses_left_to_others,
+    records_of_claims,
+    settle_claims,
+)
 from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.recorder import Recorder, opening_records
@@ -174,7 +179,7 @@ def _settle_claims(
 ) -> tuple[str, ...]:
     """Note with the sites what became of the plan's claims; what of it was told as certain and is not so."""
     state = recorder.state()
-    done = addresses_done(applied.ends, plan, unsettled)
+    done = addresses_done(applied.ends, plan, unsettled) | addresses_left_to_others(applied.ends)
     settlement = settle_claims(plan, done, state, run.project.registries.resource_types)
     for record in records_of_claims(settlement, state):
         recorder.note(record)

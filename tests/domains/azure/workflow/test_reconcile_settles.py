@@ -5,6 +5,7 @@ that packs, and one that draws at random; what was sure and broke is an alarm.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -150,3 +151,30 @@ def test_a_note_that_says_something_else_is_no_claim(operator: Operator) -> None
     STATE.write_text(json.dumps(document))
     assert operator("reconcile", "-from=export") == 0, operator.said
     assert operator.record() == {}
+
+
+def test_what_is_left_to_others_is_settled_once_it_is_there(operator: Operator) -> None:
+    """A provider that sends nothing: the plan is applied, somebody scales the pool, and `reconcile` looks."""
+    operator.make(0)
+    operator.export("follows")
+    for name in ("site.nf.hcl", "c0.nf.hcl"):
+        Path(name).unlink()
+    STATE.unlink()
+    assert operator("import", "-from=export", "-generate-config-out=all.nf.hcl") == 0, operator.said
+    text = Path("all.nf.hcl").read_text()
+    Path("all.nf.hcl").write_text(re.sub(r"count( +)= 4", r"count\1= 6", text))
+    assert operator("apply", "-auto-approve") == 1
+    assert "is not changed yet" in operator.said, operator.said
+    assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
+    path = Path("export/kubernetes_clusters.json")
+    clusters = json.loads(path.read_text())
+    (cluster,) = clusters
+    like = next(node for node in cluster["nodes"] if "-np-" in node["name"])
+    cluster["nodes"] += [{**like, "name": f"c0-np-zz{number}"} for number in range(2)]
+    path.write_text(json.dumps(clusters))
+    pool = {"id": like["agentPoolId"], "name": "np", "count": 6, "mode": "System", "vmSkuName": "NC_P4_28_v1"}
+    Path("export/agent_pools.json").write_text(json.dumps([pool]))
+    operator("reconcile", "-from=export")
+    assert "6 claims of applied plans settled by what was read now" in operator.said, operator.said
+    assert set(operator.record()) == {"rack", "machine", "rack_count"}
+    assert "open_claims" not in operator.private("nexus_kubernetes_cluster")[0]
