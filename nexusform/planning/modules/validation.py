@@ -200,13 +200,15 @@ def _about_repetition(problem: Diagnostic, block: ResourceBlock) -> bool:
 
 
 def problems_of_moves(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """What is wrong with `moved` and `removed` blocks; the latter say nothing where nothing is taken away."""
+    """What is wrong with `moved` and `removed` blocks; the latter say nothing where nothing is taken away,
+    both nothing where there is nothing to destroy.
+    """
     configuration = request.configuration
+    if request.mode is Mode.DESTROY and not request.state.instances:
+        return []
     has_moved = any(module.moved for module in modules(configuration.root))
     has_removed = any(module.removed for module in modules(configuration.root))
-    takes_away = request.mode is Mode.NORMAL or (
-        request.mode is Mode.DESTROY and bool(request.state.instances)
-    )
+    takes_away = request.mode in {Mode.NORMAL, Mode.DESTROY}
     if not has_moved and not (has_removed and takes_away):
         return []
     from nexusform.planning.modules.moving_checks import moving_problems, removal_problems
