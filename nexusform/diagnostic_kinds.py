@@ -61,7 +61,7 @@ _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     "invalid-var-option": "Invalid -var option",
     "iteration-over-non-iterable-value": "Iteration over non-iterable value",
     "machine-goes-with-vms-on-it": "A machine goes with VMs on it",
-    "machine-is-gone-under-vms": "A machine is gone under its VMs",
+    "machine-is-gone-under-vms": "VMs stand on machines that nobody manages",
     "missing-key-value-separator": "Missing key/value separator",
     "no-instance-found-for-the-given-address": "No instance found for the given address!",
     "no-member-cluster": "No member cluster is declared",

@@ -280,8 +280,10 @@ class ReadRequest(Struct, frozen=True):
 
 
 # Under which key the note of a rack or machine holds the VMs on it that nothing stands for: rows as the
-# fields of scheduling.world.Occupied, without its cell numbers.
+# fields of scheduling.world.Occupied, with its cell numbers where these are known.
 UNMANAGED: Final = "unmanaged"
+# Under which key it holds those that were forgotten and run on, in such rows, until a provider looks.
+FORGOTTEN: Final = "forgotten"
 # Under which key the note of an object holds a change of ours that failed, in the provider's own fields and
 # as `words` for people. It is due until the provider reads that it is done, or brings it about.
 UNFINISHED: Final = "unfinished"

@@ -87,7 +87,7 @@ _NOTES: Final = (
     "read-with-a-correction",
     "resource-targeting-is-in-effect",
     "resources-not-read",
-    "room-of-forgotten-vms-counts-as-free",
+    "forgotten-vms-run-on",
     "sku-catalogue-ignored",
     "staged-run-waits-for-an-approval",
     "unmanaged-vms",

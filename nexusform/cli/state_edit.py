@@ -100,20 +100,28 @@ class RemoveArguments(Struct, frozen=True, kw_only=True):
 def rm(arguments: RemoveArguments) -> int:
     """Forget what stands at ADDRESSES: instances, whole resources, or modules.
 
-    The objects themselves stay as they are; nexusform no longer knows of them, and the room that
-    they take counts as free.
+    The objects themselves stay as they are, and nexusform no longer knows of them. Racks and machines
+    remember the VMs that run on: plans give their room to nobody. RACK:VM says of one of these that it is
+    not there any more.
     """
+    from nexusform.planning.preparation.selection import split_object
+
     screen = Screen()
-    patterns, problems = parse_patterns(arguments.addresses)
+    parts = [split_object(text) for text in arguments.addresses]
+    vms = [(address, name) for address, name in parts if name]
+    patterns, problems = parse_patterns([address for address, name in parts if not name])
+    on_patterns, more_problems = parse_patterns([address for address, _ in vms])
+    problems += more_problems
     if problems:
         screen.diagnostics(problems, {})
         return 1
     removed: list[Address] = []
-    change = state_commands.remove(patterns, removed)
+    names = [name for _, name in vms]
+    change = state_commands.remove(patterns, removed, list(zip(on_patterns, names, strict=True)))
     if not _done(screen, "state rm", change, arguments):
         return 1
-    for address in removed:
-        screen.out(f"{'Would remove' if arguments.dry_run else 'Removed'} {address}")
+    for named in [*(f"{address}:{name}" for address, name in vms), *removed]:
+        screen.out(f"{'Would remove' if arguments.dry_run else 'Removed'} {named}")
     if not arguments.dry_run:
         screen.out(f"Successfully removed {len(removed)} resource instance(s).")
     return 0

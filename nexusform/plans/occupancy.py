@@ -7,15 +7,15 @@ in it (racks that change, machines that are shared) is counted here, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
-from nexusform.ports import UNMANAGED, Kind, ResourceType
+from nexusform.ports import FORGOTTEN, UNMANAGED, Kind, ResourceType
 from nexusform.scheduling.racks.vms import Interval, Machine, Placement, VmSku
 from nexusform.scheduling.world import Inventory, Occupied
 from nexusform.words import natural
@@ -243,14 +243,30 @@ def noted(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, Occupied]]:
     """Who else stands on a rack or machine, as its note says it, each with the id of the site."""
-    rows = (note or {}).get(UNMANAGED)
+    rows = [*((note or {}).get(UNMANAGED) or ()), *((note or {}).get(FORGOTTEN) or ())]
     if not rows or kind.kind not in {Kind.RACK, Kind.MACHINE}:
         return []
     place = str(attributes.get("id" if kind.kind is Kind.RACK else "rack_id"))
     site_id = place.partition("/")[0]
-    return [(site_id, Occupied(*row)) for row in rows]
+    return [(site_id, _outsider(row)) for row in rows]
+
+
+def _outsider(row: Sequence[Any]) -> Occupied:
+    return replace(Occupied(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))
 
 
 def note_of(seen: Iterable[Occupied]) -> Mapping[str, Any]:
     """The note of a rack or machine that says who else stands there."""
-    return {UNMANAGED: [list(astuple(outsider)[:-1]) for outsider in seen]}
+    return {UNMANAGED: rows_of(seen)}
+
+
+def rows_of(seen: Iterable[Occupied]) -> list[list[Any]]:
+    """VMs on machines as a note has them."""
+    rows: list[list[Any]] = []
+    for each in seen:
+        cells = [list(each.cell_numbers)] if each.cell_numbers else []
+        rows.append([*astuple(each)[:_FIELDS], *cells])
+    return rows
+
+
+_FIELDS: Final = 6  # of such a row, before the numbers of the cells

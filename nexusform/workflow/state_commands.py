@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, Refused, did_you_mean, error, has_errors, warning
 from nexusform.planning.conclusion.changes import drift_between
 from nexusform.planning.verification.standing_rules import broken_rules
 from nexusform.planning.verification.standing_state import (
@@ -235,10 +235,20 @@ def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Addre
     return change
 
 
-def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> StateChange:
-    """`state rm`; what is removed is added to `removed`. Warns of room that counts as free again."""
+def remove(
+    patterns: Sequence[AddressPattern], removed: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
+) -> StateChange:
+    """`state rm`; what is removed is added to `removed`. What has VMs leaves them noted by the racks and
+    machines that they run on: `vms` are those of such notes that are not there any more.
+    """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        from nexusform.planning.vms.forgotten_vms import remembering
+
+        if vms:
+            state, problems = _released(state, vms)
+            if problems or not patterns:
+                return None if problems else state, problems
         addresses = edits.matching(state, patterns)
         if not addresses:
             return None, [
@@ -248,13 +258,31 @@ def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> StateC
                 )
             ]
         removed.extend(addresses)
-        return edits.without(state, addresses), _freed(state, addresses)
+        noted = remembering(state, addresses, registries())
+        return edits.without(noted, addresses), _running_on(state, addresses)
 
     return change
 
 
-def _freed(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
-    """A warning for the VMs that go on running where the next plan sees free room."""
+def _released(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+    """The state without forgotten VMs that are not there any more."""
+    from nexusform.planning.vms.forgotten_vms import forgotten_in, released
+
+    problems: list[Diagnostic] = []
+    for pattern, name in vms:
+        known = list(forgotten_in(state))
+        noting = [address for address, vm in known if vm == name and pattern.matches(address)]
+        if not noting:
+            near = did_you_mean(f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in known])
+            detail = f"{pattern} remembers no forgotten VM of the name {name}.{near}"
+            problems.append(error("no-matching-objects-found", detail))
+        for address in noting:
+            state = released(state, address, name) or state
+    return state, problems
+
+
+def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
+    """A warning for the VMs that go on running though nobody manages them."""
     types = registries().resource_types
     rows = []
     total = 0
@@ -271,9 +299,10 @@ def _freed(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
     shown = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
     return [
         warning(
-            "room-of-forgotten-vms-counts-as-free",
+            "forgotten-vms-run-on",
             f"{total} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
-            f"running, and the next plan may place other VMs where they stand:\n{shown}",
+            "running, and plans give their room to nobody until a provider or an inventory shows that it is "
+            f"free, or `nexusform state rm 'RACK:VM'` says so:\n{shown}",
         )
     ]
 

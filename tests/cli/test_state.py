@@ -166,14 +166,14 @@ def test_rm_forgets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "No matching objects found" in capsys.readouterr().err
 
 
-def test_rm_of_vms_says_that_their_room_counts_as_free(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rm_of_vms_says_that_they_run_on(capsys: pytest.CaptureFixture[str]) -> None:
     place = {"machine": "bm1", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
     vm = ObjectState({"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **place}, 4)
     address = parse_address("nexus_virtual_machine.v")
     PATH.write_bytes(encode(STATE.with_instance(address, InstanceState(vm))))
     assert run(["state", "rm", "nexus_virtual_machine.v"]) == 0
     shown = capsys.readouterr().out
-    assert "Room of forgotten VMs counts as free" in shown
+    assert "Forgotten VMs run on" in shown
     assert "nexus_virtual_machine.v: 1 VM" in shown
 
 

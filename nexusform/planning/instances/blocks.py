@@ -413,7 +413,7 @@ def _forgets(address: Address) -> Diagnostic:
     return warning(
         "object-will-be-forgotten",
         f"{address} leaves the state and is not destroyed: what it has on the site runs on, and nobody "
-        "manages it any more. This plan gives its room to nobody. Later plans see it only where a provider "
-        "or an inventory shows it, or where `occupied` names it.",
+        "manages it any more. No plan gives the room of its VMs to others, until a provider or an inventory "
+        "shows that it is free, or `nexusform state rm 'RACK:VM'` says so.",
         address=str(address),
     )

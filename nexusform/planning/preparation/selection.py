@@ -116,7 +116,7 @@ def _replacements(
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
-        address, vm = _split_object(text)
+        address, vm = split_object(text)
         for pattern in _patterns("-replace", [address], order, problems):
             if not pattern.type:
                 problems.append(
@@ -194,7 +194,7 @@ def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
     )
 
 
-def _split_object(text: str) -> tuple[str, str]:
+def split_object(text: str) -> tuple[str, str]:
     """`ADDR:OBJECT` at the first colon outside of an instance key."""
     quoted = escaped = False
     for at, character in enumerate(text):

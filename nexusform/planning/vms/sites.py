@@ -235,9 +235,9 @@ def occupy_outsiders(site: SitePlan, standing: Container[str]) -> list[OutsideVm
     order of machine and name. What a provider saw without knowing who it is may be managed by now:
     `standing` are the names of the VMs that stand.
     """
-    numbered = [outsider for outsider in site.outsiders if outsider.cell_numbers]
-    others = [outsider for outsider in site.outsiders if not outsider.cell_numbers]
-    others += [outsider for outsider in site.unmanaged if outsider.name not in standing]
+    outsiders = [*site.outsiders, *(each for each in site.unmanaged if each.name not in standing)]
+    numbered = [outsider for outsider in outsiders if outsider.cell_numbers]
+    others = [outsider for outsider in outsiders if not outsider.cell_numbers]
     others.sort(key=lambda outsider: (outsider.machine, outsider.name.encode()))
     return [_occupy_outsider(site, outsider) for outsider in (*numbered, *others)]
 

@@ -75,6 +75,10 @@ def plan_vms(
             walk.pass_two(walk.caught_up(block, second), second)
     for instance in orphans:
         blocks.keep(instance, second)
+    if any(vms.moves.forgotten for vms in walk.objects.values()):
+        from nexusform.planning.vms.forgotten_vms import note_forgotten
+
+        note_forgotten(walk.objects.values(), blocks, world)
     placed = second.reporting([*second.diagnostics, *evaluation.diagnostics])
     return PlannedVms(walk.objects, placed, walk.diagnostics)
 

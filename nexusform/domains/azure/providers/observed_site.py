@@ -19,6 +19,7 @@ from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_r
 from nexusform.plain_data import Path
 from nexusform.plans.other_room import note_of_supplies
 from nexusform.ports import (
+    FORGOTTEN,
     UNMANAGED,
     ChangeRequest,
     NotDoneYet,
@@ -496,7 +497,7 @@ def _note(
     for machine in machines:
         on_machine = held.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in written]
-    return {UNMANAGED: rows or None}
+    return {UNMANAGED: rows or None, FORGOTTEN: None}  # whoever was forgotten is seen, or is not there
 
 
 def _with_observed(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:

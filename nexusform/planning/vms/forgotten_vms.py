@@ -1,0 +1,102 @@
+"""VMs that run on though nobody manages them any more: the rack or machine that they stand on notes them, so
+that later plans give their room to nobody (docs/decisions/0046).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.demands import PlacedVm
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.vms.sites import Thing, lay_ground, sku_of
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_world import VmWorld
+from nexusform.plans.occupancy import rows_of
+from nexusform.ports import FORGOTTEN, Registries
+from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.world import Occupied
+from nexusform.state.objects import State
+
+Note: TypeAlias = Mapping[str, Any]
+
+
+def note_forgotten(objects: Iterable[VmObject], blocks: Blocks, world: VmWorld) -> None:
+    """Let what makes their machines note the VMs that this plan forgets."""
+    by_text = {str(address): instance for address, instance in blocks.instances.items()}
+    for vms in objects:
+        site = world.sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
+        pools = {pool.pool: pool for pool in vms.prior_pools}
+        for key in vms.moves.forgotten:
+            vm = vms.standing.get(key)
+            maker = site.offered_by.get(vm.placement.machine) if site is not None and vm is not None else None
+            if vm is None or maker is None:
+                continue
+            instance = by_text[maker]
+            noted = instance.prior.private if instance.prior is not None else None
+            sku = sku_of(vm, pools.get(vm.pool), world.before.skus)
+            instance.private = _with(instance.private or noted, _occupied(vm, sku))
+
+
+def remembering(state: State, removed: Collection[Address], registries: Registries) -> State:
+    """The state, in which racks and machines note the VMs of objects that are `removed` from it."""
+    present = [(address, each.current) for address, each in state.instances.items() if each.current]
+    things = [Thing(address, each.attributes, each.creation, each.private) for address, each in present]
+    ground = lay_ground(things, registries, state.catalogue or "")
+    for kind, thing in ground.things:
+        if kind.vms is None or thing.address not in removed:
+            continue
+        site = ground.sites.get(str(thing.attributes.get("id")).partition("/")[0])
+        for vm in kind.vms.standing(thing.attributes) if site is not None else ():
+            maker = site.offered_by.get(vm.placement.machine) if site is not None else None
+            state = _noting(state, maker, _occupied(vm, sku_of(vm, None, ground.skus)))
+    return state
+
+
+def released(state: State, address: Address, name: str) -> State | None:
+    """The state without a forgotten VM that a rack or machine notes; None where it notes no such."""
+    instance = state.instances.get(address)
+    current = instance.current if instance is not None else None
+    rows = list((current.private or {}).get(FORGOTTEN) or ()) if current is not None else []
+    left = [row for row in rows if row[1] != name]
+    if instance is None or current is None or len(left) == len(rows):
+        return None
+    others = {key: value for key, value in (current.private or {}).items() if key != FORGOTTEN}
+    private = {**others, **({FORGOTTEN: left} if left else {})} or None
+    return state.with_instance(address, replace(instance, current=replace(current, private=private)))
+
+
+def forgotten_in(state: State) -> Iterator[tuple[Address, str]]:
+    """The forgotten VMs that a state remembers, each with what notes it."""
+    for address, instance in state.instances.items():
+        private = instance.current.private if instance.current is not None else None
+        yield from ((address, str(row[1])) for row in (private or {}).get(FORGOTTEN) or ())
+
+
+def _noting(state: State, maker: str | None, vm: Occupied) -> State:
+    for address, instance in state.instances.items():
+        if str(address) == maker and instance.current is not None:
+            current = replace(instance.current, private=_with(instance.current.private, vm))
+            return state.with_instance(address, replace(instance, current=current))
+    return state
+
+
+def _occupied(vm: PlacedVm, sku: VmSku) -> Occupied:
+    """A VM as what takes room of its machine."""
+    return Occupied(
+        vm.placement.machine,
+        vm.name,
+        sku.host_vcpus,
+        -(-int(sku.memory_gib * 1024) // 1024),
+        sku.disk_gib,
+        sku.numa_cells,
+        tuple(vm.placement.cells),
+    )
+
+
+def _with(note: Note | None, vm: Occupied) -> Note:
+    rows = [row for row in (note or {}).get(FORGOTTEN) or () if row[:2] != [vm.machine, vm.name]]
+    return {**(note or {}), FORGOTTEN: [*rows, *rows_of([vm])]}

@@ -1,0 +1,79 @@
+"""The room of VMs that were forgotten and run on is promised to nobody, until it is said to be free."""
+
+from __future__ import annotations
+
+from nexusform.planning.vms.forgotten_vms import forgotten_in, released, remembering
+from nexusform.ports import FORGOTTEN
+from nexusform.state.edits import without
+from nexusform.state.objects import State
+from tests.planning.harness import (
+    RACKS,
+    all_types,
+    applied,
+    at,
+    cluster,
+    errors,
+    good,
+    is_empty,
+    places,
+    plan,
+    state_of,
+)
+
+BIG = "NC_P46_224_v1"
+SMALL = RACKS.replace("= 3\n", "= 1\n", 1)
+OLD = cluster("old", plane=BIG, count=3)
+NEW = cluster("new", plane=BIG, count=6)
+FORGET = "\nremoved {\n from = nexus_kubernetes_cluster.old\n lifecycle {\n destroy = false\n }\n}\n"
+
+
+def forgotten() -> State:
+    state = state_of(SMALL + OLD)
+    return applied(good(plan(SMALL + FORGET, state)), state)
+
+
+def cells(state: State, prefix: str) -> set[tuple[str, tuple[int, ...]]]:
+    return {place for name, place in places(state).items() if name.startswith(prefix)}
+
+
+def test_what_was_forgotten_keeps_its_room_in_later_plans() -> None:
+    before = cells(state_of(SMALL + OLD), "old")
+    state = forgotten()
+    assert [name for _, name in forgotten_in(state)] == [f"old-control-plane-{n}" for n in range(3)]
+    assert is_empty(good(plan(SMALL, state)))
+    five = state_of(SMALL + NEW.replace("count       = 6", "count       = 5"), state)
+    assert cells(five, "new").isdisjoint(before)
+    # Four machines of two cells each: five are left.
+    assert {each.id for each in errors(plan(SMALL + NEW, state))} == {"does-not-fit"}
+
+
+def test_so_does_what_was_taken_out_of_the_state() -> None:
+    state = state_of(SMALL + OLD)
+    address = at("nexus_kubernetes_cluster.old")
+    after = without(remembering(state, [address], all_types()), [address])
+    assert list(forgotten_in(after)) == list(forgotten_in(forgotten()))
+    notes = [each.instances[at("nexus_rack.r[0]")].current for each in (after, forgotten())]
+    assert len({str((note.private or {})[FORGOTTEN]) for note in notes if note is not None}) == 1
+
+
+def test_one_that_is_gone_gives_its_room_back() -> None:
+    state = forgotten()
+    rack = at("nexus_rack.r[0]")
+    assert released(state, rack, "nobody") is None
+    freed = released(state, rack, "old-control-plane-1")
+    assert freed is not None
+    good(plan(SMALL + NEW, freed))
+    for name in ("old-control-plane-0", "old-control-plane-2"):
+        freed = released(freed, rack, name) or freed
+    assert list(forgotten_in(freed)) == []
+    current = freed.instances[rack].current
+    assert current is not None
+    assert FORGOTTEN not in (current.private or {})
+
+
+def test_vms_that_are_managed_again_are_counted_once() -> None:
+    state = forgotten()
+    again = state_of(SMALL + OLD)
+    address = at("nexus_kubernetes_cluster.old")
+    imported = state.with_instance(address, again.instances[address])
+    good(plan(SMALL + OLD + NEW.replace("count       = 6", "count       = 5"), imported))
