@@ -4,4 +4,5 @@
 DOOR = {
     "order": "FLEET_PHASE modules Order PLACEMENT_PHASE planning_order resource_blocks",
     "prior": "adopted import_targets ImportTarget Prior without_configuration",
+    "selection": "split_object",
 }

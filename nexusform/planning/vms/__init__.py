@@ -2,6 +2,7 @@
 
 # What other rooms may use of this one.
 DOOR = {
+    "forgotten_vms": "forgotten_in released remembering",
     "sites": (
         "build_sites demand_for Ground inventory_of lay_ground occupy_outsiders SitePlan sku_of Thing vm_name"
     ),
