@@ -8,7 +8,7 @@ DOOR = {
     ),
     "guard_rails": "broken_limits GUARD_RAIL GUARD_RAILS guarded Limit limit_of limits_of STRANDED",
     "occupancy": (
-        "changed_racks MachineCount note_of noted OutsideVm PoolVms RackCounts Room rows_of "
+        "changed_racks MachineCount note_of noted OutsideVm PoolVms RackCounts Room "
         "sharing_as_before SiteMachine SiteRack SiteRoom SiteVms take_note"
     ),
     "other_room": (

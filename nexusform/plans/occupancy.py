@@ -257,10 +257,10 @@ def _outsider(row: Sequence[Any]) -> Occupied:
 
 def note_of(seen: Iterable[Occupied]) -> Mapping[str, Any]:
     """The note of a rack or machine that says who else stands there."""
-    return {UNMANAGED: rows_of(seen)}
+    return {UNMANAGED: _rows_of(seen)}
 
 
-def rows_of(seen: Iterable[Occupied]) -> list[list[Any]]:
+def _rows_of(seen: Iterable[Occupied]) -> list[list[Any]]:
     """VMs on machines as a note has them."""
     rows: list[list[Any]] = []
     for each in seen:

@@ -15,8 +15,8 @@ from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.vms.sites import Thing, lay_ground, sku_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
-from nexusform.plans.occupancy import rows_of
-from nexusform.ports import FORGOTTEN, Registries
+from nexusform.plans.occupancy import note_of
+from nexusform.ports import FORGOTTEN, UNMANAGED, Registries
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.world import Occupied
 from nexusform.state.objects import State
@@ -99,4 +99,4 @@ def _occupied(vm: PlacedVm, sku: VmSku) -> Occupied:
 
 def _with(note: Note | None, vm: Occupied) -> Note:
     rows = [row for row in (note or {}).get(FORGOTTEN) or () if row[:2] != [vm.machine, vm.name]]
-    return {**(note or {}), FORGOTTEN: [*rows, *rows_of([vm])]}
+    return {**(note or {}), FORGOTTEN: [*rows, *note_of([vm])[UNMANAGED]]}
