@@ -25,7 +25,7 @@ from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
-from nexusform.state.objects import EMPTY, State
+from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
@@ -190,7 +190,15 @@ def _goes_on(backend: StateBackend, stored: Stored, rescued: State) -> bool:
         return False
     under_way = {opened.intent.address for opened in stored.open_intents}
     changed = {address for address, held in state.instances.items() if began.instances.get(address) != held}
-    return all(rescued.instances.get(address) == state.instances[address] for address in changed - under_way)
+    told = changed - under_way
+    return all(_unnoted(rescued.instances.get(each)) == _unnoted(state.instances[each]) for each in told)
+
+
+def _unnoted(instance: InstanceState | None) -> InstanceState | None:
+    """The instance without its private note, which an apply writes once more at its end."""
+    if instance is None or instance.current is None:
+        return instance
+    return replace(instance, current=replace(instance.current, private=None))
 
 
 def _numbered(before: State, after: State) -> State:

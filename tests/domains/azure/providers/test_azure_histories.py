@@ -223,7 +223,7 @@ def told_of(said: str) -> str:
 
 def compare(name: str, said: str) -> None:
     """Hold what was said against what a person has read."""
-    known = told_before()
+    known, said = told_before(), said.rstrip()
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         known[name] = said
         text = "".join(f"## {each}\n{known[each]}\n\n" for each in HISTORIES if each in known)
