@@ -175,6 +175,8 @@ def test_a_history_in_which_azure_says_no(
         assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # not forgotten
         told += f"\nThe next plan:\n{told_of(nexusform.said)}"
     if not (history.faults.gone or history.faults.leaves):  # what breaks first there hangs on the machine
+        if history.waits is not None:  # how often it is tried hangs on the machine
+            told = TRIED.sub("", told).lstrip()
         compare(name, told)
     server.site.taken.clear()
     assert nexusform("apply", "-resume" if waits else "-auto-approve") == 0, nexusform.said
