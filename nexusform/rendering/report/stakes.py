@@ -20,6 +20,7 @@ _RULE: Final = "nexus_separation_rule"
 # These go on one after the other: most of what they touch is up at any time.
 _ROLLING: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
 _GONE: Final = (Action.DELETE, Action.FORGET)
+_MOST_FRAGILE: Final = 2  # control-plane VMs, of which none may be missing
 # What runs to an end is not up or down.
 _JOB: Final = "/Job/"
 
@@ -32,14 +33,24 @@ def endangered(plan: Plan) -> Iterator[str]:
 
 def _quorums(plan: Plan) -> Iterator[str]:
     down: Counter[tuple[str, str]] = Counter()
+    grown: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
-        at_once = row.kind == VM and row.pool == _CONTROL_PLANE and row.trigger not in _ROLLING
-        if at_once and effect_of(row) in DISTURBING:
-            down[row.site_id, row.cluster] += 1
+        if row.kind != VM or row.pool != _CONTROL_PLANE:
+            continue
+        cluster, effect = (row.site_id, row.cluster), effect_of(row)
+        down[cluster] += effect in DISTURBING and row.trigger not in _ROLLING
+        grown[cluster] += (effect is Effect.PLACED) - (effect in (Effect.REMOVED, Effect.LOST))
     for table in plan.placement_tables:
-        lost, all_of_them = down[table.site_id, table.cluster], table.total_count
-        if table.pool == _CONTROL_PLANE and lost and lost * 2 >= all_of_them:
-            yield f"{table.cluster} loses its quorum: {lost} of {all_of_them} control-plane VMs at once"
+        cluster = (table.site_id, table.cluster)
+        lost, after = down[cluster], table.total_count
+        before = after - grown[cluster]
+        if table.pool != _CONTROL_PLANE or not after:
+            continue
+        if lost and lost * 2 >= after:
+            yield f"{table.cluster} loses its quorum: {lost} of {after} control-plane VMs at once"
+        elif after <= _MOST_FRAGILE < before:
+            left = f"{counted(after, 'control-plane VM')} of {before}"
+            yield f"{table.cluster} keeps {left}: its quorum survives no lost machine from now on"
 
 
 # --- workloads -----------------------------------------------------------------------------------

@@ -94,3 +94,15 @@ def test_the_title_of_an_upgrade_names_what_else_is_lost() -> None:
     plan_with_loss = good(plan(lost, state_of(text(OLD, shop(2))))).plan
     title = headline_text(plan_with_loss, build_report(plan_with_loss, all_types()))
     assert title == "a is upgraded to 1.30.1, 2 pods lose their nodes"
+
+
+def planes(count: int, sku: str = "NC_G6_28_v1") -> str:
+    return RACKS + cluster("a", count=count, plane=sku)
+
+
+def test_a_control_plane_that_none_may_be_missing_of_from_now_on() -> None:
+    (said,) = at_stake(planes(3), planes(1))
+    assert said == "a keeps 1 control-plane VM of 3: its quorum survives no lost machine from now on"
+    assert at_stake(planes(5), planes(3)) == []
+    assert at_stake(planes(1), planes(3)) == []
+    assert at_stake(planes(1), planes(1)) == []
