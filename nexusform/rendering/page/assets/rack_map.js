@@ -53,7 +53,7 @@ function vmBox(model, vm, machine, side, ghost, part, cell) {
   const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${where}, ${ghost ? "leaves here, " : ""}${happens(vm)}`;
   const box = make("button", {
     type: "button", tabindex: "-1", "data-vm": vm.number, "data-side": ghost ? "before" : side, class: kind.filter(Boolean).join(" "), "data-tip": vmTip(vm),
-  }, make("span", { class: "unseen" }, words), make("span", { class: "key", "aria-hidden": "true" }, sign ? make("i", {}, sign) : null, make("span", {}, vm.paint.key)),
+  }, make("span", { class: "unseen" }, words), make("span", { class: "key", "aria-hidden": "true" }, sign ? make("i", {}, sign) : null, make("span", vm.paint.key.length > 2 ? { class: "three" } : {}, vm.paint.key)),
   make("span", { class: "long", "aria-hidden": "true" }, make("span", {}, `${sign}${vm.plain}`)));
   box.style.setProperty("--part", `${Math.round(part * 1000) / 10}%`);
   return box;
