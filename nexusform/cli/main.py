@@ -125,7 +125,16 @@ ROOT: Final = LazyGroup(
     chapters=_CHAPTERS,
     hints=_HINTS,
 )
-STATE: Final = LazyGroup("state", _STATE_COMMANDS, summary="Look at and correct the state.")
+STATE: Final = LazyGroup(
+    "state",
+    _STATE_COMMANDS,
+    summary="Look at and correct the state.",
+    hints={
+        "replace-provider": "A block's provider argument says who carries it out; the next plan takes that "
+        "over.",
+        "identities": 'Ids are among the attributes: "nexusform state show ADDRESS".',
+    },
+)
 
 
 def main() -> NoReturn:
@@ -202,6 +211,10 @@ def _start_log(arguments: Sequence[str]) -> None:
     problem = start(os.environ)
     if problem:
         raise click.UsageError(problem)
+    for theirs in ("TF_LOG", "TF_LOG_PATH"):
+        ours = theirs.replace("TF_", "NF_")
+        if theirs in os.environ and ours not in os.environ:
+            click.echo(f"{theirs} is set and not read: nexusform reads {ours}.", err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
     log("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)

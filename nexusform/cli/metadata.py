@@ -24,6 +24,10 @@ providers: Final = LazyGroup(
     "providers",
     {"schema": Entry("nexusform.cli.metadata:schema", "The schemas of all types, as JSON")},
     summary="What configuration can say of each type.",
+    hints={
+        "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
+        "mirror": "Providers come with nexusform, so there is nothing to mirror.",
+    },
 )
 
 

@@ -248,12 +248,14 @@ def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) 
         ("login", "read their own credentials"),
         ("env", '"nexusform workspace"'),
         ("cloud", "backend of yours"),
+        ("providers lock", "no lock file"),
+        ("state replace-provider", "the next plan takes that over"),
     ],
 )
 def test_commands_of_terraform_say_what_is_done_instead(
     capsys: pytest.CaptureFixture[str], word: str, hint: str
 ) -> None:
-    code, _, err = told(capsys, word)
+    code, _, err = told(capsys, *word.split())
     assert code == 1
     assert hint in " ".join(err.split())
 
@@ -280,4 +282,7 @@ def test_variables_of_terraform_that_are_not_read_are_named(
     )
     assert out.startswith("nexusform v")
     monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
+    monkeypatch.setenv("TF_LOG", "debug")
+    assert told(capsys, "version")[2] == "TF_LOG is set and not read: nexusform reads NF_LOG.\n"
+    monkeypatch.setenv("NF_LOG", "error")
     assert told(capsys, "version")[2] == ""
