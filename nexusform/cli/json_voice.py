@@ -62,7 +62,7 @@ class JsonVoice:
         """Nothing of its own."""
         return nullcontext()
 
-    def planned_one(self) -> None:
+    def planned(self, stage: str, done: int, of: int) -> None:
         """Nothing of its own: changes are told when the plan is ready."""
 
     def applying(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - one face

@@ -185,9 +185,7 @@ def voice_of(view: ViewFlags, *, as_json: bool, concise: bool = False) -> Voice:
 
 def notices_of(voice: Voice) -> Notices:
     """What the run tells in passing, told by the voice."""
-    return Notices(
-        waiting=voice.notice, reading=voice.reading, locking=voice.locked, planned=voice.planned_one
-    )
+    return Notices(waiting=voice.notice, reading=voice.reading, locking=voice.locked, progress=voice.planned)
 
 
 def _remarks_on_rest(run: Run) -> list[Diagnostic]:

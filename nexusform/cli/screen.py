@@ -183,14 +183,14 @@ class LiveBar:
 
 
 class PlanningLine:
-    """How many objects a long plan has come to, and for how long; gone when the plan is ready.
+    """How far a long plan has come, and for how long; gone when the plan is ready.
 
     Used as a context manager, only ever when stdout is a terminal. rich is loaded only when the plan
     takes longer than QUIET_SECONDS.
     """
 
     def __init__(self) -> None:
-        self._planned = 0
+        self._words = "Planning"
         self._done = Event()
         self._thread = Thread(target=self._show, daemon=True)
 
@@ -207,20 +207,27 @@ class PlanningLine:
         self._done.set()
         self._thread.join()
 
-    def tick(self) -> None:
-        """One more object is planned."""
-        self._planned += 1
+    def came(self, stage: str, done: int, of: int) -> None:
+        """Planning came so far."""
+        share = f"{done:,} of {of:,}" if of else f"{done:,}"
+        self._words = _PLANNING[stage].format(share)
 
     def _show(self) -> None:
-        """Count objects on the screen once planning takes longer than a moment."""
+        """Tell it on the screen once planning takes longer than a moment."""
         if self._done.wait(QUIET_SECONDS):
             return
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        counted = TextColumn("{task.completed:.0f} objects")
-        with Progress(
-            SpinnerColumn(), TextColumn("Planning"), counted, TimeElapsedColumn(), transient=True
-        ) as progress:
-            task = progress.add_task("plan", total=None)
+        words = TextColumn("{task.description}", markup=False)
+        with Progress(SpinnerColumn(), words, TimeElapsedColumn(), transient=True) as progress:
+            task = progress.add_task(self._words, total=None)
             while not self._done.wait(0.2):
-                progress.update(task, completed=self._planned)
+                progress.update(task, description=self._words)
+
+
+# By the stages of planning (planning/request.py).
+_PLANNING: Final = {
+    "objects": "Planning {} objects",
+    "VMs": "Placing {} VMs",
+    "tie-breaks": "Certainty: {} tie-breaks",
+}

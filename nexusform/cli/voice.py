@@ -55,8 +55,8 @@ class Voice(Protocol):
         """Tell that a plan is being made inside the block."""
         ...
 
-    def planned_one(self) -> None:
-        """One more object is planned."""
+    def planned(self, stage: str, done: int, of: int) -> None:
+        """Planning came so far."""
         ...
 
     def applying(self, steps: int) -> AbstractContextManager[None]:
@@ -180,10 +180,10 @@ class TextVoice:
             yield
         self._planning = None
 
-    def planned_one(self) -> None:
-        """Count it."""
+    def planned(self, stage: str, done: int, of: int) -> None:
+        """Show it."""
         if self._planning is not None:
-            self._planning.tick()
+            self._planning.came(stage, done, of)
 
     @contextmanager
     def applying(self, steps: int) -> Iterator[None]:

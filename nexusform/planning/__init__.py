@@ -5,5 +5,5 @@ DOOR = {
     "phases": "Contribution HostedWorkload Instances Phases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
-    "request": "Adjustment DataValues Imported PlanRequest",
+    "request": "Adjustment DataValues Imported PlanRequest Progress",
 }

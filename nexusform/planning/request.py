@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -49,6 +50,18 @@ class DataValues(Struct, frozen=True):
         return address.type == self.type if self.pattern is None else self.pattern.matches(address)
 
 
+class Stage(StrEnum):
+    """What planning is at."""
+
+    OBJECTS = "objects"
+    VMS = "VMs"
+    TIE_BREAKS = "tie-breaks"
+
+
+# (stage, how many are done, of how many: 0 where that is not known)
+Progress: TypeAlias = Callable[[Stage, int, int], None]
+
+
 class PlanRequest(Struct, frozen=True):
     """Everything a plan depends on.
 
@@ -57,7 +70,7 @@ class PlanRequest(Struct, frozen=True):
     `tie_breaks` None = the default of the certainty rule, `first_tie_break` is the seed of the first;
     `split_seed` draws or names how VMs lie whose
     NUMA cells nobody told. `applying` lets timestamp() and uuid() answer,
-    the latter with random ones from `new_uuid`. `planned` is called for every object that is planned.
+    the latter with random ones from `new_uuid`. `progress` is told how far planning came.
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
@@ -90,7 +103,7 @@ class PlanRequest(Struct, frozen=True):
     ways_out: bool = True
     applying: bool = False
     new_uuid: Callable[[], str] | None = None
-    planned: Callable[[], None] = lambda: None
+    progress: Progress = lambda _stage, _done, _of: None
     lint: bool = True
     adjustments: tuple[Adjustment, ...] = ()
     first: tuple[Address, ...] = ()

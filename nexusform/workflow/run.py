@@ -20,7 +20,7 @@ from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import Imported, PlanRequest
+from nexusform.planning.request import Imported, PlanRequest, Progress
 from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
@@ -46,12 +46,12 @@ from nexusform.workflow.time_budget import within
 
 
 class Notices(Struct, frozen=True):
-    """What a run tells while it goes on: that it waits for a lock, what it reads, each planned object."""
+    """What a run tells while it goes on: that it waits for a lock, what it reads, how far planning came."""
 
     waiting: Callable[[str], None] = lambda _: None
     reading: Callable[[str, str], None] = lambda _address, _id: None
     locking: Callable[[str], None] = lambda _: None
-    planned: Callable[[], None] = lambda: None
+    progress: Progress = lambda _stage, _done, _of: None
 
 
 class PlanOptions(Struct, frozen=True):
@@ -210,7 +210,7 @@ class Run(Struct):
             targets=options.targets,
             excludes=options.excludes,
             replaces=options.replaces,
-            planned=self.notices.planned,
+            progress=self.notices.progress,
             tie_breaks=options.tie_breaks,
             first_tie_break=options.first_tie_break,
             want_rejected=options.want_rejected,

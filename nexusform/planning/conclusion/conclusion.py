@@ -245,7 +245,11 @@ def _certainty(
 ) -> tuple[int, dict[str, SiteCertainty]]:
     """How many tie-breaks were tried, and in which shares VMs have their places, as earlier claims held."""
     tie_breaks, measured = measure(
-        world.sites, request.tie_breaks, first=request.first_tie_break, keep_outcomes=ruled
+        world.sites,
+        request.tie_breaks,
+        first=request.first_tie_break,
+        keep_outcomes=ruled,
+        progress=request.progress,
     )
     return tie_breaks, as_claims_held(measured, _records(prior))
 

@@ -25,7 +25,7 @@ from nexusform.planning.preparation.moves import only_forgets
 from nexusform.planning.preparation.order import Order, created_first
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.request import PlanRequest
+from nexusform.planning.request import PlanRequest, Stage
 from nexusform.plans.occupancy import take_note
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.ports import UNFINISHED, Kind
@@ -277,7 +277,7 @@ class Blocks:
         """Remember an instance: for references, for the inventory, for the plan."""
         self.instances[instance.address] = instance
         self.note(instance)
-        self.request.planned()
+        self.request.progress(Stage.OBJECTS, len(self.instances), 0)
         if instance.replaced and instance.type.offer is not None:
             self._replaced_places.add(str((instance.before or {}).get("id")))
         if instance.going or (instance.planned is None and not instance.broken):

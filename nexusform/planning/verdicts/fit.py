@@ -6,7 +6,7 @@ group, and which machines became smaller than what stands on them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, field
@@ -17,6 +17,7 @@ from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, VM_CLAIMS, Record, as_it_held
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.request import Progress, Stage
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
@@ -382,8 +383,18 @@ def _pool_as_it_held(pool: PoolCertainty, record: Record) -> PoolCertainty:
     return pool
 
 
+def _told(progress: Progress, before: int, of: int) -> Callable[[int], None]:
+    """Tells how many tie-breaks were tried, of all sites."""
+    return lambda runs: progress(Stage.TIE_BREAKS, before + runs, of)
+
+
 def measure(
-    sites: Mapping[str, SitePlan], runs: int | None, *, first: int = 0, keep_outcomes: bool = False
+    sites: Mapping[str, SitePlan],
+    runs: int | None,
+    *,
+    progress: Progress,
+    first: int = 0,
+    keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
     """Repeat the placements of every site with the seeds from `first` on; `runs` None takes the default for
     so many VMs. Gives how many runs were made, 0 when nothing was placed.
@@ -393,11 +404,20 @@ def measure(
     if placed == 0:
         return 0, {}
     run_count = default_runs(placed) if runs is None else runs
-    certainty = {}
+    certainty: dict[str, SiteCertainty] = {}
+    played = [site for site in sites.values() if site.operations]
     for site_id, site in sites.items():
         if site.base is None or not site.operations or run_count == 0:
             continue
-        outcome = repeat(site.base, site.operations, run_count, first=first, keep_outcomes=keep_outcomes)
+        before, of = len(certainty) * run_count, len(played) * run_count
+        outcome = repeat(
+            site.base,
+            site.operations,
+            run_count,
+            first=first,
+            keep_outcomes=keep_outcomes,
+            played=_told(progress, before, of),
+        )
         vms = {token: sure for token, sure in outcome.vms.items() if isinstance(token, int)}
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
         machines = [site.machines[name] for name in outcome.drawn]

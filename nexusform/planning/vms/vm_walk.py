@@ -28,6 +28,7 @@ from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.request import Stage
 from nexusform.planning.vms import vm_phase
 from nexusform.planning.vms.sites import (
     PlanSurroundings,
@@ -101,6 +102,7 @@ class _Walk:
         self.objects: dict[Address, VmObject] = {}
         self.diagnostics: list[Diagnostic] = []
         self._demanded = 0
+        self._arriving = self._arrived = 0  # new VMs, and those of them that were looked at
 
     def _of(self, instances: Sequence[Instance]) -> list[VmObject]:
         return [self.objects[instance.address] for instance in instances]
@@ -220,6 +222,7 @@ class _Walk:
             vms.stay_as_they_are()
             return
         vm_phase.consider(vms, demand, self.world)
+        self._arriving += len(vms.moves.arrive)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
             vms.be_left_behind(vm_phase.machine_trigger(self.world, vms))
@@ -285,6 +288,8 @@ class _Walk:
                 self._look_at_hints_again(vms)
                 vm_phase.place_new(vms, self.world)
                 self.world.hints.take_in([vms])
+                self._arrived += len(vms.moves.arrive)
+                self.blocks.request.progress(Stage.VMS, self._arrived, self._arriving)
             if instance.configured and instance.config is not None:
                 self._conclude(vms, evaluation)
             self.blocks.keep(instance, evaluation)

@@ -7,7 +7,7 @@ walk with the seeds 0, 1, 2, ... and compares every VM's place with the plan's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -142,13 +142,14 @@ def repeat(
     *,
     first: int = 0,
     keep_outcomes: bool = False,
+    played: Callable[[int], None] = lambda _runs: None,
 ) -> RepeatedRuns:
     """Play the operations with so many seeds from `first` on, each of which draws ties and splits, and
     compare with those of `base`'s own seeds.
 
     `base` is as it was before the first operation, and stays so. With no runs nothing is known and
     the answer is empty. A VM that the plan could not place has no certainty; one that a run could not
-    place does not match in that run.
+    place does not match in that run. `played` is told how many runs are over.
     """
     if runs <= 0:
         return RepeatedRuns({}, ())
@@ -168,6 +169,7 @@ def repeat(
         cells.take(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
+        played(len(fits))
     return RepeatedRuns(tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits), cells.drawn())
 
 
