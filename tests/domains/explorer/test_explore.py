@@ -197,7 +197,7 @@ def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer
         browser.click('button[aria-label="One more VM of web / large"]')
         browser.wait_for("document.getElementById('headline').textContent.includes('1 to change')")
         assert browser.text(".pool.changed small") == "NC_P46_224_v1, was 2"
-        assert "1 placed" in browser.text("#verdict")
+        assert "1 VM placed" in browser.text("#verdict")
         browser.click('button[aria-label="lose right"]')
         browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
         assert browser.text(".chip.lost b") == "right"
