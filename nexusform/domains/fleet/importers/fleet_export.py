@@ -93,7 +93,7 @@ class ShownPlacement(Struct, frozen=True):
     """A placement as the hub has it: its object, its bindings by cluster, the number, policy (None: none was
     written) and N of its latest policy snapshot, and its resource snapshots, the latest one last.
     `policy_index` None: no policy snapshot was captured. `captured`: how many bindings were, whether or not
-    they can be read.
+    they can be read. `refusals`: why clusters were not picked when the scheduler looked last.
     """
 
     manifest: Manifest
@@ -103,6 +103,7 @@ class ShownPlacement(Struct, frozen=True):
     number_of_clusters: int | None = None
     snapshots: tuple[ShownSnapshot, ...] = ()
     captured: int = 0
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -150,7 +151,16 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
         policy_index=policies[policy.name],
         policy=_mapping(policy.body, "spec", "policy"),
         number_of_clusters=whole(_annotations(policy).get(_NUMBER)),
+        refusals=dict(_refusals(policy)),
     )
+
+
+def _refusals(policy: Manifest) -> Iterator[tuple[str, str]]:
+    """The clusters that a policy snapshot tells of as not picked, and why."""
+    listed = (_mapping(policy.body, "status") or {}).get("targetClusters")
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, Mapping) and each.get("selected") is False:
+            yield str(each.get("clusterName") or ""), str(each.get("reason") or "")
 
 
 def _snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ShownSnapshot, ...]:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.domains.fleet.planning.not_looked_at import not_looked_at
 from nexusform.domains.fleet.planning.ownership import Direct, Sharing, settle_owners, sharing_of
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, member_of
@@ -137,7 +138,10 @@ def _settle_all(
                 continue
             changes = changes_of.get(placement.address, ())
             dangling = _dangling(placement, roster)
-            if changes or dangling or (edits and placement.queued_by_itself):
+            edited = edits and placement.queued_by_itself
+            if edits and not (changes or dangling or edited):
+                changes = not_looked_at(placement, roster)
+            if changes or dangling or edited:
                 changed |= _settle(placement, roster, changes, members)
         edits = False
         place_pods(placements, members, pods, rounds)

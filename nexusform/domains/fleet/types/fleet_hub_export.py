@@ -113,6 +113,7 @@ _PLACEMENT: Final = ObjectType.of(
         "override_snapshots": MapType(STRING),
         "evictions": ListType(_EVICTION),
         "pending": BOOL,
+        "refusals": MapType(STRING),
         "conditions": ListType(_CONDITION),
         "placement_statuses": ListType(
             ObjectType.of(
@@ -255,6 +256,7 @@ def _placement(
         "override_snapshots": {name: overrides[name] for name in sorted(used) if name in overrides},
         "evictions": [_eviction(one) for one in evictions if one.placement == shown.key],
         "pending": _is_pending(shown),
+        "refusals": dict(sorted(shown.refusals.items())),
         **status_of(shown.manifest),
     }
 

@@ -71,3 +71,92 @@ def _instance(state: Any, key: str) -> dict[str, Any]:
 
     look(state)
     return found[0]
+
+
+TAINT = "taint &{Key:k Value:v Effect:NoSchedule} cannot be tolerated"
+AFFINITY = "cluster does not match with any of the required cluster affinity terms"
+APART = "cluster is not connected to the fleet: no recent heartbeat signals (last received 7 minutes ago)"
+
+
+def without(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
+    """The objects of a hub where a placement of all clusters has none of one."""
+    kept = []
+    for each in objects:
+        if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(
+            f"{binding_of}-{cluster}-"
+        ):
+            continue
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterResourcePlacement", binding_of):
+            statuses = each["status"]["placementStatuses"]
+            each["status"]["placementStatuses"] = [s for s in statuses if s.get("clusterName") != cluster]
+        kept.append(each)
+    return kept
+
+
+def refuse(placement: str, cluster: str, reason: str, objects: list[Any]) -> None:
+    """Let the latest policy snapshot of a placement tell of a cluster that was refused."""
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", f"{placement}-0"):
+            decisions = [d for d in each["status"]["targetClusters"] if d["clusterName"] != cluster]
+            refused = {"clusterName": cluster, "selected": False, "reason": reason}
+            each["status"]["targetClusters"] = [*decisions, refused]
+
+
+@pytest.mark.parametrize("reason", [TAINT, AFFINITY, APART])
+def test_the_scheduler_has_not_looked_since_a_refusal_was_lifted(
+    reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = without("core", "fra1", recorded("dump")["items"])
+    refuse("core", "fra1", f"ClusterUnschedulable, {reason}", objects)
+    write_dump(objects, tmp_path)
+    code, out = told(capsys, "plan", "-out", "saved.nfplan")
+    assert code == 0, out
+    assert "1 to place, 0 to move, 0 to remove, 10 kept" in out
+    code, out = told(capsys, "apply", "saved.nfplan")
+    assert (code, "Apply complete!" in out) == (0, True), out
+
+
+def test_a_member_has_joined_that_the_scheduler_has_not_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = without("core", "fra1", recorded("dump")["items"])
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", "core-0"):
+            decisions = each["status"]["targetClusters"]
+            each["status"]["targetClusters"] = [d for d in decisions if d["clusterName"] != "fra1"]
+    write_dump(objects, tmp_path)
+    code, out = told(capsys, "plan")
+    assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
+
+
+def test_a_member_that_is_still_tainted_stays_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = without("core", "fra1", recorded("dump")["items"])
+    refuse("core", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == ("MemberCluster", "fra1"):
+            each["spec"]["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    write_dump(objects, tmp_path)
+    code, out = told(capsys, "plan")
+    assert (code, "0 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
+
+
+def test_a_named_member_has_joined_and_the_scheduler_has_not_looked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = without("fixed", "ams1", recorded("dump")["items"])
+    refuse("fixed", "ams1", 'Specified cluster "ams1" is not found', objects)
+    write_dump(objects, tmp_path)
+    code, out = told(capsys, "plan")
+    assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
+
+
+def test_what_a_fulfilled_placement_refused_before_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = recorded("dump")["items"]
+    refuse("shop", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
+    write_dump(objects, tmp_path)
+    code, out = told(capsys, "plan")
+    assert (code, "0 to place, 0 to move, 0 to remove, 11 kept" in out) == (0, True), out
