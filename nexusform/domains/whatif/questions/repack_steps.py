@@ -84,16 +84,23 @@ def find_walk(
 
     First everybody lands where the rule has it among the machines that are not kept for the demand: that
     takes the fewest cordons. Where that does not leave the room, everybody is led to the place that was
-    counted on, if one was counted on for all.
+    counted on, if one was counted on for all. An order in which a tie-break or a split of unknown cells may
+    have somebody elsewhere is the last choice.
     """
     manners = (_Manner.FREE,) if intention.crowded or not intention.targets else tuple(_Manner)
+    surest, most = None, 0.0
     for manner in manners:
         if manner in _FOR_UNKNOWN_CELLS and not ground.scheduler.is_drawn:
             continue
         walk = _Walker(ground, request, intention, manner).walk(patience)
-        if walk is not None and has_room(walk.after, request):
+        if walk is None or not has_room(walk.after, request):
+            continue
+        certainty = least_certain(prove(ground, walk, patience)) if ground.scheduler.is_drawn else 1.0
+        if certainty == 1.0:
             return walk
-    return None
+        if certainty > most or surest is None:
+            surest, most = walk, certainty
+    return surest
 
 
 class _Manner(Enum):
@@ -456,6 +463,11 @@ def prove(ground: RepackGround, walk: Walk, patience: Patience = ENDLESS) -> tup
             handle = step.source.handle
             standing[handle] = replace(standing[handle], placement=step.to)
     return tuple(proved)
+
+
+def least_certain(windows: Iterable[RepackWindow]) -> float:
+    """In which share of the tie-breaks that were played the least certain VM lands where it should."""
+    return min((step.lands / step.of for window in windows for step in window.steps if step.of), default=1.0)
 
 
 def _lands(

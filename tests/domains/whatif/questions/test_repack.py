@@ -298,6 +298,18 @@ def test_what_tie_breaks_do_not_decide_is_said_of_all_without_playing_them(
     assert make_room(site, asked) == made
 
 
+def test_of_several_orders_one_is_taken_in_which_nobody_may_land_elsewhere() -> None:
+    """Who comes to a machine that is not empty yet finds room there in half of the splits alone; another
+    order empties it first.
+    """
+    site = site_with_history(711, 2, 3, filled=0.765, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 2)
+    made = make_room(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 7)
+    assert {(step.lands, step.of) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
+
+
 def spread(site: SiteView, made: Repack) -> None:
     """No rack has more VMs of a pool than the fullest one had."""
     ground = lay_repack_ground(site, made.request)
