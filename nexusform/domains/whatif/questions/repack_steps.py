@@ -87,12 +87,9 @@ def find_walk(
     counted on, if one was counted on for all. An order in which a tie-break or a split of unknown cells may
     have somebody elsewhere is the last choice.
     """
-    manners = (_Manner.FREE,) if intention.crowded or not intention.targets else tuple(_Manner)
     surest, most = None, 0.0
-    for manner in manners:
-        if manner in _FOR_UNKNOWN_CELLS and not ground.scheduler.is_drawn:
-            continue
-        walk = _Walker(ground, request, intention, manner).walk(patience)
+    for manner, is_strict in _ways(ground, intention):
+        walk = _Walker(ground, request, intention, manner, is_strict=is_strict).walk(patience)
         if walk is None or not has_room(walk.after, request):
             continue
         certainty = least_certain(prove(ground, walk, patience)) if ground.scheduler.is_drawn else 1.0
@@ -101,6 +98,16 @@ def find_walk(
         if certainty > most or surest is None:
             surest, most = walk, certainty
     return surest
+
+
+def _ways(ground: RepackGround, intention: Intention) -> list[tuple[_Manner, bool]]:
+    """The manners to try, and whether whoever is led to a place must come there in every legal split."""
+    if intention.crowded or not intention.targets:
+        return [(_Manner.FREE, True)]
+    if not ground.scheduler.is_drawn:
+        return [(manner, True) for manner in _Manner if manner not in _FOR_UNKNOWN_CELLS]
+    led = [manner for manner in _Manner if manner is not _Manner.FREE]
+    return [(manner, True) for manner in _Manner] + [(manner, False) for manner in led]
 
 
 class _Manner(Enum):
@@ -144,13 +151,20 @@ class _Walker:
     """Fills window after window."""
 
     def __init__(
-        self, ground: RepackGround, request: RepackRequest, intention: Intention, manner: _Manner
+        self,
+        ground: RepackGround,
+        request: RepackRequest,
+        intention: Intention,
+        manner: _Manner,
+        *,
+        is_strict: bool,
     ) -> None:
         self._ground = ground
         self._request = request
         self._intention = intention
         self._manner = manner
         self._steered = manner is not _Manner.FREE
+        self._is_strict = is_strict and ground.scheduler.is_drawn
         self._emptied = {
             source.vm.placement.machine for source in intention.sources if not source.vm.placement.cells
         }
@@ -293,6 +307,9 @@ class _Walker:
         if self._is_out_of_reach(window, source, away_from(demand, cordons)):
             return self._stays(window, source)
         ranking = window.scheduler.ranking(demand)
+        cordons |= self._rivals(ranking, source)
+        if cordons & window.targets:
+            return self._stays(window, source)
         while True:
             # Its own machine is tried last, and only where nothing else is left: that helps nobody, unless
             # it was emptied for its cells to be known.
@@ -329,11 +346,18 @@ class _Walker:
             cordons.add(place.machine)
         return None
 
+    def _rivals(self, ranking: Ranking, source: Source) -> set[str]:
+        """Whoever takes, in any split, a VM that comes back to its machine: the draw shows those of one."""
+        rivals: set[str] = set()
+        if self._is_strict and self._comes_back(source):
+            own = source.vm.placement.machine
+            while others := ranking.best({*rivals, own}).in_some:
+                rivals |= others
+        return rivals
+
     def _is_sure(self, window: _Window, ranking: Ranking, away: AbstractSet[str], target: str) -> bool:
-        """Whether the VM lands there in every legal split, once the other best machines are cordoned. Whoever
-        is led to a place goes there all the same.
-        """
-        if self._steered or not window.scheduler.is_drawn:
+        """Whether the VM lands there in every legal split, once the other best machines are cordoned."""
+        if not self._is_strict or not window.scheduler.is_drawn:
             return True
         return target in ranking.best(away - {target}).in_all
 

@@ -102,7 +102,13 @@ def _landing(repack: Repack) -> str:
     if sure == len(steps):
         return f"{text}, with the cordons below."
     fewest = min(step.lands for step in steps)
-    return f"{text}, the others in at least {fewest}."
+    text = f"{text}, the others in at least {fewest}"
+    if not repack.unknown:
+        return f"{text}."
+    return (
+        f"{text}: as the unknown cells may lie they can go elsewhere, and neither another order nor a cordon "
+        "was found that keeps them from it. Look at each window's plan before its apply."
+    )
 
 
 def _unknown(repack: Repack) -> str:

@@ -24,6 +24,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
 from nexusform.domains.whatif.questions.repack_places import assign
 from nexusform.domains.whatif.questions.repack_separation import Apart, Group, find_separations
 from nexusform.domains.whatif.questions.repack_time import Patience
+from nexusform.domains.whatif.rendering.repack_outline import repack_outline
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, StandingVm, VmName
@@ -308,6 +309,29 @@ def test_of_several_orders_one_is_taken_in_which_nobody_may_land_elsewhere() -> 
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 7)
     assert {(step.lands, step.of) for window in made.windows for step in window.steps} == {(100, 100)}
     assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
+
+
+@pytest.mark.parametrize("seed", [10, 20, 24, 36])
+def test_who_comes_back_is_kept_from_machines_that_take_it_in_some_splits_alone(seed: int) -> None:
+    """Its own machine is tried last: another one that has room in a split nobody drew gets a cordon, too."""
+    site = site_with_history(seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 1)
+    made = make_room(site, asked)
+    assert made.status is RepackStatus.OPTIMAL
+    assert {(step.lands, step.of) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
+
+
+def test_where_no_order_is_sure_the_answer_says_so() -> None:
+    """No order of these VMs finds room for all of them in every split; the surest one is shown."""
+    site = site_with_history(45, 2, 2, filled=0.54, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 2)
+    made = make_room(site, asked)
+    fewest = min(step.lands for window in made.windows for step in window.steps)
+    assert 0 < fewest < repack_steps.TIE_BREAKS
+    [fact] = [fact for fact in repack_outline(made, "").facts if "land as planned" in fact]
+    assert f"8 of 9 land as planned in 100 of 100 tie-breaks, the others in at least {fewest}:" in fact
+    assert "neither another order nor a cordon was found that keeps them from it" in fact
 
 
 def spread(site: SiteView, made: Repack) -> None:
