@@ -114,17 +114,19 @@ class _Manner(Enum):
     """How an order is looked for: everybody lands where the rule has it, or is led to the place that was
     counted on. The others are for machines that are emptied for their cells to be known, and must be empty
     before anybody comes there: whoever goes elsewhere goes first, then those who come back, all at once, then
-    whoever else comes there (`BY_TURNS`); or all at once who may be away together (`AT_ONCE`).
+    whoever else comes there (`BY_TURNS`); or all at once who may be away together (`AT_ONCE`); or the largest
+    go first, so that small ones do not take of a cell what a large one needs whole (`LARGEST`).
     """
 
     FREE = "free"
     STEERED = "steered"
     BY_TURNS = "by turns"
     AT_ONCE = "at once"
+    LARGEST = "largest"
 
 
 _COMES_BACK: Final = 1
-_FOR_UNKNOWN_CELLS: Final = frozenset({_Manner.BY_TURNS, _Manner.AT_ONCE})
+_FOR_UNKNOWN_CELLS: Final = frozenset({_Manner.BY_TURNS, _Manner.AT_ONCE, _Manner.LARGEST})
 
 
 def has_room(scheduler: RackScheduler, request: RepackRequest) -> bool:
@@ -198,6 +200,9 @@ class _Walker:
         """As many VMs as may go together and find their places one after the other."""
         if self._manner is _Manner.AT_ONCE:
             return self._all_that_may(waiting)
+        if self._manner is _Manner.LARGEST:
+            sizes = [self._ground.kinds[source.kind].sku.memory_gib for source in waiting]
+            waiting = [source for source, size in zip(waiting, sizes, strict=True) if size == max(sizes)]
         if self._manner is _Manner.BY_TURNS:
             turns = [self._turn(source) for source in waiting]
             waiting = [source for source, turn in zip(waiting, turns, strict=True) if turn == min(turns)]

@@ -322,6 +322,15 @@ def test_who_comes_back_is_kept_from_machines_that_take_it_in_some_splits_alone(
     assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
 
 
+def test_large_vms_go_first_where_small_ones_would_take_their_cells() -> None:
+    site = site_with_history(907, 2, 3, filled=0.705, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 2)
+    made = make_room(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 5)
+    assert {(step.lands, step.of) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free(asked.demand).least >= asked.want
+
+
 def test_where_no_order_is_sure_the_answer_says_so() -> None:
     """No order of these VMs finds room for all of them in every split; the surest one is shown."""
     site = site_with_history(45, 2, 2, filled=0.54, zoned=0.3, known=False)
