@@ -130,6 +130,8 @@ def _own_overrides_changed(prepared: _Prepared, hub: Hub) -> bool:
     if not prepared.asked.shown:
         return own != [each for each in applicable(hub.before[1], key) if each.placement == key]
     known: Mapping[str, FleetOverride] = prepared.asked.shown.get("override_snapshots") or {}
+    # What any of its clusters has got, a rollout has seen: that others want it now is because of labels.
+    seen = [override for override in known.values() if override.placement == key]
     for cluster, binding in (prepared.asked.shown.get("bindings") or {}).items():
         snapshot = prepared.stock.snapshot(binding.get("resource_snapshot"))
         if snapshot is None or cluster not in prepared.offer.clusters.labels:
@@ -137,9 +139,11 @@ def _own_overrides_changed(prepared: _Prepared, hub: Hub) -> bool:
         names = binding.get("overrides") or ()
         if any(name not in known for name in names):
             continue  # what was not captured is taken as it is written
-        shown = [known[name] for name in names]
+        shown = [known[name] for name in names if known[name].placement == key]
         now = picked(own, snapshot.objects, prepared.offer.clusters.labels[cluster])
-        if [each for each in shown if each.placement == key] != list(now):
+        is_gone = any(each not in own for each in shown)
+        is_new = any(each not in seen for each in now)
+        if is_gone or is_new:
             return True
     return False
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
-from tests.domains.fleet.planning.hub_dumps import needs_recordings, recorded, write_dump
+from tests.domains.fleet.planning.hub_dumps import configuration, needs_recordings, recorded, write_dump
+from tests.domains.fleet.planning.test_hub_stories import Dump
+from tests.planning.harness import errors, plan
 
 pytestmark = needs_recordings
 
@@ -160,3 +162,56 @@ def test_what_a_fulfilled_placement_refused_before_is_left_alone(
     write_dump(objects, tmp_path)
     code, out = told(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 11 kept" in out) == (0, True), out
+
+
+def overridden(cluster: str, label: str, objects: list[Any]) -> None:
+    """Let an override that names core be on a cluster, for those with this region."""
+    version = "placement.kubernetes-fleet.io/v1beta1"
+    selector = {"labelSelector": {"matchLabels": {"region": label}}}
+    patch = {"op": "add", "path": "/metadata/annotations", "value": {"from": "override"}}
+    rule = {"clusterSelector": {"clusterSelectorTerms": [selector]}, "jsonPatchOverrides": [patch]}
+    spec = {
+        "placement": {"name": "core"},
+        "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "core"}],
+        "policy": {"overrideRules": [{**rule, "overrideType": "JSONPatch"}]},
+    }
+    override = {"apiVersion": version, "kind": "ClusterResourceOverride", "metadata": {"name": "o"}}
+    labels = {"kubernetes-fleet.io/parent-resource-override": "o", "kubernetes-fleet.io/override-index": "0"}
+    labels["kubernetes-fleet.io/is-latest-snapshot"] = "true"
+    snapshot = {"kind": "ClusterResourceOverrideSnapshot", "metadata": {"name": "o-0", "labels": labels}}
+    objects += [
+        {**override, "spec": spec},
+        {"apiVersion": version, **snapshot, "spec": {"overrideSpec": spec, "overrideHash": "eA=="}},
+    ]
+    for each in objects:
+        name = each["metadata"]["name"]
+        if each["kind"] == "ClusterResourceBinding" and name.startswith(f"core-{cluster}-"):
+            each["spec"]["clusterResourceOverrideSnapshots"] = ["o-0"]
+
+
+def said_of_lon1(objects: list[Any]) -> str:
+    """What a plan of a hub foretells of overriding core on lon1, which the hub says went well."""
+    for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterResourcePlacement", "core"):
+            for status in each["status"]["placementStatuses"]:
+                of_overriding = [one for one in status["conditions"] if one["type"] == "Overridden"]
+                of_overriding[0]["reason"] = "OverriddenSucceeded"
+    result = plan(configuration(), files_there=Dump(objects))
+    assert not errors(result)
+    (after,) = [each.after for each in result.plan.changes if each.after and each.after.get("id") == "core"]
+    (status,) = [each for each in after["placement_statuses"] if each["cluster_name"] == "lon1"]
+    return next(str(each["reason"]) for each in status["conditions"] if each["type"] == "Overridden")
+
+
+@pytest.mark.parametrize("label", ["uk", "elsewhere"])
+def test_a_member_with_another_label_gets_no_other_overrides(label: str) -> None:
+    objects = recorded("dump")["items"]
+    overridden("lon1", label, objects)
+    assert said_of_lon1(objects) == "OverriddenSucceeded"
+
+
+def test_an_override_that_names_the_placement_and_is_gone_begins_a_rollout() -> None:
+    objects = recorded("dump")["items"]
+    overridden("lon1", "uk", objects)
+    objects = [each for each in objects if each["kind"] != "ClusterResourceOverride"]
+    assert said_of_lon1(objects) == "NoOverrideSpecified"
