@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from nexusform.demands import PoolDemand
-from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject
+from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
 
 
@@ -74,12 +74,15 @@ def _upgrade(
 
 def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
     """How one pool goes: rolling, with surge new VMs come before the old leave, without it after; otherwise
-    all of its VMs leave before any comes.
+    all of its VMs leave before any comes, as those of a pool that another argument makes anew beside the
+    upgrade.
     """
     keys = _keys(pool)
     again = [key for key in keys if vms.moves.again.get(key) == trigger]
-    surges = trigger == ROLLING and pool.surge > 0
-    batch = pool.batch if trigger == ROLLING else len(again)
+    prior = next((each for each in vms.prior_pools if each.pool == pool.pool), None)
+    rolls = trigger == ROLLING and not changed_argument(prior, pool)
+    surges = rolls and pool.surge > 0
+    batch = pool.batch if rolls else len(again)
     stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.failed), 0)
     failed = next((vms.failed[key] for key in again if key in vms.failed), None)
     at_once = min(batch, len(again))

@@ -97,3 +97,11 @@ def test_where_it_stops_is_told() -> None:
     assert [each.stops_at for each in upgrade.pools] == [1, 1]
     assert all(each.reason for each in upgrade.pools)
     assert not upgrade.goes_through
+
+
+def test_a_pool_that_another_argument_makes_anew_beside_the_upgrade_is_away_at_once() -> None:
+    both = text(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
+    upgrade = upgrade_of(text(OLD), both)
+    shapes = {each.pool: (each.batches, each.at_once, each.fewest_up, each.surges) for each in upgrade.pools}
+    assert shapes["p"] == (1, 4, 0, False)
+    assert shapes["control-plane"] == (3, 1, 3, True)
