@@ -75,25 +75,27 @@ def _upgrade(
 def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
     """How one pool goes: rolling, with surge new VMs come before the old leave, without it after; otherwise
     all of its VMs leave before any comes, as those of a pool that another argument makes anew beside the
-    upgrade.
+    upgrade. VMs that go for a reason of their own (a machine) are away meanwhile.
     """
     keys = _keys(pool)
     again = [key for key in keys if vms.moves.again.get(key) == trigger]
     prior = next((each for each in vms.prior_pools if each.pool == pool.pool), None)
     rolls = trigger == ROLLING and not changed_argument(prior, pool)
+    others = sum(vms.moves.again.get(key, trigger) != trigger for key in keys)
     surges = rolls and pool.surge > 0
     batch = pool.batch if rolls else len(again)
     stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.failed), 0)
     failed = next((vms.failed[key] for key in again if key in vms.failed), None)
-    at_once = min(batch, len(again))
+    in_a_batch = min(batch, len(again))
+    away = others + (0 if surges else in_a_batch)
     return PoolUpgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(again),
-        at_once=at_once,
+        at_once=away or in_a_batch,
         batches=-(-len(again) // batch),
-        surges=surges,
-        fewest_up=len(keys) if surges else len(keys) - at_once,
+        surges=surges and not others,
+        fewest_up=len(keys) - away,
         stops_at=stops_at,
         reason=failed.reason if failed is not None else "",
     )

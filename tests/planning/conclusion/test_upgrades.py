@@ -105,3 +105,17 @@ def test_a_pool_that_another_argument_makes_anew_beside_the_upgrade_is_away_at_o
     shapes = {each.pool: (each.batches, each.at_once, each.fewest_up, each.surges) for each in upgrade.pools}
     assert shapes["p"] == (1, 4, 0, False)
     assert shapes["control-plane"] == (3, 1, 3, True)
+
+
+def test_nodes_that_lose_their_machine_beside_the_upgrade_are_missing() -> None:
+    state = state_of(text(OLD))
+    made = good(plan(text(NEW), state, replaces=("nexus_rack.r[0]",)))
+    (upgrade,) = made.plan.upgrades
+    on_rack = [row for row in made.plan.placements if row.trigger == "machine_replaced"]
+    of_pools = {each.pool: sum(row.pool == each.pool for row in on_rack) for each in upgrade.pools}
+    assert of_pools["p"] > 0
+    for each in upgrade.pools:
+        if each.pool in ("control-plane", "p"):
+            count = {"control-plane": 3, "p": 4}[each.pool]
+            assert each.fewest_up == count - of_pools[each.pool]
+            assert each.surges is (of_pools[each.pool] == 0)
