@@ -42,7 +42,7 @@ from nexusform.planning.verdicts.fit import (
     too_many_vfs,
 )
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
-from nexusform.planning.verdicts.stranded import stranded
+from nexusform.planning.verdicts.stranded import forgotten_ground, stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.plan import (
@@ -303,6 +303,7 @@ def _judged(
         *broken_groups(vms),
     ]
     types = blocks.request.registries.resource_types
+    all_diagnostics += forgotten_ground(instances.values())
     all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode, world.sites)
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic
+from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
+from nexusform.ports import FORGOTTEN as FORGOTTEN_VMS
 from nexusform.ports import ResourceType
 from nexusform.words import counted, first_of, form, listed, natural
 
@@ -23,6 +24,7 @@ GONE_ALREADY = "machine-is-gone-under-vms"
 SELECTION = "selection"  # among what such an error carries: the options that it proposes
 _MOST_NAMED = 4
 _MOST_OBJECTS = 12
+FORGOTTEN_GROUND = "forgotten-vms-lose-their-machine"
 
 
 def stranded(
@@ -61,6 +63,26 @@ def stranded(
             yield replace(refusal, extra={SELECTION: proposed}) if proposed else refusal
         if forgotten:
             yield instance.error(STRANDED, _no_running_on(instance, forgotten))
+
+
+def forgotten_ground(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
+    """A warning for whatever is taken away, or made anew, under VMs that were forgotten and run on: nobody
+    manages them, so no row tells of them.
+    """
+    for instance in instances:
+        noted = (instance.prior.private or {}).get(FORGOTTEN_VMS) if instance.prior is not None else None
+        if not noted or not (instance.action is Action.DELETE or instance.replaced):
+            continue
+        names = [f"{name} on {machine}" for machine, name, *_ in noted]
+        happens = "is made anew" if instance.replaced else "is destroyed"
+        runs, goes = form(len(names), "runs", "run"), form(len(names), "It goes", "They go")
+        text = (
+            f"{instance.address} {happens}, and {counted(len(names), 'VM')} that no resource manages any "
+            f"more {runs} there: {first_of(names, _MOST_NAMED)}. {goes} with it. Take them over with an "
+            f"import block, or say that one is gone: nexusform state rm '{instance.address}:NAME'."
+        )
+        brief = f"{instance.address}: {happens} under {counted(len(names), 'forgotten VM')}"
+        yield instance.problem(Problem((), FORGOTTEN_GROUND, text, Severity.WARNING, brief=brief))
 
 
 def _makers_before(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from nexusform.planning.vms.forgotten_vms import forgotten_in, released, remembering
+from nexusform.plans.plan import Mode
 from nexusform.ports import FORGOTTEN
 from nexusform.state.edits import without
 from nexusform.state.objects import State
@@ -18,6 +23,7 @@ from tests.planning.harness import (
     places,
     plan,
     state_of,
+    warnings,
 )
 
 BIG = "NC_P46_224_v1"
@@ -77,3 +83,22 @@ def test_vms_that_are_managed_again_are_counted_once() -> None:
     address = at("nexus_kubernetes_cluster.old")
     imported = state.with_instance(address, again.instances[address])
     good(plan(SMALL + OLD + NEW.replace("count       = 6", "count       = 5"), imported))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "happens"),
+    [
+        (SMALL, {"mode": Mode.DESTROY}, "is destroyed"),
+        (SMALL, {"replaces": ("nexus_rack.r[0]",)}, "is made anew"),
+        ('resource "nexus_site" "s" {}', {}, "is destroyed"),
+    ],
+)
+def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any], happens: str) -> None:
+    result = good(plan(text, forgotten(), **options))
+    (told,) = [each for each in warnings(result) if each.id == "forgotten-vms-lose-their-machine"]
+    assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
+    assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
+
+
+def test_nothing_is_told_of_ground_that_stays() -> None:
+    assert warnings(good(plan(SMALL, forgotten()))) == []
