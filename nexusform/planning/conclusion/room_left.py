@@ -206,9 +206,10 @@ def occupied_sites(
         if kind.vms is not None and not refused:
             managed = side is Side.BEFORE or planned is None or not planned.moves.forgotten
             _house(kind, thing, _vms(planned, side), ground, sites, managed=managed)
+    # A VM that comes under the name of one that nobody manages is another one.
+    standing = set(chain.from_iterable(vms.standing_names for vms in objects.values()))
     for occupied in sites.values():
-        names = chain.from_iterable(housed.vm.names for housed in occupied.vms)
-        occupied.outsiders = occupy_outsiders(occupied.site, set(names))
+        occupied.outsiders = occupy_outsiders(occupied.site, standing)
     return sites
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.vms.forgotten_vms import forgotten_in, released, remembering
 from nexusform.plans.plan import Mode
 from nexusform.ports import FORGOTTEN
@@ -102,3 +103,12 @@ def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any],
 
 def test_nothing_is_told_of_ground_that_stays() -> None:
     assert warnings(good(plan(SMALL, forgotten()))) == []
+
+
+def test_vms_that_come_under_forgotten_names_are_others() -> None:
+    """The forgotten ones run on, so the room of both is taken."""
+    room = with_room(good(plan(SMALL + OLD, forgotten())), all_types()).plan.room
+    (row,) = [each for each in room if each.sku == BIG]
+    assert row.after is not None
+    # Four machines of two cells: three forgotten, three that come.
+    assert row.after.free == 2
