@@ -62,10 +62,12 @@ _AT_ONCE: Final[_Moment] = ("", "", "", 0)
 
 class _Replicas(Struct):
     """The pods of a workload on one cluster: how many are up throughout, when the others go, and what becomes
-    of those.
+    of those. `removed` go for good, `new` ones come.
     """
 
     up: int = 0
+    removed: int = 0
+    new: int = 0
     moments: set[_Moment] = field(default_factory=set)
     effects: Counter[Effect] = field(default_factory=Counter)
 
@@ -79,6 +81,11 @@ def _last_replicas(plan: Plan) -> Iterator[str]:
             _count(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, moments)
     kept_up = {f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.kept_up}
     for (_, name), replicas in workloads.items():
+        if not replicas.up and replicas.removed and replicas.new and not replicas.effects:
+            what = form(
+                replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
+            )
+            yield f"{name} is down for a while: {what} made anew"
         if replicas.up or not replicas.effects:
             continue
         text = _what_becomes(replicas.effects)
@@ -92,6 +99,10 @@ def _count(replicas: _Replicas, pod: PlacementChange, moments: Mapping[Node, _Mo
     effect = effect_of(pod)
     if effect in (Effect.KEPT, Effect.UPDATED) or (pod.trigger in _ROLLING and effect is not Effect.UNPLACED):
         replicas.up += 1
+    elif effect is Effect.REMOVED:
+        replicas.removed += 1
+    elif effect is Effect.PLACED:
+        replicas.new += 1
     elif effect in DISTURBING:
         replicas.moments.add(moments.get(node_of(pod), _AT_ONCE))
         replicas.effects[effect] += 1

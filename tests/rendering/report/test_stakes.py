@@ -106,3 +106,13 @@ def test_a_control_plane_that_none_may_be_missing_of_from_now_on() -> None:
     assert at_stake(planes(5), planes(3)) == []
     assert at_stake(planes(1), planes(3)) == []
     assert at_stake(planes(1), planes(1)) == []
+
+
+def test_pods_of_a_manifest_that_is_made_anew_are_away_meanwhile() -> None:
+    state = state_of(text(OLD, shop(3)))
+    replaced = good(plan(text(OLD, shop(3)), state, replaces=("fleet_hub_manifest.shop",))).plan
+    (said,) = endangered(replaced)
+    assert said == "a/default/Deployment/shop is down for a while: all of its 3 replicas are made anew"
+    # Taken away for good is no outage, and neither is a new workload.
+    assert list(endangered(good(plan(text(OLD, ""), state)).plan)) == []
+    assert at_stake(text(OLD, ""), text(OLD, shop(3))) == []
