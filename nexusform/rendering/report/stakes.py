@@ -26,8 +26,11 @@ _JOB: Final = "/Job/"
 
 
 def endangered(plan: Plan) -> Iterator[str]:
-    """Control planes that lose their quorum while the plan is applied, and workloads without any replica."""
+    """Control planes that lose their quorum while the plan is applied, pools without any node, and workloads
+    without any replica.
+    """
     yield from _quorums(plan)
+    yield from _empty_pools(plan)
     yield from _last_replicas(plan)
 
 
@@ -51,6 +54,15 @@ def _quorums(plan: Plan) -> Iterator[str]:
         elif after <= _MOST_FRAGILE < before:
             left = f"{counted(after, 'control-plane VM')} of {before}"
             yield f"{table.cluster} keeps {left}: its quorum survives no lost machine from now on"
+
+
+def _empty_pools(plan: Plan) -> Iterator[str]:
+    """Pools of which no node is up at some moment; a control plane lost its quorum then."""
+    for upgrade in plan.upgrades:
+        for pool in upgrade.pools:
+            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.fewest_up:
+                which = form(pool.vms, "its only node is", f"all {pool.vms:,} are")
+                yield f"{upgrade.cluster}/{pool.pool} has no node for a while: {which} made anew at once"
 
 
 # --- workloads -----------------------------------------------------------------------------------

@@ -73,17 +73,18 @@ def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> Non
 
 
 def test_a_pool_that_is_made_anew_at_once_takes_all_replicas_with_it() -> None:
-    (said,) = at_stake(text(OLD, shop(3)), text(OLD, shop(3), sku="NC_P22_112_v1"))
+    of_pool, said = at_stake(text(OLD, shop(3)), text(OLD, shop(3), sku="NC_P22_112_v1"))
+    assert of_pool == "a/p has no node for a while: all 4 are made anew at once"
     assert said.startswith("a/default/Deployment/shop is down for a while: all of its 3 replicas ")
     # The budget holds for evictions, and these are none.
     guarded = text(OLD, shop(3, BUDGET))
-    assert len(at_stake(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 1
+    assert len(at_stake(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
 
 
 def test_whoever_finds_no_other_node_is_not_said_to_move() -> None:
     """The label that the pods ask for goes with the nodes."""
     other = text(OLD, shop(2)).replace('pool = "p"', 'pool = "other"')
-    (said,) = at_stake(text(OLD, shop(2)), other)
+    _, said = at_stake(text(OLD, shop(2)), other)
     assert said == "a/default/Deployment/shop has no replica left: all of its 2 replicas lose their nodes"
 
 
