@@ -122,7 +122,7 @@ def rm(arguments: RemoveArguments) -> int:
         return 1
     for named in [*(f"{address}:{name}" for address, name in vms), *removed]:
         screen.out(f"{'Would remove' if arguments.dry_run else 'Removed'} {named}")
-    if not arguments.dry_run:
+    if not arguments.dry_run and (removed or not vms):
         screen.out(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 

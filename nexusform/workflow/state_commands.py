@@ -310,7 +310,7 @@ def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
             "forgotten-vms-run-on",
             f"{total} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
             "running, and plans give their room to nobody until a provider or an inventory shows that it is "
-            f"free, or `nexusform state rm 'RACK:VM'` says so:\n{shown}",
+            f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{shown}",
         )
     ]
 

@@ -414,6 +414,6 @@ def _forgets(address: Address) -> Diagnostic:
         "object-will-be-forgotten",
         f"{address} leaves the state and is not destroyed: what it has on the site runs on, and nobody "
         "manages it any more. No plan gives the room of its VMs to others, until a provider or an inventory "
-        "shows that it is free, or `nexusform state rm 'RACK:VM'` says so.",
+        "shows that it is free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so.",
         address=str(address),
     )
