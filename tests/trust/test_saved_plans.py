@@ -321,7 +321,7 @@ def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.M
     assert run(["apply", "p.nfplan"]) == 0
 
 
-EARLIER = Path(__file__).parents[1] / "planning" / "saved" / "earlier"
+EARLIER = Path(__file__).parents[1] / "plans" / "saved" / "earlier"
 
 
 def test_a_plan_that_an_earlier_nexusform_wrote_is_shown_and_applied_only_where_it_was_signed(
