@@ -35,7 +35,8 @@ def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) ->
     assert said["What is at risk"][0] == "no node is missing: new ones come before old ones leave"
     plan = upgraded(plans, surges=False)
     pool = f"{plan.upgrades[0].cluster}/{plan.upgrades[0].pools[0].pool}"
-    assert tiles(plan)["What is at risk"][0] == f"nodes of {pool} are away for a while"
+    only = f"{pool} has no node for a while: its only node is made anew at once"
+    assert tiles(plan)["What is at risk"][0] == only
 
 
 def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:

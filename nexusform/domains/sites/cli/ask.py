@@ -16,8 +16,9 @@ from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, Sourc
 from nexusform.domains.sites.rendering.findings import findings_document, findings_outline
 from nexusform.domains.sites.types.definition import FILE_NAME
 from nexusform.domains.sites.types.work import Asked, Question, Status
+from nexusform.domains.sites.workflow import fleet_questions
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
-from nexusform.domains.sites.workflow.fleet_questions import RUNS_OF_A_PART, ask_fleet
+from nexusform.domains.sites.workflow.fleet_questions import ask_fleet
 
 
 class WhomFlags(Struct, frozen=True, kw_only=True):
@@ -65,8 +66,9 @@ def certainty(arguments: CertaintyArguments) -> int:
     The tie-breaks of a site are shared out among the workers. Exit code 1 when a site cannot be planned.
     """
     runs = arguments.runs
-    if runs > RUNS_OF_A_PART and runs % RUNS_OF_A_PART:
-        raise click.UsageError(f"-runs above {RUNS_OF_A_PART} are a multiple of it, not {runs}.")
+    part = fleet_questions.RUNS_OF_A_PART
+    if runs > part and runs % part:
+        raise click.UsageError(f"-runs above {part} are a multiple of it, not {runs}.")
     return _asked(Question(Asked.CERTAINTY, runs=runs), arguments)
 
 
