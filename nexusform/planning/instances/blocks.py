@@ -261,7 +261,9 @@ class Blocks:
             instance.forced = "replace_by_triggers"
 
     def _goes_with_its_place(self, instance: Instance) -> bool:
-        if instance.prior is None or instance.type.kind not in (Kind.RACK, Kind.MACHINE):
+        if not self._replaced_places or instance.prior is None:
+            return False
+        if instance.type.kind not in (Kind.RACK, Kind.MACHINE):
             return False
         config = instance.config or {}
         attributes = instance.type.schema.attributes.items()

@@ -19,7 +19,7 @@ from nexusform.plans.occupancy import note_of
 from nexusform.ports import FORGOTTEN, UNMANAGED, Registries
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.world import Occupied
-from nexusform.state.objects import State
+from nexusform.state.objects import InstanceState, State
 
 Note: TypeAlias = Mapping[str, Any]
 
@@ -27,18 +27,20 @@ Note: TypeAlias = Mapping[str, Any]
 def note_forgotten(objects: Iterable[VmObject], blocks: Blocks, world: VmWorld) -> None:
     """Let what makes their machines note the VMs that this plan forgets."""
     by_text = {str(address): instance for address, instance in blocks.instances.items()}
+    forgotten: dict[str, list[Occupied]] = {}  # by what makes their machine
     for vms in objects:
         site = world.sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
         pools = {pool.pool: pool for pool in vms.prior_pools}
         for key in vms.moves.forgotten:
             vm = vms.standing.get(key)
             maker = site.offered_by.get(vm.placement.machine) if site is not None and vm is not None else None
-            if vm is None or maker is None:
-                continue
-            instance = by_text[maker]
-            noted = instance.prior.private if instance.prior is not None else None
-            sku = sku_of(vm, pools.get(vm.pool), world.before.skus)
-            instance.private = _with(instance.private or noted, _occupied(vm, sku))
+            if vm is not None and maker is not None:
+                sku = sku_of(vm, pools.get(vm.pool), world.before.skus)
+                forgotten.setdefault(maker, []).append(_occupied(vm, sku))
+    for maker, left in forgotten.items():
+        instance = by_text[maker]
+        noted = instance.prior.private if instance.prior is not None else None
+        instance.private = _with(instance.private or noted, left)
 
 
 def remembering(state: State, removed: Collection[Address], registries: Registries) -> State:
@@ -46,14 +48,17 @@ def remembering(state: State, removed: Collection[Address], registries: Registri
     present = [(address, each.current) for address, each in state.instances.items() if each.current]
     things = [Thing(address, each.attributes, each.creation, each.private) for address, each in present]
     ground = lay_ground(things, registries, state.catalogue or "")
+    forgotten: dict[str, list[Occupied]] = {}  # by what makes their machine
     for kind, thing in ground.things:
         if kind.vms is None or thing.address not in removed:
             continue
         site = ground.sites.get(str(thing.attributes.get("id")).partition("/")[0])
         for vm in kind.vms.standing(thing.attributes) if site is not None else ():
             maker = site.offered_by.get(vm.placement.machine) if site is not None else None
-            state = _noting(state, maker, _occupied(vm, sku_of(vm, None, ground.skus)))
-    return state
+            if maker is not None:
+                sku = sku_of(vm, None, ground.skus)
+                forgotten.setdefault(maker, []).append(_occupied(vm, sku))
+    return replace(state, instances=_noting(state.instances, forgotten)) if forgotten else state
 
 
 def released(state: State, address: Address, name: str) -> State | None:
@@ -76,12 +81,17 @@ def forgotten_in(state: State) -> Iterator[tuple[Address, str]]:
         yield from ((address, str(row[1])) for row in (private or {}).get(FORGOTTEN) or ())
 
 
-def _noting(state: State, maker: str | None, vm: Occupied) -> State:
-    for address, instance in state.instances.items():
-        if str(address) == maker and instance.current is not None:
-            current = replace(instance.current, private=_with(instance.current.private, vm))
-            return state.with_instance(address, replace(instance, current=current))
-    return state
+def _noting(
+    instances: Mapping[Address, InstanceState], forgotten: Mapping[str, Iterable[Occupied]]
+) -> dict[Address, InstanceState]:
+    """The instances, with the VMs that each of them is to note."""
+    noting = dict(instances)
+    for address, instance in instances.items():
+        vms = forgotten.get(str(address))
+        if vms is not None and instance.current is not None:
+            current = replace(instance.current, private=_with(instance.current.private, vms))
+            noting[address] = replace(instance, current=current)
+    return noting
 
 
 def _occupied(vm: PlacedVm, sku: VmSku) -> Occupied:
@@ -97,6 +107,8 @@ def _occupied(vm: PlacedVm, sku: VmSku) -> Occupied:
     )
 
 
-def _with(note: Note | None, vm: Occupied) -> Note:
-    rows = [row for row in (note or {}).get(FORGOTTEN) or () if row[:2] != [vm.machine, vm.name]]
-    return {**(note or {}), FORGOTTEN: [*rows, *note_of([vm])[UNMANAGED]]}
+def _with(note: Note | None, vms: Iterable[Occupied]) -> Note:
+    """A note with these VMs; of one that it has already, what is said now."""
+    coming = {(vm.machine, vm.name): vm for vm in vms}
+    rows = [row for row in (note or {}).get(FORGOTTEN) or () if (row[0], row[1]) not in coming]
+    return {**(note or {}), FORGOTTEN: [*rows, *note_of(list(coming.values()))[UNMANAGED]]}

@@ -8,23 +8,23 @@ if that may be (docs/decisions/0042).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.vms.sites import Renewal, inventory_of
+from nexusform.planning.vms.sites import Renewal, SitePlan, inventory_of
 from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory
 
-Names: TypeAlias = dict[str, Machine]  # by the machine's name
 _CREATED = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-def renewed_machines(blocks: Blocks) -> dict[str, dict[str, Renewal]]:
-    """By site and name, the machines that stood, do not stand through this plan, and are there after it."""
+def renewed_machines(blocks: Blocks, sites: Mapping[str, SitePlan]) -> dict[str, dict[str, Renewal]]:
+    """By site and name, the machines that stood, do not stand through this plan, and are there after it; on
+    the `sites` of this plan.
+    """
     gone = {str(address) for address in _gone(blocks)}
     if not gone:
         return {}
@@ -33,10 +33,9 @@ def renewed_machines(blocks: Blocks) -> dict[str, dict[str, Renewal]]:
     recorded = ((address, each.current.attributes) for address, each in instances if each.current is not None)
     before = inventory_of(recorded, types)
     causes = _causes(before, blocks, gone)
-    after = {site_id: dict(_machines(blocks.inventory, site_id)) for site_id in blocks.inventory.site_ids()}
     renewed: dict[str, dict[str, Renewal]] = {}
     for site_id, name, cause, machine in _under(before, causes):
-        now = after.get(site_id, {}).get(name)
+        now = sites[site_id].machines.get(name) if site_id in sites else None
         if now is not None:
             is_alike = _hardware(machine) == _hardware(now)
             renewed.setdefault(site_id, {})[name] = Renewal(cause, is_alike=is_alike)
@@ -93,17 +92,6 @@ def _under(
         cause = own or causes.get((offer.rack_id,)) or causes.get((site_id,))
         if cause:
             yield site_id, offer.machine.name, cause, offer.machine
-
-
-def _machines(inventory: Inventory, site_id: str) -> Iterator[tuple[str, Machine]]:
-    """The machines of a site; what a resource of its own says of one goes before what its rack says."""
-    racks = [rack for rack in inventory.racks.values() if rack.site_id == site_id]
-    ids = {rack.id for rack in racks}
-    for rack in racks:
-        yield from ((machine.name, machine) for machine in rack.machines)
-    for offer in inventory.machines.values():
-        if offer.rack_id in ids:
-            yield offer.machine.name, offer.machine
 
 
 def _hardware(machine: Machine) -> Machine:

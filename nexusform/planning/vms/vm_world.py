@@ -192,7 +192,7 @@ def _renew(sites: Mapping[str, SitePlan], blocks: Blocks) -> None:
         return
     from nexusform.planning.vms.renewal import renewed_machines
 
-    for site_id, machines in renewed_machines(blocks).items():
+    for site_id, machines in renewed_machines(blocks, sites).items():
         sites[site_id].renewed = machines
 
 
