@@ -27,7 +27,6 @@ KINDS = PACKAGE / "diagnostic_kinds.py"
 ADVICE = PACKAGE / "weights.py"
 HELD_BEFORE = PACKAGE / "planning" / "conclusion" / "held_before.py"
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (KINDS, ADVICE, HELD_BEFORE)]
-NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 
 # What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
 # what they are about before the id.
@@ -63,6 +62,18 @@ class Use:
 
     rooms: set[str] = field(default_factory=set)
     severities: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one file says of diagnostics: its texts, the ids that its calls make, with the severity written
+    there, the lines that make a diagnostic or its words without its kind, and those that compare its words.
+    """
+
+    texts: frozenset[str]
+    made: tuple[tuple[str, str], ...]
+    makes_words: tuple[int, ...]
+    compares_words: tuple[int, ...]
 
 
 def _name(call: ast.Call) -> str:
@@ -124,25 +135,53 @@ def on_the_page() -> tuple[str, ...]:
     return tuple(re.findall(r'^\| <a id="([^"]+)">', PAGE.read_text(), re.MULTILINE))
 
 
+def _makes_words(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    named = {keyword.arg for keyword in node.keywords}
+    return _name(node) == "Diagnostic" or (_name(node) == "replace" and bool(named & {"id", "summary"}))
+
+
+def _compares_words(node: ast.AST) -> bool:
+    sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    words = ("summary", "headline", "detail")
+    return any(isinstance(side, ast.Attribute) and side.attr in words for side in sides)
+
+
+def _told(path: Path) -> Told:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return Told(
+        texts=frozenset(_texts(nodes)),
+        made=tuple((kind, _severity(call)) for kind, call in _made(nodes)),
+        makes_words=tuple(node.lineno for node in nodes if _makes_words(node)),
+        compares_words=tuple(node.lineno for node in nodes if _compares_words(node)),
+    )
+
+
+@cache
+def told() -> dict[Path, Told]:
+    """What each file says. No tree is kept: thousands of them would make all tests slower."""
+    return {path: _told(path) for path in FILES}
+
+
 @cache
 def made() -> frozenset[str]:
     """The ids that some call makes."""
-    return frozenset(kind for nodes in NODES.values() for kind, _ in _made(nodes) if re.fullmatch(_ID, kind))
+    return frozenset(kind for file in told().values() for kind, _ in file.made if re.fullmatch(_ID, kind))
 
 
 @cache
 def uses() -> dict[str, Use]:
     """Every id with where it is used."""
     table: dict[str, Use] = {kind: Use() for kind in sorted({*on_the_page(), *made(), *RISKS})}
-    for path, nodes in NODES.items():
+    for path, file in told().items():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         room = parts[1] if parts[0] == "domains" else parts[0]
-        for text in _texts(nodes):
-            if text in table:
-                table[text].rooms.add(room)
-        for kind, call in _made(nodes):
-            if kind in table and _severity(call):
-                table[kind].severities.add(_severity(call))
+        for text in file.texts & table.keys():
+            table[text].rooms.add(room)
+        for kind, severity in file.made:
+            if kind in table and severity:
+                table[kind].severities.add(severity)
     for kind in (*RULE_IDS, *RISKS):
         table[kind].severities.add("warning")
     return table
@@ -171,29 +210,17 @@ def test_what_is_said_otherwise_says_something_else_of_an_id_that_is_used() -> N
 def test_only_the_kind_gives_a_summary() -> None:
     """A diagnostic is made by `diagnostic`, `error` and `warning` alone, and keeps its summary."""
     elsewhere = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, nodes in NODES.items()
-        for node in nodes
-        if isinstance(node, ast.Call)
-        and path != PACKAGE / "diagnostics.py"
-        and (
-            _name(node) == "Diagnostic"
-            or (_name(node) == "replace" and any(k.arg in ("id", "summary") for k in node.keywords))
-        )
+        f"{path.relative_to(ROOT)}:{line}"
+        for path, file in told().items()
+        if path != PACKAGE / "diagnostics.py"
+        for line in file.makes_words
     ]
     assert elsewhere == []
 
 
 def test_no_code_recognises_a_diagnostic_by_its_words() -> None:
     compared = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, nodes in NODES.items()
-        for node in nodes
-        if isinstance(node, ast.Compare)
-        and any(
-            isinstance(side, ast.Attribute) and side.attr in ("summary", "headline", "detail")
-            for side in (node.left, *node.comparators)
-        )
+        f"{path.relative_to(ROOT)}:{line}" for path, file in told().items() for line in file.compares_words
     ]
     assert compared == []
 

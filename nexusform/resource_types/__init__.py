@@ -4,7 +4,7 @@
 DOOR = {
     "hardware": "hardware_of_sku machine_sku_names machine_with VFS with_vfs",
     "kubelet": "edition_of KUBELET_BLOCK kubelet_of kubelet_problems NODE_RULES",
-    "machine_facts": "default_facts EXPORTED_FACTS refusal_of",
+    "machine_facts": "default_facts EXPORTED_FACTS refusal_of unwell_of",
     "nks_pools": "MOST_NODES",
     "registry": "registries RESOURCE_TYPES",
     "shared_arguments": (

@@ -18,6 +18,10 @@ from nexusform.value_types import BOOL, STRING, SetType
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
 EVACUATING: Final = "being evacuated"
+_OFF: Final = "powered off"
+_NOT_READY: Final = "not ready"
+_NOT_PROVISIONED: Final = "not provisioned"
+_NOBODY_ASKED: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that nobody gave it on purpose
 DETAILED_STATUSES: Final = (
     "Available",
     "Deprovisioning",
@@ -67,7 +71,7 @@ def _refusal_of_roles(roles: Any) -> str:
 
 
 def _refusal_of_status(status: Any) -> str:
-    return "" if status.lower() == "provisioned" else f'not provisioned (detailed status "{status}")'
+    return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
 
 
 def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> Attribute:
@@ -113,7 +117,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "power_state",
         _status("Whether it is powered on.", "On", ("On", "Off")),
-        lambda state: "" if state.lower() == "on" else "powered off",
+        lambda state: "" if state.lower() == "on" else _OFF,
         exported="powerState",
         absent="On",
     ),
@@ -128,7 +132,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
             pattern_hint='"True" or "False"',
             decides_placement=True,
         ),
-        lambda state: "" if state.lower() == "true" else "not ready",
+        lambda state: "" if state.lower() == "true" else _NOT_READY,
         exported="readyState",
         absent="False",
     ),
@@ -178,3 +182,10 @@ def refusal_of(facts: Mapping[str, Any]) -> str:
     said = {**default_facts(), **{name: value for name, value in facts.items() if value is not None}}
     reasons = [fact.refusal(said[fact.name]) for fact in MACHINE_FACTS]
     return ", ".join(filter(None, reasons))
+
+
+def unwell_of(refusal: str) -> str:
+    """Of the reasons why a machine takes no new VM those that nobody gave it on purpose: what is wrong with
+    it, "" for one that is well.
+    """
+    return ", ".join(reason for reason in refusal.split(", ") if reason.startswith(_NOBODY_ASKED))

@@ -23,7 +23,7 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadVerdict,
 )
 from nexusform.plans.other_room import RuntimeVersion
-from nexusform.scheduling.racks.vms import Machine
+from nexusform.resource_types.machine_facts import unwell_of
 from nexusform.worlds.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.worlds.world_view import OwnerKind, SiteView
 
@@ -225,20 +225,10 @@ def _stop(site: SiteView, options: UpgradeOptions, waves: Iterable[UpgradeWave])
     for rack, number in last_wave.items():
         machines = site.machines_of_rack[rack]
         may_fail = options.may_fail(len(machines))
-        unwell = [(machine.name, words) for machine in machines if (words := _unwell(machine))]
+        unwell = [(machine.name, words) for machine in machines if (words := unwell_of(machine.refusal))]
         if may_fail is not None and len(unwell) > may_fail:
             return Stop(rack, tuple(unwell), len(machines), may_fail, number)
     return None
-
-
-def _unwell(machine: Machine) -> str:
-    """What is wrong with a machine that nobody has set aside, "" for one that is well."""
-    reasons = [reason for reason in machine.refusal.split(", ") if reason.startswith(_NOT_WELL)]
-    return ", ".join(reasons)
-
-
-# Of the reasons why a machine takes no VM (resource_types/machine_facts.py): those that nobody asked for.
-_NOT_WELL = ("powered off", "not ready", "not provisioned")
 
 
 def _workloads(wave: UpgradeWave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
