@@ -285,7 +285,8 @@ UNMANAGED: Final = "unmanaged"
 # Under which key it holds those that were forgotten and run on, in such rows, until a provider looks.
 FORGOTTEN: Final = "forgotten"
 # Under which key the note of an object holds a change of ours that failed, in the provider's own fields and
-# as `words` for people. It is due until the provider reads that it is done, or brings it about.
+# as `words` for people. It is due until the provider reads that it is done, or brings it about. With
+# `goes_on` it did not fail: an apply that ended before that began it, and it is not over.
 UNFINISHED: Final = "unfinished"
 
 

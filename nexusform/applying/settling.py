@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.applying.standing import with_current, with_successor, without_deposed
+from nexusform.applying.standing import with_current, with_note, with_successor, without_deposed
 from nexusform.configuration.configuration import DEFAULT_PROVIDER
 from nexusform.plans.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
@@ -49,6 +49,8 @@ def settle(
         # second outcome builds on the first, for an outcome says in full what stands at its address.
         before = instances.get(intent.address, opened.prior)
         after = _after(intent, before, answers[number].attributes)
+        if not intent.deposed:
+            after = _noted(after, answers[number].note)
         instances[intent.address] = after
         step = intent.number if _took_effect(intent, answers[number]) else NO_STEP
         outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted.", step))
@@ -98,6 +100,13 @@ def _request(opened: OpenIntent) -> ReadRequest:
         planned,
         going=intent.kind == StepKind.DELETE,
     )
+
+
+def _noted(instance: InstanceState | None, note: Mapping[str, Any]) -> InstanceState | None:
+    """What stands, with what its provider notes of it: that the hub, say, is not done with it yet."""
+    if instance is None or instance.current is None:
+        return instance
+    return with_current(instance, with_note(instance.current, note))
 
 
 def _after(

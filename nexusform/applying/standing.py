@@ -145,8 +145,11 @@ def with_unfinished(current: ObjectState, unfinished: Mapping[str, Any] | None) 
 
 
 def with_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
-    """An object with more in its private note."""
-    return replace(current, private={**(current.private or {}), **note}) if note else current
+    """An object with more in its private note; what is None there is taken out."""
+    if not note:
+        return current
+    kept = {name: value for name, value in {**(current.private or {}), **note}.items() if value is not None}
+    return replace(current, private=kept or None)
 
 
 def object_of(step: Step, change: Change) -> ObjectKey:

@@ -15,6 +15,7 @@ from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior, without_configuration
 from nexusform.planning.request import PlanRequest
 from nexusform.plans.plan import Action, Change, Drift
+from nexusform.ports import UNFINISHED
 from nexusform.state.objects import ObjectState, State
 
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -109,14 +110,14 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
 
 def _private(instance: Instance) -> Mapping[str, Any] | None:
     """The private note of an object after the plan: a new one, else the one of the object that stays. What
-    became of earlier claims stays with the object.
+    became of earlier claims stays with the object, and so does a change that is not done.
     """
     noted = instance.prior.private if instance.prior is not None and not instance.replaced else None
     if instance.private is None:
         return noted
-    if noted is None or FORECASTS not in noted:
+    if noted is None:
         return instance.private
-    return {**instance.private, FORECASTS: noted[FORECASTS]}
+    return {**instance.private, **{name: noted[name] for name in (FORECASTS, UNFINISHED) if name in noted}}
 
 
 def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:

@@ -318,9 +318,15 @@ class Blocks:
 
 
 def due_again(instance: Instance) -> Iterator[Diagnostic]:
-    """What is said of a change that failed and is sent once more."""
+    """What is said of a change that failed and is sent once more, or that an earlier apply left under way."""
     noted = (instance.prior.private or {}).get(UNFINISHED) if instance.prior is not None else None
-    if noted and instance.action is Action.UPDATE:
+    if not noted or instance.action is not Action.UPDATE:
+        return
+    if noted.get("goes_on"):
+        detail = f"{noted['words']} It is due until it is done: apply goes on with it."
+        brief = str(noted.get("brief", ""))
+        yield instance.problem(Problem((), "change-goes-on", detail, Severity.WARNING, brief=brief))
+    else:
         detail = f"{noted['words']} It is due until it is done: apply sends it once more."
         yield instance.problem(Problem((), "change-failed-before", detail, Severity.WARNING))
 

@@ -12,6 +12,7 @@ from nexusform.address import Address
 from nexusform.placement_kinds.registry import MAPS
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Action, Change, Drift, Plan
+from nexusform.ports import UNFINISHED
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
@@ -270,7 +271,8 @@ def _changed(change: Change, schema: BlockSchema | None, words_of_places: tuple[
     tree = body_difference(change.before, change.after, schema, marks=marks)
     texts = _inside_texts(change, tree)
     machines = frozenset(change.after.get("machines") or ())
-    return tuple(_clauses(tree, schema, "", texts, machines)) or words_of_places or _followed(tree)
+    written = tuple(_clauses(tree, schema, "", texts, machines)) or words_of_places
+    return written or _going_on(change) or _followed(tree)
 
 
 def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
@@ -288,6 +290,12 @@ def _inside_texts(change: Change, tree: Difference) -> dict[str, tuple[str, ...]
         attribute = "" if any(field.title for field in fields) else f"{name} "
         inside[name] = tuple(f"{attribute}{words}" for words in change_words(fields))
     return inside
+
+
+def _going_on(change: Change) -> tuple[str, ...]:
+    """That an earlier apply began it, and it is not over."""
+    noted = (change.private or {}).get(UNFINISHED) or {}
+    return ("what an earlier apply began goes on",) if noted.get("goes_on") else ()
 
 
 def _followed(tree: Difference) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked
 from nexusform.domains.hub.providers.hub_judging import Judging
 from nexusform.domains.hub.providers.hub_reading import find, read_all
@@ -29,6 +29,7 @@ class FleetHub:
         self._asked = asked
         self._terms = terms
         self._verdict = ""
+        self._under_way: Mapping[str, str] = {}
         self._at_planning: Mapping[str, Figures] = {}
 
     def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
@@ -36,15 +37,26 @@ class FleetHub:
         self._terms = replace(self._terms, may_judge=allows, take_ownership=take_ownership)
 
     def remarks(self) -> list[Problem]:
-        """Nothing: what was read is told by the data source."""
-        return []
+        """Placements that the hub is not done with, although no apply waits for them."""
+        return [
+            Problem(
+                (),
+                "placement-is-not-through",
+                f"The hub is not done with {address}: {words}. Nothing to send changes that; look at "
+                "these clusters.",
+                Severity.WARNING,
+                brief=f"{address}: {words}",
+            )
+            for address, words in self._under_way.items()
+        ]
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands of many objects. Raises ProviderProblem."""
         if not requests:
             return []
         with in_words():
-            return read_all(self._asked.hub(), requests)
+            answers, self._under_way = read_all(self._asked.hub(), requests)
+            return answers
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """For import. Raises ProviderProblem."""

@@ -16,7 +16,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     MEMBERS,
     PLACEMENTS,
     RECORDS,
-    RUNS,
     Sent,
     adopted_arguments,
     as_shown,
@@ -30,9 +29,9 @@ from nexusform.domains.hub.providers.hub_standing import (
     is_approved,
     manifests_of,
     observed_bindings,
-    run_standing,
 )
 from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_under_way import not_done, noted
 from nexusform.domains.hub.providers.hub_watch import (
     has_been_scheduled,
     made_by_placement,
@@ -42,18 +41,23 @@ from nexusform.domains.hub.providers.hub_watch import (
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.ports import ObjectKey, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.words import first_of
 
 Values = Mapping[str, Any]
+_MOST_NAMED: Final = 4
 _EVICTIONS: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 
-def read_all(hub: Hub, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-    """What stands of many objects. Raises Refused and HubProblem."""
+def read_all(hub: Hub, requests: Sequence[ReadRequest]) -> tuple[list[ReadAnswer], dict[str, str]]:
+    """What stands of many objects, and of placements that no apply waits for what the hub has still to do, by
+    their address. Raises Refused and HubProblem.
+    """
     standing = _Standing(hub, requests)
-    return [_read_one(standing, request) for request in requests]
+    under_way: dict[str, str] = {}
+    return [_read_one(standing, request, under_way) for request in requests], under_way
 
 
-def _read_one(standing: _Standing, request: ReadRequest) -> ReadAnswer:
+def _read_one(standing: _Standing, request: ReadRequest, under_way: dict[str, str]) -> ReadAnswer:
     key, known = request.key, request.known
     if key.type in APPROVALS:
         return _read_approval(standing, request)
@@ -67,16 +71,18 @@ def _read_one(standing: _Standing, request: ReadRequest) -> ReadAnswer:
     paths = [path for each in sent for path in _differences(each, standing.get(each))]
     if paths or len(shown) < len(sent):
         attributes = as_shown(key.type, known, sent, shown)
-    settled = True
-    note = {ON_HUB: {"uid": uid_of(shown[0])}} if key.type != MANIFESTS else {}
+    note: dict[str, Any] = {ON_HUB: {"uid": uid_of(shown[0])}} if key.type != MANIFESTS else {}
+    placement = None
     if key.type in PLACEMENTS:
-        kind, namespace, name = named(key.type, known)
-        placement = standing.placement(kind, namespace, name)
+        placement = standing.placement(*named(key.type, known))
         if placement is not None:
             attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
-    elif key.type in RUNS and request.planned is not None:
-        settled = run_standing(shown[0], ()).ended
-    return ReadAnswer(attributes, observed=True, settled=settled and request.planned is None, note=note)
+    words = not_done(key.type, shown[0], placement)
+    going_on = noted(request, sent[0].title, words)
+    if words and key.type in PLACEMENTS and not going_on:
+        under_way[request.address] = words
+    # A step that an earlier run began is done once more, which settles what was foretold of it.
+    return ReadAnswer(attributes, observed=True, settled=request.planned is None, note=note | going_on)
 
 
 def _read_approval(standing: _Standing, request: ReadRequest) -> ReadAnswer:
@@ -94,8 +100,10 @@ def _absent(hub: Hub, request: ReadRequest) -> ReadAnswer:
         return ReadAnswer(request.known, observed=True)
     if request.going and request.key.type in PLACEMENTS:
         kind, namespace, name = named(request.key.type, request.known)
-        if what_is_left(hub, kind, namespace, name):
-            return ReadAnswer(request.known, observed=True, settled=False)
+        left = what_is_left(hub, kind, namespace, name)
+        if left:
+            note = noted(request, f"{kind} {name}", first_of(left, _MOST_NAMED))
+            return ReadAnswer(request.known, observed=True, settled=False, note=note)
     return ReadAnswer(None, observed=True)
 
 
