@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.address import Address
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, kind_order, noun_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
@@ -175,6 +176,23 @@ def beside_upgrades(plan: Plan) -> list[PlacementChange]:
             and node_of(row) in nodes
         )
     ]
+
+
+def made_anew(rows: Iterable[PlacementChange]) -> dict[str, int]:
+    """How many bindings and pods go while others come in their stead (of the same placement, of the same
+    workload), by kind: their member, or the object that brought them, is made anew, or another cluster is
+    picked. Whoever ran there does not run on.
+    """
+    gone: Counter[tuple[str, Address, str]] = Counter()
+    come: Counter[tuple[str, Address, str]] = Counter()
+    for row in rows:
+        whose = (row.kind, row.address, row.pool)
+        gone[whose] += row.action is PlacementAction.REMOVE and KINDS[row.kind].runs(row.source)
+        come[whose] += row.action is PlacementAction.PLACE
+    anew: Counter[str] = Counter()
+    for whose, count in (gone & come).items():
+        anew[whose[0]] += count
+    return {kind: anew[kind] for kind in sorted(anew, key=kind_order)}
 
 
 def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:

@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
-from nexusform.plans.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, number_of
+from nexusform.placement_kinds.registry import noun_of
+from nexusform.plans.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, made_anew, number_of
 from nexusform.plans.plan import Plan, all_decided
-from nexusform.words import form, listed
+from nexusform.words import counted, form, listed
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "machine-goes-with-vms-on-it"  # the one refusal beside which limits are judged still
@@ -115,21 +116,37 @@ def _breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
 
 def _moved(plan: Plan, most: float) -> Iterable[str]:
     """VMs, bindings and pods that do not go on running where they run: also what is made anew in its place,
-    VMs that lose their machine, and pods that lose their node. What is removed was taken out of the
-    configuration, and counts for `removed`.
+    VMs that lose their machine (forgotten ones, too), pods that lose their node, and bindings and pods that
+    go while others come in their stead. What else is removed was taken out of the configuration, and counts
+    for `removed`.
     """
     counts = effect_counts(plan.placements)
-    if number_of(counts, *DISTURBING) <= most:
+    anew = made_anew(plan.placements)
+    if number_of(counts, *DISTURBING) + sum(anew.values()) + plan.forgotten_and_lost <= most:
         return []
-    return [listed(effect_clauses(counts, DISTURBING))]
+    clauses = effect_clauses(counts, DISTURBING)
+    if anew:
+        subjects = listed([counted(count, noun_of(kind)) for kind, count in anew.items()])
+        clauses.append(
+            f"{subjects} {form(sum(anew.values()), 'goes', 'go')} while others come in their stead"
+        )
+    return [listed([*clauses, *_lost(plan)])]
 
 
 def _removed(plan: Plan, most: float) -> Iterable[str]:
-    """VMs, bindings and pods that leave, or that nobody manages any more."""
+    """VMs, bindings and pods that leave, or that nobody manages any more; also VMs that were forgotten and do
+    not run on.
+    """
     counts = effect_counts(plan.placements)
-    if number_of(counts, *DISMISSED) <= most:
+    if number_of(counts, *DISMISSED) + plan.forgotten_and_lost <= most:
         return []
-    return [listed(effect_clauses(counts, DISMISSED))]
+    return [listed([*effect_clauses(counts, DISMISSED), *_lost(plan)])]
+
+
+def _lost(plan: Plan) -> list[str]:
+    lost = plan.forgotten_and_lost
+    loses = form(lost, "loses its machine", "lose their machine")
+    return [f"{counted(lost, 'forgotten VM')} {loses}"] if lost else []
 
 
 def _room(plan: Plan, least: float) -> Iterable[str]:

@@ -51,12 +51,13 @@ class PoolVms(Struct, frozen=True):
 
 class OutsideVm(Struct, frozen=True):
     """A VM that nexusform does not manage: capacity that an `occupied` block holds, or that a provider saw
-    taken.
+    taken. `lost`: it was forgotten, and the plan takes its machine away.
     """
 
     name: str
     sku: VmSku
     placement: Placement
+    lost: bool = False
 
 
 class SiteRack(Struct, frozen=True):
@@ -86,6 +87,11 @@ class SiteVms(Struct, frozen=True):
     machines: tuple[SiteMachine, ...] = ()
     pools: tuple[PoolVms, ...] = ()
     outsiders: tuple[OutsideVm, ...] = ()
+
+    @property
+    def lost_outsiders(self) -> int:
+        """How many VMs lose their machine that nobody manages any more."""
+        return sum(vm.lost for vm in self.outsiders)
 
 
 class Room(Struct, frozen=True):
@@ -170,8 +176,8 @@ def _order(rack: RackCounts) -> tuple[object, ...]:
 
 def _changed_racks(site: SiteVms) -> list[RackCounts]:
     """The changed racks of one site."""
-    standing = Counter(vm.placement.machine for vm in site.outsiders)
-    left: Counter[str] = Counter()
+    standing = Counter(vm.placement.machine for vm in site.outsiders if not vm.lost)
+    left: Counter[str] = Counter(vm.placement.machine for vm in site.outsiders if vm.lost)
     came: Counter[str] = Counter()
     for pool in site.pools:
         standing.update(_machines_of(pool.kept))

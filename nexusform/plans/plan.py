@@ -545,6 +545,11 @@ class Plan(Struct, frozen=True):
         return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
+    def forgotten_and_lost(self) -> int:
+        """How many VMs lose their machine that nobody manages any more: no row tells of them."""
+        return sum(site.lost_outsiders for site in self.sites)
+
+    @property
     def denied(self) -> bool:
         """Whether it may not be applied: it is in error, or whole and beyond a guard rail."""
         return self.errored or has_errors(self.diagnostics)

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.plans.effects import (
     LEAVING,
@@ -28,9 +29,11 @@ PENDING = PodPlace("east", state="Pending")
 FAILED = PodPlace("east", state="Failed")
 
 
-def _row(kind: str, action: str, source: Place | None, target: Place | None) -> PlacementChange:
+def _row(
+    kind: str, action: str, source: Place | None, target: Place | None, pool: str = ""
+) -> PlacementChange:
     address = parse_address("nexus_kubernetes_cluster.east")
-    return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new")
+    return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new", pool=pool)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ ROWS = (
     _row("vm", "move", HERE, HERE),
     _row("vm", "remove", HERE, None),
     _row("pod", "move", ON_NODE, PENDING),
-    _row("pod", "remove", ON_NODE, None),
+    _row("pod", "remove", ON_NODE, None, "Deployment/old"),
     _row("pod", "place", None, PENDING),
     _row("pod", "place", None, FAILED),
 )
@@ -115,3 +118,30 @@ def test_a_plan_in_error_has_other_troubles() -> None:
 )
 def test_what_is_lost_is_what_the_kind_stands_on(kind: str, count: int, said: str) -> None:
     assert effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
+
+
+BOUND = Binding("west", BindingState.BOUND, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "denied"),
+    [
+        # Its member is made anew: the binding goes, and comes again.
+        ([("binding", "remove", BOUND, None), ("binding", "place", None, BOUND)], True),
+        ([("pod", "remove", ON_NODE, None), ("pod", "place", None, ON_NODE)], True),
+        ([("pod", "remove", ON_NODE, None), ("pod", "place", None, PENDING)], True),
+        # It did not run before.
+        ([("pod", "remove", PENDING, None), ("pod", "place", None, ON_NODE)], False),
+        ([("pod", "remove", ON_NODE, None)], False),
+        ([("pod", "place", None, ON_NODE)], False),
+        # One of each kind are strangers.
+        ([("pod", "remove", ON_NODE, None), ("binding", "place", None, BOUND)], False),
+    ],
+)
+def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
+    rows: list[tuple[str, str, Place | None, Place | None]], *, denied: bool
+) -> None:
+    made = guarded(Plan(placements=tuple(_row(*row) for row in rows)), limits_of("moved:0"))
+    assert broken_limits(made) == (("moved:0",) if denied else ())
+    if denied:
+        assert "goes while others come in their stead" in made.diagnostics[0].detail

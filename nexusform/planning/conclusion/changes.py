@@ -115,9 +115,8 @@ def _private(instance: Instance) -> Mapping[str, Any] | None:
     noted = instance.prior.private if instance.prior is not None and not instance.replaced else None
     if instance.private is None:
         return noted
-    if noted is None:
-        return instance.private
-    return {**instance.private, **{name: noted[name] for name in (FORECASTS, UNFINISHED) if name in noted}}
+    kept = {name: noted[name] for name in (FORECASTS, UNFINISHED) if name in noted} if noted else {}
+    return {**instance.private, **kept} or None
 
 
 def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:

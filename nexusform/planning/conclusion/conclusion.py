@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ from nexusform.planning.verdicts.fit import (
     too_many_vfs,
 )
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
-from nexusform.planning.verdicts.stranded import forgotten_ground, stranded
+from nexusform.planning.verdicts.stranded import forgotten_ground, lost_with_ground, stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.plan import (
@@ -101,24 +101,28 @@ def conclude(
 ) -> PlanResult:
     """The plan of everything that was worked out."""
     request, prior, order = blocks.request, blocks.prior, blocks.order
+    types = request.registries.resource_types
+    lost = lost_with_ground(blocks.instances, types, world.sites, request.mode)
     changes, problems = build_changes(blocks.instances, order, prior)
     ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     tie_breaks, certainty = _certainty(world, request, prior, ruled=ruled)
-    judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
+    told = [*diagnostics, *problems, *forgotten_ground(blocks.instances, lost)]
+    judged = _judged(blocks, world, told, certainty if ruled else None)
     vms = world.vms.values()
     draws = draws_of(world.sites, certainty, request.split_seed, tie_breaks)
-    types = request.registries.resource_types
     other_rows = _other_rows(request, world, changes)
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
-    told = [*judged.diagnostics, *_renames(blocks)]
-    every = _every(told, fits_by_luck(world.sites, vms, draws), imbalance(left.mistakes))
-    steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
+    every = _every(
+        [*judged.diagnostics, *_renames(blocks)],
+        fits_by_luck(world.sites, vms, draws),
+        imbalance(left.mistakes),
+    )
     plan = Plan(
         mode=request.mode,
         changes=tuple(changes),
-        steps=tuple(steps),
+        steps=tuple(build_steps(changes, world.vms, world.sites, prior, world.before, types)),
         drift=find_drift(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
@@ -140,17 +144,32 @@ def conclude(
         passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),
         shown=shown,
     )
+    return replace(
+        _result(_signed(plan, request, every), world, order, judged), noted=_noted(blocks.instances, lost)
+    )
+
+
+def _result(plan: Plan, world: PlannedWorld, order: Order, judged: Judged) -> PlanResult:
+    """The plan with what only displays need."""
     return PlanResult(
-        plan=_signed(plan, request, every),
+        plan=plan,
         edges=tuple(_edges(order)),
         nodes=tuple(str(block.address) for block in order.blocks),
-        explained=explanations(vms),
+        explained=explanations(world.vms.values()),
         unplaced=judged.unplaced,
         objects=world.vms,
         sites=world.sites,
         separations=tuple(judged.rules.open_rules),
         contributions=world.contributions,
     )
+
+
+def _noted(
+    instances: Mapping[Address, Instance], addresses: Iterable[Address]
+) -> dict[Address, Mapping[str, Any]]:
+    """What these remembered before the plan."""
+    priors = {address: instances[address].prior for address in addresses}
+    return {address: prior.private or {} for address, prior in priors.items() if prior is not None}
 
 
 def _renames(blocks: Blocks) -> Iterable[Diagnostic]:
@@ -303,7 +322,6 @@ def _judged(
         *broken_groups(vms),
     ]
     types = blocks.request.registries.resource_types
-    all_diagnostics += forgotten_ground(instances.values())
     all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode, world.sites)
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.

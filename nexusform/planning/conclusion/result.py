@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -33,7 +33,8 @@ Edge: TypeAlias = tuple[str, str]
 class PlanResult(Struct, frozen=True):
     """A plan with what only displays need: the resource graph as (from, to) addresses, the
     explanations asked for, the shortages behind the errors, the separation rules that may not hold, and
-    what domains added.
+    what domains added. `noted` are the notes of racks and machines before the plan, where it takes machines
+    from under VMs that they remember.
     """
 
     plan: Plan
@@ -45,6 +46,7 @@ class PlanResult(Struct, frozen=True):
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     separations: tuple[OpenRule, ...] = ()
     contributions: tuple[Contribution, ...] = ()
+    noted: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import BROKEN
+from nexusform.planning.verdicts.stranded import LOST_VMS
 from nexusform.planning.vms.sites import (
     Ground,
     SitePlan,
@@ -50,15 +51,32 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     """
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
-    before = occupied_sites(plan, result.objects, registries, Side.BEFORE)
+    before = occupied_sites(plan, result.objects, registries, Side.BEFORE, result.noted)
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes) and _was_placed(plan):
         after = occupied_sites(plan, result.objects, registries, Side.AFTER)
     room = () if plan.errored else headroom(before, after)
     other = () if plan.errored else _other_room(plan, before, after)
-    records = site_records(before, after, order)
+    records = _with_lost(site_records(before, after, order), plan)
     told = replace(plan, sites=records, room=room, room_other=other)
     return replace(result, plan=with_held_before(told))
+
+
+def _with_lost(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...]:
+    """The sites with their forgotten VMs that lose their machine marked."""
+    rows = chain.from_iterable(problem.extra.get(LOST_VMS, ()) for problem in plan.diagnostics)
+    lost = {tuple(row) for row in rows}
+    if not lost:
+        return sites
+    return tuple(
+        replace(
+            site,
+            outsiders=tuple(
+                replace(vm, lost=(site.id, vm.placement.machine, vm.name) in lost) for vm in site.outsiders
+            ),
+        )
+        for site in sites
+    )
 
 
 def _was_placed(plan: Plan) -> bool:
@@ -192,10 +210,21 @@ class OccupiedSite(Struct):
 
 
 def occupied_sites(
-    plan: Plan, objects: Mapping[Address, VmObject], registries: Registries, side: Side
+    plan: Plan,
+    objects: Mapping[Address, VmObject],
+    registries: Registries,
+    side: Side,
+    noted: Mapping[Address, Mapping[str, Any]] | None = None,
 ) -> dict[str, OccupiedSite]:
-    """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided."""
-    things = [_thing(change, side, registries) for change in plan.changes if not change.deposed]
+    """The sites on one side of a plan, by id. `objects` are the VMs that it read and decided, `noted` the
+    notes of that side where they are not those that the plan leaves.
+    """
+    noted = noted or {}
+    things = [
+        _thing(change, side, registries, noted.get(change.address, change.private))
+        for change in plan.changes
+        if not change.deposed
+    ]
     present = [thing for thing in things if thing is not None]
     ground = lay_ground(present, registries, plan.catalogue)
     sites = {site_id: OccupiedSite(site) for site_id, site in ground.sites.items()}
@@ -213,12 +242,14 @@ def occupied_sites(
     return sites
 
 
-def _thing(change: Change, side: Side, registries: Registries) -> Thing | None:
+def _thing(
+    change: Change, side: Side, registries: Registries, private: Mapping[str, Any] | None
+) -> Thing | None:
     """The object of a change on one side; None where there is none. VMs that are forgotten run on."""
     kind = registries.resource_types.get(change.address.type)
     runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
     attributes = change.before if side is Side.BEFORE or runs_on else change.after
-    return None if attributes is None else Thing(change.address, attributes, change.creation, change.private)
+    return None if attributes is None else Thing(change.address, attributes, change.creation, private)
 
 
 def _vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:

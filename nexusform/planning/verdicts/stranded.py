@@ -5,6 +5,7 @@ their object out, or a destroy plan takes the machine and not them. Such a plan 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,8 +14,9 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_object import MACHINE_REMOVED, MACHINE_REPLACED, VmObject
 from nexusform.plans.guard_rails import STRANDED
+from nexusform.plans.occupancy import noted
 from nexusform.plans.plan import Action, Mode
 from nexusform.ports import FORGOTTEN as FORGOTTEN_VMS
 from nexusform.ports import ResourceType
@@ -25,6 +27,7 @@ SELECTION = "selection"  # among what such an error carries: the options that it
 _MOST_NAMED = 4
 _MOST_OBJECTS = 12
 FORGOTTEN_GROUND = "forgotten-vms-lose-their-machine"
+LOST_VMS = "forgotten_vms"  # among what it carries: site id, machine and name of each
 
 
 def stranded(
@@ -65,24 +68,85 @@ def stranded(
             yield instance.error(STRANDED, _no_running_on(instance, forgotten))
 
 
-def forgotten_ground(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
-    """A warning for whatever is taken away, or made anew, under VMs that were forgotten and run on: nobody
-    manages them, so no row tells of them.
+Lost: TypeAlias = tuple[str, str, str]  # a forgotten VM that loses its machine: site id, machine, name
+
+
+def lost_with_ground(
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    sites: Mapping[str, SitePlan],
+    mode: Mode,
+) -> dict[Address, list[Lost]]:
+    """The VMs that were forgotten, run on, and lose their machine to this plan, by what remembers them: from
+    now on that does so no more. `sites` are as the plan leaves them; none are known of one that destroys.
     """
-    for instance in instances:
-        noted = (instance.prior.private or {}).get(FORGOTTEN_VMS) if instance.prior is not None else None
-        if not noted or not (instance.action is Action.DELETE or instance.replaced):
-            continue
-        names = [f"{name} on {machine}" for machine, name, *_ in noted]
-        happens = "is made anew" if instance.replaced else "is destroyed"
+    remembered = {address: rows for address, each in instances.items() if (rows := _forgotten_on(each))}
+    if not remembered:
+        return {}
+    stood = _makers_before(instances, types)
+    lost: dict[Address, list[Lost]] = {}
+    for address, rows in remembered.items():
+        instance = instances[address]
+        for vm in rows:
+            site = None if mode is Mode.DESTROY else sites.get(vm[0])
+            if vm[:2] in stood and _loses_ground(instance, vm, site):
+                lost.setdefault(address, []).append(vm)
+        if address in lost and not (instance.going or instance.replaced):
+            instance.private = _without(instance, lost[address])
+    return lost
+
+
+def _forgotten_on(instance: Instance) -> list[Lost]:
+    """The forgotten VMs that a rack or machine remembers."""
+    prior = instance.prior
+    rows = (prior.private or {}).get(FORGOTTEN_VMS) if prior is not None else None
+    if not rows or prior is None:
+        return []
+    seen = noted(instance.type, prior.attributes, {FORGOTTEN_VMS: rows})
+    return [(site_id, vm.machine, vm.name) for site_id, vm in seen]
+
+
+def _loses_ground(instance: Instance, vm: Lost, site: SitePlan | None) -> bool:
+    """Whether a forgotten VM does not run on: its machine goes, or another one comes in its place."""
+    if instance.action is Action.FORGET:
+        return False
+    if site is None:
+        return instance.going or instance.replaced
+    return site.machine_trigger(vm[1]) in (MACHINE_REMOVED, MACHINE_REPLACED)
+
+
+def _without(instance: Instance, lost: Iterable[Lost]) -> Mapping[str, Any]:
+    """The note of a rack or machine without these."""
+    prior = instance.prior.private if instance.prior is not None else None
+    note = dict(instance.private or prior or {})
+    gone = {vm[1:] for vm in lost}
+    left = [row for row in note.pop(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in gone]
+    return {**note, **({FORGOTTEN_VMS: left} if left else {})}
+
+
+def forgotten_ground(
+    instances: Mapping[Address, Instance], lost: Mapping[Address, Sequence[Lost]]
+) -> Iterator[Diagnostic]:
+    """A warning for whatever takes machines away, or makes them anew, under forgotten VMs: nobody manages
+    them, so no row tells of them.
+    """
+    for address, vms in lost.items():
+        instance = instances[address]
+        names = [f"{name} on {machine}" for _, machine, name in vms]
+        happens = "loses machines"
+        if instance.replaced:
+            happens = "is made anew"
+        elif instance.going:
+            happens = "is destroyed"
         runs, goes = form(len(names), "runs", "run"), form(len(names), "It goes", "They go")
         text = (
-            f"{instance.address} {happens}, and {counted(len(names), 'VM')} that no resource manages any "
+            f"{address} {happens}, and {counted(len(names), 'VM')} that no resource manages any "
             f"more {runs} there: {first_of(names, _MOST_NAMED)}. {goes} with it. Take them over with an "
-            f"import block, or say that one is gone: nexusform state rm '{instance.address}:NAME'."
+            f"import block, or say that one is gone: nexusform state rm '{address}:NAME'."
         )
-        brief = f"{instance.address}: {happens} under {counted(len(names), 'forgotten VM')}"
-        yield instance.problem(Problem((), FORGOTTEN_GROUND, text, Severity.WARNING, brief=brief))
+        brief = f"{address}: {happens} under {counted(len(names), 'forgotten VM')}"
+        told = instance.problem(Problem((), FORGOTTEN_GROUND, text, Severity.WARNING, brief=brief))
+        yield replace(told, extra={LOST_VMS: [list(vm) for vm in vms]})
 
 
 def _makers_before(

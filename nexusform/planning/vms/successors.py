@@ -16,6 +16,7 @@ from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.sites import inventory_of
 from nexusform.plans.occupancy import note_of, noted
+from nexusform.ports import FORGOTTEN
 from nexusform.scheduling.world import Inventory, Occupied
 
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number
@@ -65,9 +66,14 @@ def _standing(blocks: Blocks) -> Inventory:
 
 
 def _seen_on(instance: Instance) -> list[tuple[str, Occupied]]:
-    """Who was seen on a rack or machine that stands, each with the id of the site."""
+    """Who was seen on a rack or machine that stands, each with the id of the site. Forgotten VMs nobody saw:
+    they go with their machine.
+    """
     prior = instance.prior
-    return [] if prior is None else noted(instance.type, prior.attributes, prior.private)
+    if prior is None or not prior.private:
+        return []
+    seen = {name: rows for name, rows in prior.private.items() if name != FORGOTTEN}
+    return noted(instance.type, prior.attributes, seen)
 
 
 def _described(inventory: Inventory) -> Iterator[_Described]:

@@ -209,6 +209,8 @@ def _more(vm: MapVm) -> dict[str, Any] | None:
     if vm.row is not None and (vm.mark is not Mark.KEPT or effect is Effect.FORGOTTEN):
         fate = _ANEW if effect is Effect.MOVED and vm.row.trigger in RECREATING else _FATES.get(effect)
         document |= {"fate": fate} if fate else {}
+    if vm.row is None and vm.mark is Mark.REMOVED:
+        document["fate"] = _FATES[Effect.LOST]
     if vm.sure is not Sureness.UNKNOWN:
         document["sure"] = _STEPS[vm.sure]
     if vm.provenance and vm.provenance != "predicted":

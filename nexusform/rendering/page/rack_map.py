@@ -175,7 +175,7 @@ def _standing(site: SiteVms) -> SiteVms:
         racks=tuple(rack for rack in site.racks if rack.name in racks),
         machines=machines,
         pools=tuple(pool for pool in pools if pool.kept),
-        outsiders=tuple(vm for vm in site.outsiders if vm.placement.machine in names),
+        outsiders=tuple(replace(vm, lost=False) for vm in site.outsiders if vm.placement.machine in names),
     )
 
 
@@ -210,9 +210,9 @@ class _SiteDraft(Struct):
                     cluster=OUTSIDE,
                     pool="",
                     sku=vm.sku,
-                    mark=Mark.KEPT,
+                    mark=Mark.REMOVED if vm.lost else Mark.KEPT,
                     before=vm.placement,
-                    after=vm.placement,
+                    after=None if vm.lost else vm.placement,
                 )
             )
         clusters = dict.fromkeys(vm.cluster for vm in self.vms)

@@ -22,6 +22,7 @@ from nexusform.rendering.pull_request.markdown_parts import code, commit_text, p
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.rendering.report.upgrade_words import upgrade_clause, upgrade_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed, natural
@@ -83,7 +84,8 @@ def _sentences(plan: Plan, report: Report) -> str:
         for effect_count in counts
         if effect_count.kind != VM or effect_count.effect in (*DISMISSED, Effect.LOST)
     ]
-    leaving += [f"**{clause}.**" for clause in effect_clauses(beside_moves, LEAVING)]
+    clauses = [*effect_clauses(beside_moves, LEAVING), *lost_clauses(plan)]
+    leaving += [f"**{clause}.**" for clause in clauses]
     if destroyed:
         leaving.append(f"**{_destroyed(plan, destroyed)}.**")
     waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]

@@ -38,7 +38,7 @@ from nexusform.rendering.report.entries import Entries, Finding, plan_entries, p
 from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import RoomRow, other_rows, room_rows, sites_with_room
-from nexusform.rendering.report.stakes import endangered, ending_rules
+from nexusform.rendering.report.stakes import endangered, ending_rules, lost_clauses
 from nexusform.rendering.report.upgrade_words import upgrade_clauses
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.weights import Level, Stake
@@ -140,6 +140,7 @@ def headline_text(plan: Plan, report: Report) -> str:
     if plan.upgrades:
         beside = effect_counts(beside_upgrades(plan))
         leaving = [*upgrade_clauses(plan.upgrades), *effect_clauses(beside, LEAVING)]
+    leaving += lost_clauses(plan)
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(plan_counts(plan), verbs, strict=True) if count]
     if leaving:

@@ -26,12 +26,20 @@ _JOB: Final = "/Job/"
 
 
 def endangered(plan: Plan) -> Iterator[str]:
-    """Control planes that lose their quorum while the plan is applied, pools without any node, and workloads
-    without any replica.
+    """Forgotten VMs that lose their machine, control planes that lose their quorum while the plan is applied,
+    pools without any node, and workloads without any replica.
     """
+    yield from lost_clauses(plan)
     yield from _quorums(plan)
     yield from _empty_pools(plan)
     yield from _last_replicas(plan)
+
+
+def lost_clauses(plan: Plan) -> list[str]:
+    """`3 forgotten VMs lose their machine`, where some do: no row tells of them."""
+    lost = plan.forgotten_and_lost
+    loses = form(lost, "loses its machine", "lose their machine")
+    return [f"{counted(lost, 'forgotten VM')} {loses}"] if lost else []
 
 
 def _quorums(plan: Plan) -> Iterator[str]:

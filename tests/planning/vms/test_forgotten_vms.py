@@ -8,8 +8,12 @@ import pytest
 
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.vms.forgotten_vms import forgotten_in, released, remembering
+from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.occupancy import changed_racks
 from nexusform.plans.plan import Mode
 from nexusform.ports import FORGOTTEN
+from nexusform.rendering.page.rack_map import Mark, build_rack_maps
+from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.state.edits import without
 from nexusform.state.objects import State
 from tests.planning.harness import (
@@ -31,6 +35,15 @@ BIG = "NC_P46_224_v1"
 SMALL = RACKS.replace("= 3\n", "= 1\n", 1)
 OLD = cluster("old", plane=BIG, count=3)
 NEW = cluster("new", plane=BIG, count=6)
+GROUND = "forgotten-vms-lose-their-machine"
+MACHINE = """
+resource "nexus_bare_metal_machine" "own" {
+  rack_id     = nexus_rack.r[0].id
+  name        = "r0-bm04"
+  slot        = 4
+  machine_sku = "bom-1.7.3"
+}
+"""
 FORGET = "\nremoved {\n from = nexus_kubernetes_cluster.old\n lifecycle {\n destroy = false\n }\n}\n"
 
 
@@ -92,13 +105,39 @@ def test_vms_that_are_managed_again_are_counted_once() -> None:
         (SMALL, {"mode": Mode.DESTROY}, "is destroyed"),
         (SMALL, {"replaces": ("nexus_rack.r[0]",)}, "is made anew"),
         ('resource "nexus_site" "s" {}', {}, "is destroyed"),
+        (SMALL.replace("machine_count = 4", "machine_count = 0"), {}, "loses machines"),
     ],
 )
 def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any], happens: str) -> None:
     result = good(plan(text, forgotten(), **options))
-    (told,) = [each for each in warnings(result) if each.id == "forgotten-vms-lose-their-machine"]
+    (told,) = [each for each in warnings(result) if each.id == GROUND]
     assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
+    made = with_room(result, all_types()).plan
+    # No guard rail passes it, and the map lists none of them as staying.
+    assert broken_limits(guarded(made, limits_of("moved:0,removed:0"))) == ("moved:0", "removed:0")
+    assert broken_limits(guarded(made, limits_of("moved:3,removed:3"))) == ()
+    assert lost_clauses(made) == ["3 forgotten VMs lose their machine"]
+    (site,) = build_rack_maps(made)
+    assert [(vm.mark, vm.after) for vm in site.vms] == [(Mark.REMOVED, None)] * 3
+    assert [rack.leaving for rack in changed_racks(made.sites)] == [3]
+
+
+@pytest.mark.parametrize("options", [{}, {"replaces": ("nexus_rack.r[0]",)}])
+def test_those_that_lost_their_machine_are_remembered_no_more(options: dict[str, Any]) -> None:
+    text = SMALL if options else SMALL.replace("machine_count = 4", "machine_count = 0")
+    state = forgotten()
+    after = applied(good(plan(text, state, **options)), state)
+    assert list(forgotten_in(after)) == []
+    assert warnings(good(plan(text, after))) == []
+    # Machines that come under their names are empty.
+    good(plan(SMALL + NEW, after))
+
+
+def test_a_machine_that_another_resource_takes_over_keeps_them() -> None:
+    """It stands through the plan, whoever describes it."""
+    text = SMALL.replace("machine_count = 4", "machine_count = 3") + MACHINE
+    assert [each.id for each in warnings(good(plan(text, forgotten())))] == []
 
 
 def test_nothing_is_told_of_ground_that_stays() -> None:
