@@ -130,7 +130,8 @@ class Controller:
         """The number of the snapshot that holds what is selected now."""
         names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
         objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
-        objects += [_bare(each) for each in server.all("ConfigMap") if each["metadata"]["namespace"] in names]
+        inside = [*server.all("ConfigMap"), *server.all("Deployment")]
+        objects += [_bare(each) for each in inside if each["metadata"]["namespace"] in names]
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
         known = [
             each

@@ -16,13 +16,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Holds, Shape
-from nexusform.domains.hub.api.hub_kinds import KINDS, READ, WORK
+from nexusform.domains.hub.api.hub_kinds import READ, WORK
 
 Body = dict[str, Any]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
 _PLURALS = {
     **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
     **{("", plural): said for plural, said in _CORE.items()},
+    ("apps", "deployments"): ("Deployment", True),
 }
 _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
@@ -86,12 +87,12 @@ class HubServer:
     # --- what tests and the controller do --------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        group = KINDS[kind].group if kind in KINDS else ""
+        group = _group_of(kind)
         found = [b for (g, k, ns, _), b in sorted(self.objects.items()) if (g, k) == (group, kind)]
         return [b for b in found if not namespace or b["metadata"].get("namespace") == namespace]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
-        group = KINDS[kind].group if kind in KINDS else ""
+        group = _group_of(kind)
         return self.objects.get((group, kind, namespace, name))
 
     def put(self, body: Body, manager: str = "hubagent") -> Body:
@@ -227,7 +228,7 @@ class HubServer:
         metadata = {"resourceVersion": str(self.version)}
         if begin + limit < len(items):
             metadata["continue"] = str(begin + limit)
-        version = f"{group}/v1beta1" if group else "v1"
+        version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
         page = copy.deepcopy(items[begin : begin + limit])
         return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
 
@@ -330,6 +331,10 @@ def _resources(group: str) -> Body:
     if not listed:
         raise _no_page()
     return {"kind": "APIResourceList", "resources": listed}
+
+
+def _group_of(kind: str) -> str:
+    return next(group for (group, _), (served, _) in _PLURALS.items() if served == kind)
 
 
 def _key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -32,10 +32,14 @@ def as_it_will_be(instance: Instance, written: FleetMember, shown: Mapping[str, 
     """A member that is written: where a provider writes it to a hub, as that shows it beside what is
     written.
     """
-    on_hub = shown.get(written.name)
-    if on_hub is None or instance.block is None or not instance.block.provider:
+    if not _is_there(instance, written.name, shown):
         return written
-    return _over_shown(written, on_hub, _former(instance))
+    return _over_shown(written, shown[written.name], _former(instance))
+
+
+def _is_there(instance: Instance, name: str, shown: Mapping[str, FleetMember]) -> bool:
+    """Whether a hub shows a member that a provider writes there."""
+    return name in shown and instance.block is not None and bool(instance.block.provider)
 
 
 def _former(instance: Instance) -> FleetMember | None:
@@ -52,7 +56,13 @@ def _over_shown(written: FleetMember, shown: FleetMember, former: FleetMember | 
     labels = {name: value for name, value in shown.labels.items() if name not in dropped}
     had_taints = former is not None and bool(former.taints)
     taints = written.taints if written.taints or had_taints else shown.taints
-    return replace(shown, labels={**labels, **written.labels}, taints=taints, apply_fails=written.apply_fails)
+    return replace(
+        shown,
+        labels={**labels, **written.labels},
+        taints=taints,
+        cluster_id=written.cluster_id,
+        apply_fails=written.apply_fails,
+    )
 
 
 def read_members(
@@ -86,9 +96,11 @@ def read_members(
         if written.cluster_id and cluster is None:
             problems.append(_unknown_cluster(instance, written.cluster_id, clusters))
             instance.broken = True
-        requests = pods.requests(cluster.id) if cluster is not None else (0, 0)
-        now = member_of(written, cluster, requests)
-        before = _before(instance, now, shown if cluster is None else {})
+        # Of a member that is there the hub knows the figures; its nodes are where its pods go.
+        figures = None if _is_there(instance, written.name, shown) else cluster
+        requests = pods.requests(figures.id) if figures is not None else (0, 0)
+        now = member_of(written, figures, requests)
+        before = _before(instance, now, shown if figures is None else {})
         members[written.name] = FleetMemberState(
             instance.address,
             written,

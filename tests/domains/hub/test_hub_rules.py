@@ -1,0 +1,122 @@
+"""Rules of separation held against where a hub really put things."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_server import HubServer
+
+SITE = """
+resource "nexus_site" "{name}" {{}}
+resource "nexus_rack" "{name}" {{
+  name          = "{name}-r1"
+  site_id       = nexus_site.{name}.id
+  machine_count = 4
+}}
+resource "nexus_kubernetes_cluster" "{name}" {{
+  site_id = nexus_site.{name}.id
+  control_plane {{
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }}
+  agent_pool "np" {{
+    count       = 2
+    vm_sku_name = "NC_G6_28_v1"
+  }}
+}}
+resource "fleet_member_cluster" "{name}" {{
+  provider              = fleet
+  name                  = "{name}"
+  kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id
+  labels                = {{ of = "{of}" }}
+}}
+"""
+
+APP = """
+resource "fleet_hub_manifest" "{name}" {{
+  provider  = fleet
+  yaml_body = <<-Y
+    apiVersion: v1
+    kind: Namespace
+    metadata: {{name: {name}}}
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {{name: {name}, namespace: {name}}}
+    spec:
+      replicas: 1
+      selector: {{matchLabels: {{app: {name}}}}}
+      template:
+        metadata: {{labels: {{app: {name}}}}}
+        spec: {{containers: [{{name: c, image: "nginx:1"}}]}}
+  Y
+}}
+resource "fleet_cluster_resource_placement" "{name}" {{
+  provider = fleet
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "{name}"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = 1
+    affinity {{
+      cluster_affinity {{
+        preferred_during_scheduling_ignored_during_execution {{
+          weight = 10
+          preference {{
+            label_selector {{ match_labels = {{ of = "{name}" }} }}
+          }}
+        }}
+      }}
+    }}
+  }}
+  depends_on = [fleet_hub_manifest.{name}]
+}}
+"""
+
+RULE = """
+resource "nexus_separation_rule" "apart" {
+  scope = "site"
+  group {
+    workload_selector {
+      match_labels = { app = "shop" }
+    }
+  }
+  group {
+    workload_selector {
+      match_labels = { app = "bank" }
+    }
+  }
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
+    sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
+    Path("main.nf.hcl").write_text(head + sites + APP.format(name="shop") + APP.format(name="bank") + RULE)
+    controller.picks |= {"shop": ["lon1"], "bank": ["par1"]}
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    code, said = told("reconcile", "-from=hub")
+    assert code == 0, said
+    assert "nexus_separation_rule.apart holds" in said
+    controller.picks["shop"] = ["par1"]
+    hub.act()
+    code, said = told("reconcile", "-from=hub", "-format=json")
+    assert code == 3, said
+    document = json.loads(said)
+    assert document["separation_rules"] == [{"address": "nexus_separation_rule.apart", "holds": False}]
+    code, said = told("reconcile", "-from=hub")  # what stands is known by now, and the rule is broken still
+    assert code == 3, said
+    assert "1 separation rule is broken" in said
