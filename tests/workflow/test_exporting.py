@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
-from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
+from nexusform.domains.azure.rendering.azure_objects import CLUSTER
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
@@ -919,15 +918,6 @@ def test_commands_take_every_flag_of_a_script(
     assert captured.out == ""
     told = " ".join(captured.err.replace("│", " ").split())
     assert "have no argument for c: bespoke-things. Nothing is written" in told
-
-
-@pytest.mark.skipif("NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension")
-@pytest.mark.parametrize(("kind", "verb"), ARGUMENTS)
-def test_the_recorded_flags_are_those_of_a_real_az(kind: str, verb: str) -> None:
-    noun = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool"}.get(kind, "virtualmachine")
-    words = [os.environ["NEXUSFORM_AZ"], "networkcloud", *noun.split(), verb, "--help"]
-    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert ARGUMENTS[kind, verb] <= set(re.findall(r"--([a-z-]+)", text))
 
 
 def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:

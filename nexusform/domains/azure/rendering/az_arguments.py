@@ -1,8 +1,8 @@
 """What the commands of the Azure CLI's networkcloud extension take, and bodies of the API in its words.
 
-Recorded from the extension's own definitions (github.com/Azure/azure-cli-extensions, src/networkcloud,
-generated for API versions 2024-07-01 to 2026-01-01-preview, with its own `operations`). Keys are given in
-`ssh-key-values`, whatever the API calls them; `administratorConfiguration` is no argument at all.
+Recorded from the extension's own definitions (github.com/Azure/azure-cli-extensions, src/networkcloud), and
+held against the help of the version that is named here. Keys are given in `ssh-key-values`, whatever the API
+calls them; `administratorConfiguration` is no argument at all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
+EXTENSION: Final = "networkcloud 3.0.0b1"  # whose help has all of these; later versions have more
 _ANY_NEW: Final = frozenset({"extended-location", "location", "tags", "admin-username", "ssh-key-values"})
 _CHANGED: Final = frozenset({"tags", "ssh-key-values"})
 # The flags of each command, but for those that name the resource.

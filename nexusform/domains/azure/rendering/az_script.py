@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.domains.azure.rendering.az_arguments import as_arguments, beyond
+from nexusform.domains.azure.rendering.az_arguments import EXTENSION, as_arguments, beyond
 from nexusform.domains.azure.rendering.azure_objects import (
     CLUSTER,
     LOCATION,
@@ -37,11 +37,14 @@ _FLAGS: Final = {
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9 ,.()/_-]")  # within ${NAME:?...}
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")  # of `--flag key=value`
+_TAGS: Final = "tags"
+_WORDS_OF_AZ: Final = ("null", "??")  # nothing, and a request for help
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HEAD: Final = """\
+_HEAD: Final = f"""\
 #!/usr/bin/env bash
 # Written by nexusform from a plan, for a person to read and run. Commands stand in the plan's order:
-# places depend on it. Each waits until Azure is done.
+# places depend on it. Each waits until Azure is done. Arguments are those of the extension {EXTENSION}.
 set -euo pipefail
 """
 
@@ -79,7 +82,7 @@ class _Writer:
         location = f"name={self._variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._variable(LOCATION)}"]
         flags += self._flags(resource, "create", resource.properties)
-        flags += [self._flag("tags", resource.tags)] if resource.tags else []
+        flags += [self._flag(_TAGS, resource.tags)] if resource.tags else []
         command = self._command(resource, "create", flags)
         if resource.do is Do.REPLACE:
             return f"{self.removed(resource)}\n{command}"
@@ -88,7 +91,7 @@ class _Writer:
     def changed(self, resource: AzureObject) -> str:
         """What is sent to a resource that stands."""
         flags = self._flags(resource, "update", resource.changed)
-        flags += [self._flag("tags", resource.changed_tags)] if resource.changed_tags else []
+        flags += [self._flag(_TAGS, resource.changed_tags)] if resource.changed_tags else []
         return f"# {resource.address}: change {resource.title}\n{self._command(resource, 'update', flags)}"
 
     def removed(self, resource: AzureObject) -> str:
@@ -129,6 +132,10 @@ class _Writer:
     def _flag(self, name: str, value: Any) -> str:
         """A property as a flag of `az`; an object as words of name and value."""
         flag = f"--{_kebab(name)}"
+        if name == _TAGS and isinstance(value, Mapping):
+            # What tags are called is theirs, and no argument of the command.
+            words = [f"{_word(_quoted(key, _KEY))}={self._argument(inner)}" for key, inner in value.items()]
+            return " ".join([flag, *words])
         if isinstance(value, Mapping):
             if name == "storageProfile":
                 value = value["osDisk"]
@@ -177,8 +184,15 @@ def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
         yield "]"
     else:
         text = str(value)
-        bare = top or isinstance(value, int) or (_PLAIN.fullmatch(text) and not _is_read_otherwise(text))
-        yield text if bare else "'" + text.replace("'", "'/") + "'"
+        if isinstance(value, int) or (top and text and text not in _WORDS_OF_AZ and text[0] != "'"):
+            yield text
+        else:
+            yield _quoted(text, None if top or _is_read_otherwise(text) else _PLAIN)
+
+
+def _quoted(text: str, plain: re.Pattern[str] | None) -> str:
+    """A text in the quotes of the shorthand, where it is not plain."""
+    return text if plain and plain.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 
 def _is_read_otherwise(text: str) -> bool:
@@ -186,7 +200,7 @@ def _is_read_otherwise(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return text == "null"
+        return text in _WORDS_OF_AZ
     return True
 
 

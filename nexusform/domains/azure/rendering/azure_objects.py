@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -94,8 +93,8 @@ class AzureObject(Struct, frozen=True):
     """One resource. `names` are its own and, before it, its cluster's; `properties` are the body, all of it
     for a new one; `changed` is the part of it that an update sends, with `changed_tags`. `address` is the
     block's, `tags` are those of its azure block, and `group` is the resource group in it ("": none is named).
-    `is_whole` is False for what stands in Azure, was taken over, and has no body written: what is not an
-    argument is not known.
+    `unknown` names the parts of what stands in Azure that neither an argument nor its azure block says: a
+    body written of it would drop them.
     """
 
     type: str
@@ -108,7 +107,7 @@ class AzureObject(Struct, frozen=True):
     changed_tags: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, Any] = field(default_factory=dict)
     group: str = ""
-    is_whole: bool = True
+    unknown: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -258,10 +257,8 @@ def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[Az
     before = _without_kept_secrets(change)
     if kind == POOL:
         names, site = _names_of_pool(attributes, clusters)
-        pool = AzureObject(
-            type=POOL, names=names, do=do, site=site, address=address, is_whole=not _is_observed(change)
-        )
-        yield from _with_pool_body(pool, before, attributes)
+        pool = AzureObject(type=POOL, names=names, do=do, site=site, address=address)
+        yield from _with_pool_body(pool, before, attributes, is_observed=_is_observed(change))
         return
     resource = AzureObject(
         type=kind,
@@ -269,7 +266,7 @@ def _resources_of(change: Change, clusters: Mapping[str, Change]) -> Iterator[Az
         do=do,
         site=str(attributes["site_id"]),
         address=address,
-        is_whole=not _is_observed(change) or _holds(attributes, _OF_CLUSTER),
+        unknown=_unsaid(kind, attributes) if _is_observed(change) else (),
     )
     if do is Do.DELETE:
         yield resource
@@ -337,19 +334,19 @@ def _changed_cluster(
     made = _with_changed_body(made, attributes_before, attributes)
     if made.changed or made.changed_tags:
         yield made
-    pool = replace(cluster, type=POOL, is_whole=not is_observed)
+    pool = replace(cluster, type=POOL, unknown=())
     for name, arguments in after.pools.items():
         do = Do.UPDATE if name in before.pools else Do.CREATE
         named = replace(pool, names=(*cluster.names, name), do=do)
-        yield from _with_pool_body(named, before.pools.get(name), arguments)
+        yield from _with_pool_body(named, before.pools.get(name), arguments, is_observed=is_observed)
     for name, arguments in before.pools.items():
         if name not in after.pools:
             named = replace(pool, names=(*cluster.names, name), do=Do.DELETE)
-            yield from _with_pool_body(named, arguments, arguments)
+            yield from _with_pool_body(named, arguments, arguments, is_observed=is_observed)
 
 
 def _with_pool_body(
-    pool: AzureObject, before: Mapping[str, Any] | None, after: Mapping[str, Any]
+    pool: AzureObject, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureObject]:
     """A pool with its body, replaced where Azure does not change what changes; none if nothing does."""
     properties = pool_properties(after)
@@ -372,7 +369,7 @@ def _with_pool_body(
         do=do,
         properties=with_azure_block,
         tags=_tags(after),
-        is_whole=pool.is_whole or do is Do.CREATE or _holds(after, _OF_POOL),
+        unknown=_unsaid(POOL, after) if is_observed and do is not Do.CREATE else (),
     )
 
 
@@ -384,15 +381,44 @@ def _with_changed_body(made: AzureObject, before: Mapping[str, Any], after: Mapp
     return replace(made, changed=changed, changed_tags=_tags(after) if "tags" in extra else {})
 
 
-# What the azure block of an object that was taken over must say, of which no argument knows anything, for a
-# body to be taken for all of it.
-_OF_CLUSTER: Final = frozenset({"networkConfiguration"})
-_OF_POOL: Final = frozenset({"administratorConfiguration", "agentOptions", "attachedNetworkConfiguration"})
+# What Azure knows of an object beyond the arguments. A body that is written of one which was taken over is
+# all of it where its azure block says each of these: null, or nothing within, where Azure has none.
+_TAGS: Final = "tags"
+_BEYOND: Final[Mapping[str, tuple[str, ...]]] = {
+    CLUSTER: (
+        _TAGS,
+        "aadConfiguration",
+        "administratorConfiguration",
+        "managedResourceGroupConfiguration",
+        "networkConfiguration",
+        "controlPlaneNodeConfiguration.administratorConfiguration",
+    ),
+    POOL: (_TAGS, "administratorConfiguration", "agentOptions", "attachedNetworkConfiguration"),
+    VM: (
+        _TAGS,
+        "adminUsername",
+        "bootMethod",
+        "cloudServicesNetworkAttachment",
+        "isolateEmulatorThread",
+        "networkAttachments",
+        "networkData",
+        "sshPublicKeys",
+        "userData",
+        "virtioInterface",
+        "vmDeviceModel",
+        "vmImage",
+        "vmImageRepositoryCredentials",
+    ),
+}
 
 
-def _holds(attributes: Mapping[str, Any], any_of: AbstractSet[str]) -> bool:
-    """Whether an azure block says more than tags: some of what only Azure knows."""
-    return not any_of.isdisjoint(_opaque(attributes))
+def _unsaid(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """What only Azure knows of such an object, and its azure block does not say."""
+    body = body_of(attributes)
+    said = {_TAGS} & body.keys()
+    for name, part in _opaque(attributes).items():
+        said |= {name, *(f"{name}.{inner}" for inner in (part if isinstance(part, Mapping) else ()))}
+    return tuple(name for name in _BEYOND[kind] if name not in said)
 
 
 # --- bodies ------------------------------------------------------------------------------------

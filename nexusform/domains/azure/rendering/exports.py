@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.domains.azure.rendering.arm import arm_document
 from nexusform.domains.azure.rendering.az_script import az_script
 from nexusform.domains.azure.rendering.azapi import azapi_document
-from nexusform.domains.azure.rendering.azure_objects import AzureObjects, Do, azure_objects
+from nexusform.domains.azure.rendering.azure_objects import AzureObject, AzureObjects, Do, azure_objects
 from nexusform.plans.plan import Plan
 from nexusform.words import first_of
 
@@ -43,25 +43,38 @@ def az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def _remade_unknown(objects: AzureObjects) -> Iterator[Diagnostic]:
-    """What stands in Azure and is to be made anew without a body that is written: its networks would go."""
-    lost = [one.title for one in objects.placed if one.do is Do.REPLACE and not one.is_whole]
+    """What stands in Azure and is to be made anew without all of its body: its networks would go."""
+    lost = [one for one in objects.placed if one.do is Do.REPLACE and one.unknown]
     if lost:
         detail = (
-            f"{first_of(lost, 5)}: would be made anew without what Azure has beyond the plan's arguments "
-            "(networks, keys, options), since no azure block holds its body. Write the body there."
+            f"{_titles(lost)}: would be made anew without what Azure has beyond the plan's arguments "
+            f"(networks, keys, options). {_to_be_written(lost)}"
         )
         yield error("export-is-not-whole", detail)
+
+
+def _titles(objects: Sequence[AzureObject]) -> str:
+    return first_of([one.title for one in objects], 5)
+
+
+def _to_be_written(lacking: Sequence[AzureObject]) -> str:
+    """What azure blocks have to say for bodies to be whole."""
+    by_parts: dict[tuple[str, ...], list[AzureObject]] = {}
+    for one in lacking:
+        by_parts.setdefault(one.unknown, []).append(one)
+    said = [f"of {_titles(objects)} says nothing of {', '.join(of)}" for of, objects in by_parts.items()]
+    return f"The azure block {'; that '.join(said[:3])} (write null where Azure has none)."
 
 
 def _arm_refusals(objects: AzureObjects) -> Iterator[Diagnostic]:
     """A template puts whole resources, into one group."""
     yield from _remade_unknown(objects)
-    put = [one.title for one in objects.placed if one.do is Do.UPDATE and not one.is_whole]
+    put = [one for one in objects.placed if one.do is Do.UPDATE and one.unknown]
     if put:
         detail = (
-            f"{first_of(put, 5)}: a template puts whole resources, and what Azure has of these beyond the "
-            "plan's arguments (networks, keys, options) is not known: it would be dropped. Export with "
-            "-format=az or -format=azapi, which send the change alone, or write the body in the azure block."
+            f"{_titles(put)}: a template puts whole resources, and what Azure has of these beyond the plan's "
+            "arguments (networks, keys, options) is not known: it would be dropped. Export with -format=az "
+            f"or -format=azapi, which send the change alone, or write the whole body. {_to_be_written(put)}"
         )
         yield error("export-is-not-whole", detail)
     named = [group or "one that no azure block names" for group in objects.groups]

@@ -136,7 +136,7 @@ def test_a_template_has_what_the_azure_block_says_of_a_pool(folder: Path, nexusf
     assert "--tags owner=core" in nexusform.out
 
     own = ("administratorConfiguration", "agentOptions", NETWORKS)
-    body = {"properties": {name: pool[name] for name in own if name in pool}}
+    body = {"tags": {"owner": "core"}, "properties": {name: pool[name] for name in own}}
     whole = '\n    azure {\n      body = jsondecode(file("body.json"))\n    }\n'
     Path("body.json").write_text(json.dumps(body))
     text = Path("site.nf.hcl").read_text().replace(tags, whole)
@@ -147,6 +147,15 @@ def test_a_template_has_what_the_azure_block_says_of_a_pool(folder: Path, nexusf
     for name, value in body["properties"].items():
         assert resource["properties"][name] == value
     assert resource["properties"]["count"] == pool["count"] + 1
+    assert resource["tags"] == {"owner": "core"}
+
+    for name in own:
+        part = {part: value for part, value in body["properties"].items() if part != name}
+        Path("body.json").write_text(json.dumps({**body, "properties": part}))
+        assert nexusform("plan", "-out=r", "-tie-breaks=0") == 0, nexusform.err
+        assert nexusform("export", "-format=arm", "r") == 1
+        assert nexusform.out == ""
+        assert f"says nothing of {name} (write null where Azure has none)" in nexusform.err
 
 
 LABELS = """resource "nexus_site" "s" {
