@@ -212,6 +212,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f' Did you mean "{near}"?' if near else ""
 
 
+def name_meant(text: str) -> str:
+    """The name that `did_you_mean` gives in a text; "" where it gives none, or several."""
+    beginning, _, rest = text.partition(' Did you mean "')
+    name, quote, more = rest.partition('"?')
+    return name if beginning and quote and "Did you mean" not in more else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The one of `known` that is probably meant; "" when none is."""
     near = nearest_names(name, known)

@@ -19,6 +19,7 @@ DOOR = {
         "Label Literal ObjectCons Parentheses RelativeTraversal Splat SplatElement Step StringLiteral "
         "Template TemplateFor TemplateWrap Traversal TraverseAttribute TraverseIndex TupleCons Unary"
     ),
+    "token_stream": "CURLY_QUOTES",
     "traced_part": "TracedPart",
     "type_expressions": "no_calls type_expression",
     "value_notes": "traversal_text",

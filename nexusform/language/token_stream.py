@@ -58,7 +58,7 @@ _BARE_SEQUENCE = (
     'A sequence "${ ... }" stands within quotes only. Outside of them, write the expression alone, as in '
     "value = var.name."
 )
-_CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
+CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _WORDS = {"and": "&&", "or": "||", "is": "=="}
 # Signs of other languages, as the two tokens that they are read as: how they are written, and what is meant.
 _SIGNS = {
@@ -212,7 +212,7 @@ class TokenStream(Struct):
         word = self.tokens.word(index)
         if word.startswith("/*"):
             return "unterminated-comment", 'There is no closing "*/" for this comment.'
-        if word in _CURLY_QUOTES:
+        if word in CURLY_QUOTES:
             return "invalid-character", _CURLY
         if word == "$" and self.tokens.kinds[index + 1] == "{":
             return "invalid-character", _BARE_SEQUENCE

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.editor.module_text import ModuleText
@@ -21,6 +22,7 @@ from nexusform.workflow.project import open_project
 from nexusform.workflow.run import PlanOptions, begin
 
 _MOST_NAMES = 4
+_AS_SAVED = "This is of the text as it was saved; what was typed since is not planned yet."
 
 
 class Landing(Struct, frozen=True):
@@ -32,6 +34,10 @@ class Landing(Struct, frozen=True):
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Diagnostic, ...] = ()
+
+    def as_saved(self) -> Landing:
+        """The same beside a text that was changed since."""
+        return replace(self, texts={key: f"{text}\n\n{_AS_SAVED}" for key, text in self.texts.items()})
 
 
 def plan_landing(directory: str) -> Landing:

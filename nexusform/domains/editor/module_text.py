@@ -265,6 +265,10 @@ def _moved(module: ModuleText, old: Symbol, new: Symbol) -> TextChange:
     """A `moved` block after the resource's."""
     block = module.block_of(old)
     assert block is not None, "it is declared"
+    return moved_after(block, old.reference, new.reference)
+
+
+def moved_after(block: Block, old: str, new: str) -> TextChange:
+    """A `moved` block after another block."""
     path, end = block.span.filename, block.span.end.byte
-    text = f"\n\nmoved {{\n  from = {old.reference}\n  to   = {new.reference}\n}}"
-    return TextChange(Range(path, end, end), text)
+    return TextChange(Range(path, end, end), f"\n\nmoved {{\n  from = {old}\n  to   = {new}\n}}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lsprotocol import types as lsp
@@ -17,6 +17,7 @@ import nexusform
 from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.editor.completion import Suggestion, completions
+from nexusform.domains.editor.fixes import fixes
 from nexusform.domains.editor.hover import hover_text
 from nexusform.domains.editor.landing import Landing, blocks_that_place, plan_landing
 from nexusform.domains.editor.module_text import (
@@ -24,9 +25,11 @@ from nexusform.domains.editor.module_text import (
     Naming,
     Range,
     RenameProblem,
+    TextChange,
     read_module,
     renamed,
 )
+from nexusform.domains.editor.outline import Entry, outline
 from nexusform.domains.editor.positions import byte_at, position_at
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
@@ -41,6 +44,17 @@ _KINDS = {
     "value": lsp.CompletionItemKind.EnumMember,
     "reference": lsp.CompletionItemKind.Reference,
 }
+_SYMBOLS = {
+    "argument": lsp.SymbolKind.Property,
+    "block": lsp.SymbolKind.Struct,
+    "data": lsp.SymbolKind.Interface,
+    "locals": lsp.SymbolKind.Namespace,
+    "module": lsp.SymbolKind.Module,
+    "output": lsp.SymbolKind.Event,
+    "provider": lsp.SymbolKind.Package,
+    "resource": lsp.SymbolKind.Class,
+    "variable": lsp.SymbolKind.Variable,
+}
 _SEVERITIES = {
     Level.ERROR: lsp.DiagnosticSeverity.Error,
     Level.WARNING: lsp.DiagnosticSeverity.Warning,
@@ -51,13 +65,14 @@ _SEVERITIES = {
 
 class Editor(Struct):
     """What the server knows of the editor: its open texts, which of them are edited since they were saved,
-    the marked files of directories, and plans.
+    the marked files of directories, what was told of each file, and plans.
     """
 
     server: LanguageServer
     unsaved: dict[str, str] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
     marked: dict[str, set[str]] = field(default_factory=dict)
+    told: dict[str, list[tuple[Marker, Diagnostic]]] = field(default_factory=dict)
     landings: dict[str, Landing] = field(default_factory=dict)
 
     def module(self, path: str) -> ModuleText:
@@ -78,14 +93,16 @@ class Editor(Struct):
         directory = str(Path(path).parent)
         place = place_in(directory, dict(os.environ), self.unsaved)
         validation = validate_directory(place)
-        by_file: dict[str, list[Marker]] = {}
+        by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
         for diagnostic in (*validation.diagnostics, *self._foretold(directory, validation.diagnostics)):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
-            source = validation.sources.get(file)
-            by_file.setdefault(file, []).append(_diagnostic(diagnostic, source))
+            marker = _diagnostic(diagnostic, validation.sources.get(file))
+            by_file.setdefault(file, []).append((marker, diagnostic))
         for file in {*by_file, *self.marked.get(directory, set()), path}:
+            self.told[file] = by_file.get(file, [])
+            markers = [marker for marker, _ in self.told[file]]
             self.server.text_document_publish_diagnostics(
-                lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", by_file.get(file, []))
+                lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", markers)
             )
         self.marked[directory] = set(by_file)
 
@@ -103,12 +120,17 @@ class Editor(Struct):
         known = {(each.id, each.subject) for each in told}
         findings = self.landings.get(directory, Landing()).findings
         new = [each for each in findings if (each.id, each.subject) not in known]
-        is_saved = not any(str(Path(path).parent) == directory for path in self.edited)
-        return new if is_saved else []
+        return [] if self._is_edited(directory) else new
+
+    def _is_edited(self, directory: str) -> bool:
+        """Whether a file of a module was changed since it was saved."""
+        return any(str(Path(path).parent) == directory for path in self.edited)
 
     def landing(self, path: str) -> Landing:
         """Where the last plan of a file's module puts things."""
-        return self.landings.get(str(Path(path).parent), Landing())
+        directory = str(Path(path).parent)
+        landing = self.landings.get(directory, Landing())
+        return landing.as_saved() if self._is_edited(directory) else landing
 
 
 def make_server() -> LanguageServer:
@@ -193,7 +215,13 @@ def _answer_questions(server: LanguageServer, editor: Editor) -> None:
 
 
 def _lead_to_names(server: LanguageServer, editor: Editor) -> None:
-    """Definitions and references."""
+    """Outlines, definitions and references."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def list_blocks(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        path = _path(parameters.text_document.uri)
+        module = editor.module(path)
+        return [_symbol(module, entry) for entry in outline(module, path)]
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def define(parameters: lsp.DefinitionParams) -> lsp.Location | None:
@@ -215,7 +243,7 @@ def _lead_to_names(server: LanguageServer, editor: Editor) -> None:
 
 
 def _change_text(server: LanguageServer, editor: Editor) -> None:
-    """Formatting and renaming."""
+    """Formatting, renaming, and what messages propose."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
     def form(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
@@ -236,11 +264,26 @@ def _change_text(server: LanguageServer, editor: Editor) -> None:
             changes = renamed(module, naming, parameters.new_name)
         except RenameProblem as problem:
             raise JsonRpcInvalidParams(str(problem)) from None
-        by_file: dict[str, list[lsp.TextEdit]] = {}
-        for change in changes:
-            uri = uris.from_fs_path(change.range.path) or ""
-            by_file.setdefault(uri, []).append(lsp.TextEdit(_range(module, change.range), change.text))
-        return lsp.WorkspaceEdit(changes=by_file)
+        return _edit(module, changes)
+
+    actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
+    def fix(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        path = _path(parameters.text_document.uri)
+        module = editor.module(path)
+        near = [
+            (marker, found)
+            for marker, found in editor.told.get(path, [])
+            if marker.range.start <= parameters.range.end and parameters.range.start <= marker.range.end
+        ]
+        return [
+            lsp.CodeAction(
+                each.title, lsp.CodeActionKind.QuickFix, [marker], edit=_edit(module, [each.change])
+            )
+            for marker, found in near
+            for each in fixes(module, found)
+        ]
 
 
 def _naming(
@@ -270,6 +313,24 @@ def _range(module: ModuleText, where: Range) -> lsp.Range:
 
 def _location(module: ModuleText, where: Range) -> lsp.Location:
     return lsp.Location(uris.from_fs_path(where.path) or "", _range(module, where))
+
+
+def _edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
+    by_file: dict[str, list[lsp.TextEdit]] = {}
+    for change in changes:
+        uri = uris.from_fs_path(change.range.path) or ""
+        by_file.setdefault(uri, []).append(lsp.TextEdit(_range(module, change.range), change.text))
+    return lsp.WorkspaceEdit(changes=by_file)
+
+
+def _symbol(module: ModuleText, entry: Entry) -> lsp.DocumentSymbol:
+    return lsp.DocumentSymbol(
+        name=entry.name,
+        kind=_SYMBOLS.get(entry.kind, lsp.SymbolKind.Object),
+        range=_range(module, entry.whole),
+        selection_range=_range(module, entry.name_range),
+        children=[_symbol(module, inner) for inner in entry.inner],
+    )
 
 
 def _item(item: Suggestion, number: int, source: SourceFile, at: int) -> lsp.CompletionItem:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.instances.instance import Instance
@@ -120,4 +122,5 @@ def _advice(instance: Instance, old: str, new: str, count: int) -> Diagnostic:
         f"what stands:\n\n  moved {{\n    from = {old}\n    to   = {new}\n  }}"
     )
     brief = f"{new}: is {old} under another name? A moved block keeps what stands"
-    return instance.problem(Problem((), RENAMED, text, Severity.WARNING, brief=brief))
+    advice = instance.problem(Problem((), RENAMED, text, Severity.WARNING, brief=brief))
+    return replace(advice, extra={"moved": {"from": old, "to": new}})

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,21 @@ class Session:
             return ""
         assert isinstance(told.contents, lsp.MarkupContent)
         return told.contents.value
+
+    async def fixed(self, name: str, before: str) -> dict[str, str]:
+        """The quick fixes at a place, each with the text that it makes."""
+        at = self.at(name, before)
+        place = lsp.Range(at["position"], at["position"])
+        context = lsp.CodeActionContext([])
+        parameters = lsp.CodeActionParams(at["text_document"], place, context)
+        actions = await self.client.text_document_code_action_async(parameters) or []
+        made: dict[str, str] = {}
+        for action in actions:
+            assert isinstance(action, lsp.CodeAction)
+            assert action.edit is not None
+            ((_, changes),) = (action.edit.changes or {}).items()
+            made[action.title] = _edited(self.texts[name], changes)
+        return made
 
     async def problems(self, name: str) -> list[lsp.Diagnostic]:
         """What is told of a file once the server has answered everything so far."""
@@ -250,6 +265,98 @@ def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
         session.type("cluster.nf.hcl", CLUSTER)
         session.save("cluster.nf.hcl")
         assert not {"does-not-fit", "no-surge-room"} & (await codes(session)).keys()
+
+    drive(story)
+
+
+def test_what_a_plan_says_is_of_the_text_as_it_was_saved(drive: Drive) -> None:
+    said = "of the text as it was saved"
+
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        assert said not in await session.hover("cluster.nf.hcl", "agent_pool")
+        session.type("cluster.nf.hcl", CLUSTER.replace("count       = 4", "count       = 8"))
+        hover = await session.hover("cluster.nf.hcl", "agent_pool")
+        assert "web/pool1: 4 VMs" in hover
+        assert said in hover
+        session.save("cluster.nf.hcl")
+        hover = await session.hover("cluster.nf.hcl", "agent_pool")
+        assert "web/pool1: 8 VMs" in hover
+        assert said not in hover
+
+    drive(story)
+
+
+def test_a_file_has_an_outline(drive: Drive) -> None:
+    def lines(symbols: Sequence[Any], indent: str = "") -> list[str]:
+        told = []
+        for each in symbols:
+            assert (
+                each.range.start <= each.selection_range.start <= each.selection_range.end <= each.range.end
+            )
+            told += [f"{indent}{each.name}", *lines(each.children or (), f"{indent}  ")]
+        return told
+
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        session.type("cluster.nf.hcl", f'{CLUSTER}\ndata "nexus_inventory" "i" {{}}\nlocals {{\n  n = 1')
+        document = lsp.TextDocumentIdentifier(session.uri("cluster.nf.hcl"))
+        told = await session.client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document))
+        assert lines(told or []) == [
+            "nexus_kubernetes_cluster.web",
+            "  site_id",
+            "  control_plane",
+            "    count",
+            "    vm_sku_name",
+            "  agent_pool pool1",
+            "    count",
+            "    vm_sku_name",
+            "data.nexus_inventory.i",
+            "locals",
+            "  n",
+        ]
+
+    drive(story)
+
+
+def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
+    mistakes = [
+        ("machine_count = var", "machine_cont = var", 'Write "machine_count" in place of "machine_cont"'),
+        ("= var.machines", "= var.machine", 'Write "machines" in place of "machine"'),
+        ('"nexus_rack"', '"nexus_rak"', 'Write "nexus_rack" in place of "nexus_rak"'),
+        ("toset(", "tosett(", 'Write "toset" in place of "tosett"'),
+        ("for_each      =", "for_eech      =", 'Write "for_each" in place of "for_eech"'),
+        ('"Machines of a rack"', "\u201cMachines of a rack\u201d", "Write straight quotes"),
+    ]
+
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        for right, wrong, title in mistakes:
+            session.type("main.nf.hcl", MAIN)
+            assert await session.fixed("main.nf.hcl", right) == {}
+            session.type("main.nf.hcl", MAIN.replace(right, wrong))
+            before = MAIN.partition(right)[0]
+            fixed = [await session.fixed("main.nf.hcl", before + wrong[:end]) for end in (1, -2)]
+            assert {title: MAIN} in fixed
+            assert all(each in ({}, {title: MAIN}) for each in fixed)
+
+    drive(story)
+
+
+def test_a_rename_is_kept_by_a_moved_block(drive: Drive, tmp_path: Path) -> None:
+    applied = [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "apply", "-auto-approve"]
+    subprocess.run(applied, check=True, capture_output=True)
+
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        session.type("cluster.nf.hcl", CLUSTER.replace('"web"', '"front"', 1))
+        session.save("cluster.nf.hcl")
+        fixed = await session.fixed("cluster.nf.hcl", 'resource "nexus_kub')
+        moved = "moved {\n  from = nexus_kubernetes_cluster.web\n  to   = nexus_kubernetes_cluster.front\n}"
+        assert list(fixed.values()) == [f"{session.texts['cluster.nf.hcl'].rstrip()}\n\n{moved}\n"]
+        session.type("cluster.nf.hcl", *fixed.values())
+        session.save("cluster.nf.hcl")
+        assert await session.fixed("cluster.nf.hcl", 'resource "nexus_kub') == {}
 
     drive(story)
 
