@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from nexusform.planning.vms.vm_object import left_by, note_left, note_placed, placed_by
+from nexusform.state.objects import State
+from tests.planning.harness import RACKS, at, cluster, places, pool, state_of
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,34 @@ def test_the_machine_that_a_vm_had_to_leave_is_remembered_until_it_comes_elsewhe
     assert note_left(second, {}, set(), ["a"]) == {"placed": []}
     assert note_left({"left": {"a": 7}}, {}, set(), ["a"]) is None
     assert left_by({"left": [1]}, "a") == ""
+
+
+def evacuated(machine: str) -> str:
+    rack = machine.partition("-")[0]
+    return f"""machine_count = 4
+  dynamic "machine_override" {{
+    for_each = "r${{count.index}}" == "{rack}" ? [1] : []
+    labels   = ["{machine}"]
+    content {{
+      evacuate = true
+    }}
+  }}"""
+
+
+def lefts(state: State, before: State) -> dict[str, str]:
+    """The machines that VMs had to leave, by the VM's name."""
+    instance = state.instances[at("nexus_kubernetes_cluster.a")]
+    assert instance.current is not None
+    noted = {name: left_by(instance.current.private, name) for name in places(before)}
+    return {name: machine for name, machine in noted.items() if machine}
+
+
+def test_only_a_machine_that_fails_its_vms_is_remembered() -> None:
+    before = RACKS + cluster("a", pools=pool("p", 4))
+    state = state_of(before)
+    larger = state_of(before.replace("NC_G6_28_v1", "NC_P22_112_v1"), state)
+    assert lefts(larger, state) == {}
+    machine, _ = places(state)["a-p-0"]
+    emptied = state_of(before.replace("machine_count = 4", evacuated(machine)), state)
+    gone = [name for name, (where, _) in places(state).items() if where == machine]
+    assert lefts(emptied, state) == dict.fromkeys(gone, machine)
