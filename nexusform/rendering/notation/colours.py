@@ -143,10 +143,12 @@ def indented(text: str, indent: int, width: int) -> list[str]:
     line = f"{text[:start]}{first}"
     for word in words:
         if columns(line) + 1 + columns(word) > width:
-            lines.append(line)
+            lines.append(line.rstrip())
             line = f"{' ' * indent}{word}"
-        else:
+        elif line.strip():
             line = f"{line} {word}"
+        else:
+            line = f"{' ' * indent}{word}"
     return [*lines, line]
 
 
@@ -155,7 +157,7 @@ def _fill(words: Iterable[str], width: int) -> Iterable[str]:
     line = ""
     for word in words:
         if line and columns(line) + 1 + columns(word) > width:
-            yield line
+            yield line.rstrip()
             line = word
         else:
             line = f"{line} {word}" if line else word

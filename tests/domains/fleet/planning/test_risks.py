@@ -59,6 +59,13 @@ def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
     assert "leaves paris and comes to rome. The volumes of StatefulSet shop/db" in said["volumes-stay-behind"]
 
 
+def test_a_placement_that_only_leaves_or_only_comes_leaves_nothing_behind() -> None:
+    both = CONFIGURATION.replace('["paris"]\n  }', '["paris", "rome"]\n  }')
+    assert both != CONFIGURATION
+    for before, after in ((both, CONFIGURATION), (CONFIGURATION, both)):
+        assert "volumes-stay-behind" not in risks(plan(after, state_of(before)))
+
+
 def test_nothing_is_said_of_what_stays() -> None:
     assert risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
     assert risks(plan(CONFIGURATION)) == {}
