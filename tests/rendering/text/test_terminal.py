@@ -73,6 +73,13 @@ def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None
     assert "see below" not in nothing
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("width", [50, 64, 80])
+def test_no_line_ends_in_blanks(name: str, width: int, plans: SimpleNamespace) -> None:
+    lines = render_plan(getattr(plans, name)(), plans.files, detailed(width=width)).split("\n")
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 @pytest.mark.parametrize("width", [30, 60, 80, 100])
 def test_tables_keep_to_the_width(width: int, plans: SimpleNamespace) -> None:
     text = render_plan(plans.added_cluster(), {}, detailed(width=width, diagnostics=False, hints=False))
