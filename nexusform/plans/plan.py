@@ -192,7 +192,9 @@ class PoolUpgrade(Struct, frozen=True):
     """How the nodes of one pool are made anew: `at_once` of `vms` in a batch, new ones first where it surges.
 
     `fewest_up` is the least number of the pool's nodes that are up at any time. `stops_at` is the batch that
-    finds no room (from 1, 0: none does), `reason` why.
+    finds no room (from 1, 0: none does), `reason` why. `batch` is how many go together; with nodes that are
+    away for another reason `at_once` is more. `hangs_on` are the pools of whose VMs a scale-in of this plan
+    takes some: with others than expected gone there may be no room.
     """
 
     pool: str
@@ -204,6 +206,8 @@ class PoolUpgrade(Struct, frozen=True):
     fewest_up: int
     stops_at: int = 0
     reason: str = ""
+    batch: int = 0
+    hangs_on: tuple[str, ...] = ()
 
 
 class Disruptions(Struct, frozen=True):
@@ -247,8 +251,8 @@ class Upgrade(Struct, frozen=True):
 
     @property
     def goes_through(self) -> bool:
-        """Whether every batch finds room and every drain may evict."""
-        return not self.budgets and not any(pool.stops_at for pool in self.pools)
+        """Whether every batch finds room for sure, and every drain may evict."""
+        return not self.budgets and not any(pool.stops_at or pool.hangs_on for pool in self.pools)
 
 
 class RolloutStep(Struct, frozen=True):

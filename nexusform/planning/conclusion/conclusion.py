@@ -251,12 +251,12 @@ def refreshed_only(
 
 def _upgrades(vms: Iterable[VmObject], world: PlannedWorld) -> tuple[Upgrade, ...]:
     """The pools that are made anew."""
-    again = [each for each in vms if each.moves.again]
-    if not again:
+    vms = list(vms)
+    if not any(each.moves.again for each in vms):
         return ()
     from nexusform.planning.conclusion.upgrades import upgrades_of
 
-    return tuple(upgrades_of(again, [each.disruptions for each in world.contributions]))
+    return tuple(upgrades_of(vms, [each.disruptions for each in world.contributions], world.sites))
 
 
 def _certainty(

@@ -275,7 +275,7 @@ def _row(
         racks_certain=racks_certain,
         machines_certain=machines_certain,
         counts_certain=sure.certain_racks if sure is not None else (),
-        fewest_left_on_a_rack=_worst_left(vms, pool) if _platform_shrinks(vms, pool) else None,
+        fewest_left_on_a_rack=_worst_left(vms, pool) if platform_shrinks(vms, pool) else None,
         provenance=demand.provenance,
     )
 
@@ -285,7 +285,7 @@ def _is_drawn(racks: Mapping[str, str], zones: frozenset[str] | None, certainty:
     return any(zones is None or racks.get(rack) in zones for rack in certainty.loose_racks)
 
 
-def _platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
+def platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
     """Whether the pool loses VMs that the platform chooses, and the choice matters: others stay where they
     are, some of them together. A VNF's manager takes the newest.
     """

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
 from nexusform.demands import PoolDemand
+from nexusform.planning.conclusion.placements import platform_shrinks
+from nexusform.planning.vms.sites import SitePlan, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
+from nexusform.scheduling.racks.certainty import replay
+from nexusform.scheduling.racks.engine import RackScheduler
 
 
 def upgrades_of(
-    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]]
+    objects: Iterable[VmObject],
+    disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]],
+    sites: Mapping[str, SitePlan],
 ) -> Iterator[Upgrade]:
     """The clusters of which whole pools are made anew, a record for each reason; a separate pool counts with
-    its cluster. `disruptions` say what draining such nodes (names) of a cluster (its id) meets.
+    its cluster. `disruptions` say what draining such nodes (names) of a cluster (its id) meets; `sites` are
+    as the plan leaves them.
     """
-    disruptions = list(disruptions)
+    objects, disruptions = list(objects), list(disruptions)
     of_clusters: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
         if vms.demand is None:
@@ -28,7 +37,12 @@ def upgrades_of(
     for (owner, trigger), members in of_clusters.items():
         cluster_id = owner.partition(":")[2]
         nodes = frozenset(chain.from_iterable(_names(vms, pool, trigger) for vms, pool in members))
-        yield _upgrade(members, trigger, [of_cluster(cluster_id, nodes) for of_cluster in disruptions])
+        met = [of_cluster(cluster_id, nodes) for of_cluster in disruptions]
+        pools = [
+            replace(_pool(vms, pool, trigger), hangs_on=_hangs_on(vms, pool, trigger, objects, sites))
+            for vms, pool in members
+        ]
+        yield _upgrade(members[0][0], trigger, pools, met)
 
 
 def _trigger_of(vms: VmObject, pool: PoolDemand) -> str:
@@ -52,9 +66,8 @@ def _names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
 
 
 def _upgrade(
-    members: Sequence[tuple[VmObject, PoolDemand]], trigger: str, disruptions: Sequence[Disruptions]
+    first: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
 ) -> Upgrade:
-    first = members[0][0]
     assert first.demand is not None
     rolls = trigger == ROLLING
     before = first.prior_demand.version if first.prior_demand is not None else None
@@ -64,7 +77,7 @@ def _upgrade(
         site_id=first.demand.site_id,
         before=(before or "") if rolls else "",
         after=(first.demand.version or "") if rolls else "",
-        pools=tuple(_pool(vms, pool, trigger) for vms, pool in members),
+        pools=tuple(pools),
         budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
         single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
         trigger=trigger,
@@ -98,4 +111,48 @@ def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
         fewest_up=len(keys) - away,
         stops_at=stops_at,
         reason=failed.reason if failed is not None else "",
+        batch=batch,
     )
+
+
+def _hangs_on(
+    vms: VmObject, pool: PoolDemand, trigger: str, objects: Sequence[VmObject], sites: Mapping[str, SitePlan]
+) -> tuple[str, ...]:
+    """The pools with whose VMs all still there not all of this pool would find room: the platform chooses
+    which of them a scale-in takes. Where room is left beside all of them, any choice will do.
+    """
+    demand = vms.demand
+    site = sites.get(demand.site_id) if demand is not None else None
+    if trigger != ROLLING or site is None or site.base is None:
+        return ()
+    shrunken = [
+        (other, prior)
+        for other in objects
+        for prior in other.prior_pools
+        if other.site is site
+        and not (other is vms and prior.pool == pool.pool)
+        and platform_shrinks(other, prior)
+    ]
+    if not shrunken:
+        return ()
+    worst = site.base.copy()
+    for other, prior in shrunken:
+        _stay_there(worst, other, prior)
+    outcome = replay(worst, site.operations)
+    tokens = [vms.tokens[key] for key in _keys(pool) if key in vms.tokens]
+    if all(outcome.get(token) is not None for token in tokens):
+        return ()
+    return tuple(f"{_cluster_of(other)}/{prior.pool}" for other, prior in shrunken)
+
+
+def _stay_there(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
+    """Let the VMs of a pool that a scale-in takes hold their room."""
+    owner = vms.prior_demand
+    assert owner is not None, "what stands was asked for"
+    for key, trigger in vms.moves.leave.items():
+        if key[0] == pool.pool and trigger == "scale_in" and key in vms.standing:
+            scheduler.occupy(vm_name(owner, pool, *key), pool.sku, vms.place_before(key))
+
+
+def _cluster_of(vms: VmObject) -> str:
+    return vms.prior_demand.cluster if vms.prior_demand is not None else ""

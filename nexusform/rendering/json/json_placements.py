@@ -133,6 +133,7 @@ def _pool_upgrade_document(pool: PoolUpgrade) -> dict[str, Any]:
         "fewest_up": pool.fewest_up,
         "stops_at_batch": pool.stops_at or None,
         "reason": pool.reason or None,
+        "hangs_on": list(pool.hangs_on),
     }
 
 

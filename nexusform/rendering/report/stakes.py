@@ -131,7 +131,7 @@ def _count(replicas: _Replicas, pod: PlacementChange, moments: Mapping[Node, _Mo
 def _moments(plan: Plan) -> dict[Node, _Moment]:
     """When each node of an upgrade goes that takes them batch by batch."""
     sizes = {
-        (upgrade.site_id, upgrade.cluster, pool.pool): max(pool.at_once, 1)
+        (upgrade.site_id, upgrade.cluster, pool.pool): max(pool.batch or pool.at_once, 1)
         for upgrade in plan.upgrades
         for pool in upgrade.pools
         if upgrade.rolls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
@@ -98,6 +99,11 @@ def _verdict(upgrade: Upgrade) -> str:
     stuck = next((pool for pool in upgrade.pools if pool.stops_at), None)
     if stuck is not None:
         return f"stops at batch {stuck.stops_at} of {stuck.pool}"
+    hangs_on = tuple(dict.fromkeys(chain.from_iterable(pool.hangs_on for pool in upgrade.pools)))
+    if hangs_on:
+        which = f"which VMs of {first_of(hangs_on, _MOST_NAMED)} the platform takes"
+        held = "is held up, and " if upgrade.budgets else ""
+        return f"{held}may find no room: that hangs on {which}"
     return "is held up" if upgrade.budgets else "goes through"
 
 

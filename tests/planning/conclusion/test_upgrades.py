@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nexusform.plans.plan import Upgrade
+from nexusform.rendering.report.upgrade_words import upgrade_text
 from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
@@ -119,3 +122,35 @@ def test_nodes_that_lose_their_machine_beside_the_upgrade_are_missing() -> None:
             count = {"control-plane": 3, "p": 4}[each.pool]
             assert each.fewest_up == count - of_pools[each.pool]
             assert each.surges is (of_pools[each.pool] == 0)
+
+
+ONE_RACK = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 2
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+"""
+
+
+def beside_a_scale_in(version: str, wide: int, narrow: int) -> str:
+    """A cluster in one zone that is upgraded, beside one over both that shrinks."""
+    zoned = pool("p", narrow, "NC_P46_224_v1", more='availability_zones = ["r0"]')
+    return (
+        ONE_RACK
+        + cluster("a", arguments=version, pools=zoned)
+        + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
+    )
+
+
+@pytest.mark.parametrize(("narrow", "hangs"), [(4, ("b/q",)), (3, ())])
+def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs: tuple[str, ...]) -> None:
+    # Eight cells to a rack: with four of a/p in r0 all six of b/q leave no room there for a fifth.
+    upgrade = upgrade_of(beside_a_scale_in(OLD, 6, narrow), beside_a_scale_in(NEW, 5, narrow))
+    by_pool = {each.pool: each.hangs_on for each in upgrade.pools}
+    assert by_pool["p"] == hangs
+    assert upgrade.goes_through == (not hangs)
+    said = "may find no room: that hangs on which VMs of b/q the platform takes"
+    assert (said in upgrade_text(upgrade)) == bool(hangs)
