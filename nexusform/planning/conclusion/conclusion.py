@@ -332,12 +332,23 @@ def _judged(
         all_diagnostics += _findings(world, instances, risks=False)
         return Judged(all_diagnostics, (), Verdicts())
     pod_problems = _findings(world, instances, risks=not failures.unplaced)
+    pod_problems += _less_spread(list(vms))
     rules = Verdicts()
     if certainty is not None:
         hosted = list(_gathered(each.hosted() for each in world.contributions))
         rules = judge(instances.values(), world.vms, world.sites, certainty, hosted)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
     return Judged(all_diagnostics, failures.unplaced, rules)
+
+
+def _less_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
+    """What is to be said of clusters that come to stand on a single rack."""
+    touched = (each.moves.again or each.moves.leave for each in vms)
+    if not any(touched):
+        return []
+    from nexusform.planning.verdicts.one_rack import on_one_rack
+
+    return list(on_one_rack(vms))
 
 
 def _findings(world: PlannedWorld, instances: Mapping[Address, Instance], *, risks: bool) -> list[Diagnostic]:
