@@ -75,14 +75,19 @@ def effect_of(row: PlacementChange) -> Effect:
     return Effect.AGAIN if kind.spot(row.target) == kind.spot(row.source) else Effect.MOVED
 
 
+PREDICTED: Final = "predicted"
+# The platform chooses a machine for such a VM as for a new one: that it is the same is foretold, no more.
+_CHOSEN_ANEW: Final = ("cluster_replaced", "requested", "heal")
 _WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
 
 
 def state_of(row: PlacementChange) -> str:
     """What something that runs nowhere is (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for whatever
-    runs.
+    runs, `predicted` for a VM whose place the platform chooses anew.
     """
     kind = KINDS[row.kind]
+    if row.trigger in _CHOSEN_ANEW and row.provenance == PREDICTED and effect_of(row) is Effect.AGAIN:
+        return PREDICTED
     if row.action in _WITHOUT_TARGET or kind.runs(row.target):
         return ""
     return kind.waits_as(row.target)
@@ -210,6 +215,9 @@ def effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> 
         if effect is Effect.MOVED:
             clauses += [_elsewhere(each) for each in rows if each.kind == VM]
             rows = [each for each in rows if each.kind != VM]
+        if effect is Effect.AGAIN:
+            clauses += _clauses(effect, [each for each in rows if each.state])
+            rows = [each for each in rows if not each.state]
         clauses += _clauses(effect, rows)
     return clauses
 
@@ -231,7 +239,7 @@ def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
         by_kind[each.kind] += each.count
     kinds = sorted(by_kind, key=kind_order)
     subjects = [counted(by_kind[kind], noun_of(kind)) for kind in kinds]
-    return [f"{listed(subjects)} {form(total, *_VERBS[effect])}"] if rows else []
+    return [f"{listed(subjects)} {verb_of(effect, rows[0].state, total)}"] if rows else []
 
 
 def _subject(each: EffectCount) -> str:
@@ -261,4 +269,6 @@ def verb_of(effect: Effect, state: str, count: int) -> str:
     """What is said of so many objects: `are re-created in place`."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return waiting_verb(state, count)
+    if state == PREDICTED:
+        return form(count, "is re-created, predicted in place", "are re-created, predicted in place")
     return form(count, *_VERBS[effect])

@@ -145,3 +145,16 @@ def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
     assert broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
         assert "goes while others come in their stead" in made.diagnostics[0].detail
+
+
+@pytest.mark.parametrize(
+    ("trigger", "said"),
+    [
+        ("requested", "1 VM is re-created, predicted in place"),
+        ("cluster_replaced", "1 VM is re-created, predicted in place"),
+        ("machine_replaced", "1 VM is re-created in place"),
+    ],
+)
+def test_who_chooses_the_machine_again_is_not_bound_to_it(trigger: str, said: str) -> None:
+    row = replace(_row("vm", "move", HERE, HERE), trigger=trigger)
+    assert effect_clauses(effect_counts([row]), LEAVING) == [said]

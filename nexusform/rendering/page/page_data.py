@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, place_text
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.effects import Effect, effect_of, state_of
 from nexusform.plans.plan import (
     Change,
     PlacementChange,
@@ -25,6 +25,7 @@ from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
+from nexusform.rendering.report.placement_rows import outcome_of
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.upgrade_words import RECREATING
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
@@ -207,7 +208,11 @@ def _more(vm: MapVm) -> dict[str, Any] | None:
     document = _explanation(vm.row) if vm.row is not None else {}
     effect = effect_of(vm.row) if vm.row is not None else Effect.KEPT
     if vm.row is not None and (vm.mark is not Mark.KEPT or effect is Effect.FORGOTTEN):
-        fate = _ANEW if effect is Effect.MOVED and vm.row.trigger in RECREATING else _FATES.get(effect)
+        fate = _FATES.get(effect)
+        if effect is Effect.AGAIN:
+            fate = outcome_of(effect, state_of(vm.row))
+        if effect is Effect.MOVED and vm.row.trigger in RECREATING:
+            fate = _ANEW
         document |= {"fate": fate} if fate else {}
     if vm.row is None and vm.mark is Mark.REMOVED:
         document["fate"] = _FATES[Effect.LOST]
@@ -221,7 +226,6 @@ def _more(vm: MapVm) -> dict[str, Any] | None:
 _ANEW: Final = "re-created with its pool"
 # Where a mark does not say what becomes of a VM.
 _FATES: Final = {
-    Effect.AGAIN: "re-created in place",
     Effect.LOST: "without its machine",
     Effect.FORGOTTEN: "forgotten, runs on",
 }

@@ -14,6 +14,7 @@ from nexusform.plans.effects import (
     effect_of,
     is_told,
     number_of,
+    state_of,
     told_pools,
     verb_of,
 )
@@ -140,11 +141,14 @@ def _elsewhere(plan: Plan) -> list[str]:
 
 
 def _in_place(plan: Plan) -> list[str]:
-    """Which VMs are made anew and come back to their machine."""
-    moves = _moved_vms(plan, Effect.AGAIN)
-    if not moves:
-        return []
-    return [f"**{counted(len(moves), 'VM')} {verb_of(Effect.AGAIN, '', len(moves))}**{_why(moves)}."]
+    """Which VMs are made anew and come back to their machine, or are foretold to."""
+    of_states: dict[str, list[PlacementChange]] = {}
+    for row in _moved_vms(plan, Effect.AGAIN):
+        of_states.setdefault(state_of(row), []).append(row)
+    return [
+        f"**{counted(len(moves), 'VM')} {verb_of(Effect.AGAIN, state, len(moves))}**{_why(moves)}."
+        for state, moves in of_states.items()
+    ]
 
 
 def _why(moves: Sequence[PlacementChange]) -> str:

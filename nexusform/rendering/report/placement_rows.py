@@ -73,6 +73,7 @@ class PlacementLine(Struct, frozen=True):
     target: str
     trigger: str
     count: int = 1
+    state: str = ""
 
 
 class PlacementGroup(Struct, frozen=True):
@@ -153,7 +154,7 @@ class PlacementSummary(Struct, frozen=True):
             if effect_count.effect in _REMARKED:
                 waits_still = effect_count.effect is Effect.STILL_WAITING
                 effect = Effect.WAITING if waits_still else effect_count.effect
-                state = effect_count.state if effect is Effect.WAITING else ""
+                state = effect_count.state if effect in (Effect.WAITING, Effect.AGAIN) else ""
                 remarks[effect, state] += effect_count.count
         return [f"{count:,} {verb_of(*key, count)}" for key, count in remarks.items()]
 
@@ -195,7 +196,14 @@ def _outcome(each: EffectCount) -> str:
     """What became of objects, in a word or two: `moved`, `without their node`."""
     if each.effect is Effect.LOST:
         return f"without their {ground_of(each.kind)}"
-    return OUTCOMES.get(each.effect) or each.state
+    return outcome_of(each.effect, each.state)
+
+
+def outcome_of(effect: Effect, state: str) -> str:
+    """What becomes of objects, in a word or two."""
+    if effect is Effect.AGAIN and state:
+        return "re-created, predicted in place"
+    return OUTCOMES.get(effect) or state
 
 
 _REMARKED = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
@@ -342,7 +350,8 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     """One line for a run of rows with one action, trigger, effect and the same states."""
     first_row = run[0]
     state_before, state_after = _states(first_row)
-    effect, waits = effect_of(first_row), state_of(first_row)
+    effect, state = effect_of(first_row), state_of(first_row)
+    waits = "" if effect is Effect.AGAIN else state
     leaves = effect in _WITH_ORIGIN or _is_elsewhere(first_row)
     origin = _many_places(first_row.kind, [row.source for row in run]) if leaves else ""
     target = _many_places(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
@@ -358,6 +367,7 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
         target=waits or (f"{state_after}: {target}" if state_after else target),
         trigger=trigger_words(first_row),
         count=len(run),
+        state=state,
     )
 
 
@@ -446,6 +456,7 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
         origin=origin,
         target=target,
         trigger=trigger_words(row),
+        state=state_of(row),
     )
 
 
@@ -455,7 +466,7 @@ def line_verb(line: PlacementLine) -> str:
         return RECREATING[line.trigger]
     match line.effect:
         case Effect.AGAIN:
-            return "re-created in place:"
+            return f"{outcome_of(Effect.AGAIN, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
             return ""
         case Effect.WAITING | Effect.STILL_WAITING:

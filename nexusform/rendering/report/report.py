@@ -44,6 +44,7 @@ from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
     PlacementSummary,
+    outcome_of,
     placement_groups,
     summaries,
 )
@@ -278,7 +279,7 @@ def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
             counts = by_address.setdefault(row.address, _PlacementCounts())
-            counts.counts[row.kind, OUTCOMES.get(effect_of(row)) or state_of(row)] += 1
+            counts.counts[row.kind, outcome_of(effect_of(row), state_of(row))] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
 
