@@ -21,6 +21,7 @@ REPOSITORY = "https://github.com/nexusform/nexusform"
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
 PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
+TYPES = Path("docs/reference/types.md")
 AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
 # Code is left as it stands: fences, and what stands between backticks.
 CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
@@ -119,22 +120,27 @@ def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
 
 
 def navigation() -> dict[str, list[Path]]:
-    """The pages of the site by section: what docs/README.md links to, under the first heading that does."""
+    """The pages of the site by section: what docs/README.md links to, under the first heading that does; the
+    pages of types have a section of their own.
+    """
     sections = {"nexusform": AROUND["nexusform"]}
-    listed: set[Path] = set()
+    of_types = [TYPES, *linked((ROOT / TYPES).read_text(encoding="utf-8").partition("## ")[2], TYPES)]
+    listed: set[Path] = set(of_types)
     text = (ROOT / INDEX).read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
-        pages = dict.fromkeys(linked(body))
+        pages = dict.fromkeys(linked(body, INDEX))
         sections[heading] = [page for page in pages if page not in listed]
+        if TYPES in pages:
+            sections["Resource types"] = of_types
         listed.update(pages)
     return sections | {"Project": AROUND["Project"]}
 
 
-def linked(text: str) -> Iterator[Path]:
-    """The pages that a part of docs/README.md links to, in its order."""
+def linked(text: str, page: Path) -> Iterator[Path]:
+    """The pages that a part of a page links to, in its order."""
     for target in LINK.findall(text):
-        yield Path(os.path.normpath(INDEX.parent / target))
+        yield Path(os.path.normpath(page.parent / target))
 
 
 def as_toml(sections: dict[str, list[Path]]) -> str:

@@ -11,6 +11,7 @@ from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
+from nexusform.domains.editor.schemas import prose
 from nexusform.domains.fleet.planning.rows import REASONS as BINDING_REASONS
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.rows import REASONS as POD_REASONS
@@ -181,12 +182,26 @@ _MEANING = {
 
 
 def types_page() -> str:
-    """docs/reference/types.md."""
+    """docs/reference/types.md: all types, each with its page."""
     lines = [HEAD, "", "# Resource types and data sources", "", *TYPES_WORDS.splitlines(), ""]
-    for table in (RESOURCE_TYPES, DATA_SOURCES):
-        for resource_type in table.values():
-            lines += _type(resource_type)
+    for title, table in (("Resource types", RESOURCE_TYPES), ("Data sources", DATA_SOURCES)):
+        lines += [f"## {title}", "", "| type | what it is |", "|---|---|"]
+        for name, resource_type in table.items():
+            words = prose(resource_type.schema.description)
+            lines.append(f"| [{name}]({_file_of(resource_type)}) | {words} |")
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def type_pages() -> dict[str, str]:
+    """By its file below docs/reference, the page of every type."""
+    kinds = [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]
+    return {_file_of(kind): "\n".join(_type(kind)).rstrip() + "\n" for kind in kinds}
+
+
+def _file_of(resource_type: ResourceType) -> str:
+    front = "data_" if resource_type.mode == "data" else ""
+    return f"types/{front}{resource_type.name}.md"
 
 
 def backends_page() -> str:
@@ -208,13 +223,17 @@ def providers_page() -> str:
 
 def _type(resource_type: ResourceType) -> Iterator[str]:
     keyword = "data" if resource_type.mode == "data" else "resource"
-    yield f"## {keyword} {resource_type.name}"
-    yield ""
-    yield resource_type.schema.description
-    yield ""
+    yield from (
+        HEAD,
+        "",
+        f"# {keyword} {resource_type.name}",
+        "",
+        prose(resource_type.schema.description),
+        "",
+    )
+    yield from ("[All types](../types.md) says what (c) and (pr) mean.", "")
     if resource_type.phase:
-        yield f"Planning phase {resource_type.phase}."
-        yield ""
+        yield from (f"Planning phase {resource_type.phase}.", "")
     directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
     example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
@@ -259,7 +278,7 @@ def _attribute(attribute: Attribute) -> str:
         notes.append(_bounds(attribute))
     if _MEANING[attribute.on_change] and attribute.configurable:
         notes.append(_MEANING[attribute.on_change])
-    return f"{attribute.description} {'; '.join(notes)}".replace("|", "\\|").strip() + "."
+    return f"{prose(attribute.description)} {'; '.join(notes)}".replace("|", "\\|").strip() + "."
 
 
 def _bounds(attribute: Attribute) -> str:
@@ -282,7 +301,7 @@ def _block(block: NestedBlock) -> str:
         notes.append("may be repeated")
     if _MEANING[block.on_change]:
         notes.append(_MEANING[block.on_change])
-    return f"{block.description} {'; '.join(notes)}".replace("|", "\\|").strip()
+    return f"{prose(block.description)} {'; '.join(notes)}".replace("|", "\\|").strip()
 
 
 def commands_page() -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,26 @@ def _pages() -> dict[str, Callable[[], str]]:
         "skus.md": module.skus_page,
         "environment.md": module.environment_page,
     }
+
+
+@cache
+def _type_pages() -> dict[str, str]:
+    pages: dict[str, str] = _module().type_pages()
+    return pages
+
+
+@pytest.mark.parametrize("name", list(_type_pages()))
+def test_every_type_has_its_page(name: str) -> None:
+    path = ROOT / "docs" / "reference" / name
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(_type_pages()[name])
+    assert path.read_text() == _type_pages()[name]
+
+
+def test_no_page_is_of_a_type_that_is_gone() -> None:
+    directory = ROOT / "docs" / "reference"
+    assert {f"types/{path.name}" for path in directory.glob("types/*")} == set(_type_pages())
 
 
 @pytest.mark.parametrize("name", list(_pages()))

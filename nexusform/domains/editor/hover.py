@@ -40,7 +40,7 @@ def _of_symbol(module: ModuleText, landing: Landing, naming: Naming) -> str:
 def _type_text(symbol: Symbol) -> str:
     known = registries().schemas["managed" if symbol.kind == "resource" else "data"]
     schema = known.get(symbol.type)
-    return schema.description if schema is not None else ""
+    return schemas.prose(schema.description) if schema is not None else ""
 
 
 def _landed(landing: Landing, address: str) -> list[str]:

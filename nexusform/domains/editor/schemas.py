@@ -61,7 +61,7 @@ def _kind(block: Block) -> str:
 def attribute_text(name: str, attribute: Attribute) -> str:
     """An argument in Markdown: its type, whether it must be written, what it is, what it takes."""
     kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
-    lines = [f"**`{name}`** {friendly_name(attribute.type)}, {kind}", "", attribute.description]
+    lines = [f"**`{name}`** {friendly_name(attribute.type)}, {kind}", "", prose(attribute.description)]
     if attribute.choices:
         lines.append(f"\nOne of {', '.join(f'`{choice}`' for choice in attribute.choices)}.")
     if attribute.default is not None:
@@ -72,7 +72,14 @@ def attribute_text(name: str, attribute: Attribute) -> str:
 def block_text(name: str, nested: NestedBlock) -> str:
     """A nested block in Markdown."""
     label = f' "{nested.label.upper()}"' if nested.nesting is Nesting.MAP and nested.label else ""
-    return f"**`{name}{label} {{ }}`**\n\n{nested.description}"
+    return f"**`{name}{label} {{ }}`**\n\n{prose(nested.description)}"
+
+
+def prose(text: str) -> str:
+    """A description in Markdown: what stands for a name (<rack>) is no element of HTML, but in code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
 
 
 class Choice(Struct, frozen=True):
