@@ -1,7 +1,8 @@
 """Draw the pictures of README and docs: `python packaging/pictures.py [DIRECTORY]` (needs Chromium).
 
-All show one plan: plan.svg as a terminal does, comment.webp as a comment on GitHub, page.webp as its page.
-texts.json beside them has a digest of the words that each shows, so that a test sees when they are old.
+One plan of a site: plan.svg as a terminal shows it, comment.webp as a comment on GitHub, page.webp as its
+page. predict.svg asks where a plan of Terraform lands, fleet.webp is the page of a fleet's plan. texts.json
+beside them has a digest of the words that each shows, so that a test sees when they are old.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-EXAMPLE = ROOT / "examples" / "nexus-document"
+EXAMPLES = ROOT / "examples"
+PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export")
 NOW = "1772287200"  # 28 February 2026
 WIDTH = 80
 CHROMIUM = next(
@@ -92,19 +94,23 @@ def main(directory: Path) -> None:
 def draw(place: Path, directory: Path) -> None:
     """Draw the reports that stand in a directory into another one."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "plan.svg").write_text(terminal(place), encoding="utf-8")
+    for name, words in (("plan", ("plan",)), ("predict", PREDICT)):
+        (directory / f"{name}.svg").write_text(terminal(place, name, words), encoding="utf-8")
     comment = place / "comment.html"
     comment.write_text(as_github_shows((place / "plan.md").read_text(encoding="utf-8")), encoding="utf-8")
     photograph(comment, directory / "comment.webp", 900, 730)
     photograph(place / "plan.html", directory / "page.webp", 1280, 880)
+    photograph(place / "fleet.html", directory / "fleet.webp", 1280, 580)
     digests = msgspec.json.format(msgspec.json.encode(texts(place)))
     (directory / "texts.json").write_bytes(digests + b"\n")
 
 
 def report(place: Path) -> None:
-    """Make the plan in a directory: plan.txt, plan.md and plan.html."""
-    site = place / "site"
-    shutil.copytree(EXAMPLE, site, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    """Make the plans in a directory: plan.txt, plan.md and plan.html, predict.txt and fleet.html."""
+    terraform = example("terraform-plan", place)
+    (place / "predict.txt").write_text(nexusform(terraform, *PREDICT), encoding="utf-8")
+    nexusform(example("fleet", place), "plan", f"-report=html:{place / 'fleet.html'}")
+    site = example("nexus-document", place)
     nexusform(site, "apply", "-auto-approve", "-tie-breaks=0")
     file = site / "main.nf.hcl"
     file.write_text(
@@ -114,6 +120,13 @@ def report(place: Path) -> None:
         f"-report={form}:{place / name}" for form, name in (("markdown", "plan.md"), ("html", "plan.html"))
     ]
     (place / "plan.txt").write_text(nexusform(site, "plan", *reports), encoding="utf-8")
+
+
+def example(name: str, place: Path) -> Path:
+    """A copy of an example, as it is shipped."""
+    copy = place / name
+    shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    return copy
 
 
 def nexusform(site: Path, *words: str) -> str:
@@ -126,11 +139,12 @@ def nexusform(site: Path, *words: str) -> str:
     return done.stdout
 
 
-def terminal(place: Path) -> str:
-    """The text of a plan as a terminal shows it, as SVG."""
+def terminal(place: Path, name: str, words: tuple[str, ...]) -> str:
+    """A command and what it prints as a terminal shows it, as SVG."""
+    printed = (place / f"{name}.txt").read_text(encoding="utf-8")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(f"$ nexusform plan\n{(place / 'plan.txt').read_text(encoding='utf-8')}"))
-    return console.export_svg(theme=DARK, code_format=TERMINAL, unique_id="plan")
+    console.print(Text.from_ansi(f"$ nexusform {' '.join(words)}\n{printed}"))
+    return console.export_svg(theme=DARK, code_format=TERMINAL, unique_id=name)
 
 
 def as_github_shows(markdown: str) -> str:
@@ -156,14 +170,22 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
 
 
 def texts(place: Path) -> dict[str, str]:
-    """By picture, a digest of its words: what is printed, Markdown, the page without scripts and styles."""
-    page = (place / "plan.html").read_text(encoding="utf-8")
-    words = {
-        "plan": (place / "plan.txt").read_text(encoding="utf-8"),
-        "comment": (place / "plan.md").read_text(encoding="utf-8"),
-        "page": " ".join(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()),
+    """By picture, a digest of its words: what is printed, Markdown, a page without scripts and styles."""
+    files = {
+        "plan": "plan.txt",
+        "comment": "plan.md",
+        "page": "plan.html",
+        "predict": "predict.txt",
+        "fleet": "fleet.html",
     }
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in words.items()}
+    return {name: digest((place / file).read_text(encoding="utf-8")) for name, file in files.items()}
+
+
+def digest(text: str) -> str:
+    """A digest of the words of a text, of a page those that are read."""
+    if text.startswith("<!DOCTYPE"):
+        text = " ".join(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL).split())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 if __name__ == "__main__":

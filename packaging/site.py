@@ -33,8 +33,6 @@ SETTINGS = """\
 [project]
 site_name = "nexusform"
 site_description = "Terraform for where things land"
-repo_url = "{repository}"
-repo_name = "nexusform/nexusform"
 docs_dir = "pages"
 site_dir = "site"
 use_directory_urls = false
@@ -43,6 +41,11 @@ nav = {navigation}
 [project.theme]
 font = false
 features = ["content.code.copy", "navigation.indexes", "navigation.path", "navigation.top", "toc.follow"]
+
+# The theme would ask api.github.com for stars of a repo_url: a page of ours asks nobody.
+[[project.extra.social]]
+icon = "fontawesome/brands/github"
+link = "{repository}"
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"

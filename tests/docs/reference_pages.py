@@ -33,9 +33,9 @@ EVERY_TYPE = Path(__file__).parents[2] / "examples" / "every-type"
 ELSEWHERE = {"fleet_hub": EVERY_TYPE.parent / "fleet-hub"}
 
 TYPES_WORDS = """\
-(c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.
-
-The examples are one configuration, [examples/every-type](../../examples/every-type/README.md)."""
+What is computed is nexusform's to say; so is what is predicted, and an observed value may differ from it
+without being an error. The examples are one configuration,
+[examples/every-type](../../examples/every-type/README.md)."""
 
 PROVIDERS_WORDS = """\
 A provider carries out what a plan says. The default one, `simulated`, serves every type and sends nothing:
@@ -222,18 +222,8 @@ def providers_page() -> str:
 
 
 def _type(resource_type: ResourceType) -> Iterator[str]:
-    keyword = "data" if resource_type.mode == "data" else "resource"
-    yield from (
-        HEAD,
-        "",
-        f"# {keyword} {resource_type.name}",
-        "",
-        prose(resource_type.schema.description),
-        "",
-    )
-    yield from ("[All types](../types.md) says what (c) and (pr) mean.", "")
-    if resource_type.phase:
-        yield from (f"Planning phase {resource_type.phase}.", "")
+    front = "data " if resource_type.mode == "data" else ""
+    yield from (HEAD, "", f"# {front}{resource_type.name}", "", prose(resource_type.schema.description), "")
     directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
     example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
@@ -241,8 +231,8 @@ def _type(resource_type: ResourceType) -> Iterator[str]:
 
 
 def _body(schema: BlockSchema, prefix: str) -> Iterator[str]:
-    yield "| argument | type | meaning |"
-    yield "|---|---|---|"
+    yield "| argument | type | given | meaning |"
+    yield "|---|---|---|---|"
     yield from _rows(schema, prefix)
     yield ""
 
@@ -250,9 +240,10 @@ def _body(schema: BlockSchema, prefix: str) -> Iterator[str]:
 def _rows(schema: BlockSchema, prefix: str) -> Iterator[str]:
     for name, attribute in schema.attributes.items():
         kind = friendly_name(attribute.type, constraint=True)
-        yield f"| `{prefix}{name}` | {kind} | {_attribute(attribute)} |"
+        yield f"| `{prefix}{name}` | {kind} | {_given(attribute)} | {_attribute(attribute)} |"
     for name, block in schema.blocks.items():
-        yield f"| `{prefix}{name}{_label(block)}` | block | {_block(block)} |"
+        given = "required" if block.min_items else "optional"
+        yield f"| `{prefix}{name}{_label(block)}` | block | {given} | {_block(block)} |"
         yield from _rows(block.schema, f"{prefix}{name}.")
 
 
@@ -260,25 +251,32 @@ def _label(block: NestedBlock) -> str:
     return f' "{block.label.upper()}"' if block.nesting is Nesting.MAP else ""
 
 
+def _given(attribute: Attribute) -> str:
+    """Whether it must, may or cannot be written."""
+    if attribute.required:
+        return "required"
+    if attribute.optional and attribute.default is not None:
+        return f"default `{_literal(attribute.default)}`"
+    computed = "predicted" if attribute.predicted else "computed" if attribute.computed else ""
+    return ", ".join(filter(None, ("optional" if attribute.optional else "", computed)))
+
+
 def _attribute(attribute: Attribute) -> str:
     notes = []
-    if attribute.required:
-        notes.append("required")
-    elif attribute.optional and attribute.default is not None:
-        notes.append(f"default `{_literal(attribute.default)}`")
-    elif attribute.optional:
-        notes.append("optional")
-    if attribute.computed:
-        notes.append("(c)")
-    if attribute.predicted:
-        notes.append("(pr)")
     if attribute.choices:
         notes.append("one of " + ", ".join(f"`{choice}`" for choice in attribute.choices))
     if attribute.minimum is not None or attribute.maximum is not None:
         notes.append(_bounds(attribute))
     if _MEANING[attribute.on_change] and attribute.configurable:
         notes.append(_MEANING[attribute.on_change])
-    return f"{prose(attribute.description)} {'; '.join(notes)}".replace("|", "\\|").strip() + "."
+    return _with_notes(attribute.description, notes)
+
+
+def _with_notes(description: str, notes: list[str]) -> str:
+    """A description, and after it a sentence of notes."""
+    told = "; ".join(notes)
+    sentence = f"{told[0].upper()}{told[1:]}." if told else ""
+    return f"{prose(description)} {sentence}".replace("|", "\\|").strip()
 
 
 def _bounds(attribute: Attribute) -> str:
@@ -295,13 +293,11 @@ def _literal(value: object) -> str:
 
 def _block(block: NestedBlock) -> str:
     notes = []
-    if block.min_items:
-        notes.append("required")
     if block.nesting is not Nesting.SINGLE:
         notes.append("may be repeated")
     if _MEANING[block.on_change]:
         notes.append(_MEANING[block.on_change])
-    return f"{prose(block.description)} {'; '.join(notes)}".replace("|", "\\|").strip()
+    return _with_notes(block.description, notes)
 
 
 def commands_page() -> str:

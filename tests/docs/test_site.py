@@ -87,3 +87,9 @@ def test_links_to_what_is_no_page_lead_to_the_repository(build: Path) -> None:
     page = (build / "site" / "docs" / "ci" / "index.html").read_text(encoding="utf-8")
     assert f'href="{REPOSITORY}blob/main/docs/ci/gitlab.yml"' in page
     assert f'href="{REPOSITORY}tree/main/docs/ci/policy"' in page
+
+
+def test_no_page_asks_another_host(build: Path) -> None:
+    """The theme asks api.github.com for the stars of a repository that a page names in its head."""
+    for page in (build / "site").rglob("*.html"):
+        assert 'data-md-component="source"' not in page.read_text(encoding="utf-8"), page
