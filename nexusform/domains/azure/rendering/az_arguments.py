@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
+MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # whose help has all of these; later versions have more
 _ANY_NEW: Final = frozenset({"extended-location", "location", "tags", "admin-username", "ssh-key-values"})
 _CHANGED: Final = frozenset({"tags", "ssh-key-values"})
@@ -56,6 +57,16 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
         "vm-image-repository-credentials",
     },
     (VM, "update"): frozenset({"tags", "vm-image-repository-credentials"}),
+    (MACHINE, "cordon"): frozenset({"evacuate"}),
+    (MACHINE, "uncordon"): frozenset(),
+}
+# The flags that name a resource: each command takes them.
+_NAMED: Final = frozenset({"name", "resource-group"})
+NAMING: Final[Mapping[str, frozenset[str]]] = {
+    CLUSTER: _NAMED,
+    POOL: _NAMED | {"kubernetes-cluster-name"},
+    VM: _NAMED,
+    MACHINE: _NAMED,
 }
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"

@@ -49,7 +49,10 @@ def find_what_forbids_an_order(
 ) -> tuple[Blocking, ...]:
     """What may keep choices that would make room from an order, and how many re-creations would do then."""
     words = "if more VMs of a pool may be away at once than its max_unavailable"
-    return tuple(_tried(site, search, [(Constraint.MAX_UNAVAILABLE, words, request)]))
+    tries = [(Constraint.MAX_UNAVAILABLE, words, request)]
+    if request.window is not None:
+        tries.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
+    return tuple(_tried(site, search, tries))
 
 
 def _tried(

@@ -38,6 +38,7 @@ class Constraint(StrEnum):
     """What holds a VM where it is, or keeps a demand out; each can be lifted to see what it costs."""
 
     MOVES = "moves"
+    WINDOW = "window"
     ZONES = "zones"
     NOT = "not"
     SINGLE_REPLICA = "single_replica"
@@ -275,7 +276,7 @@ def _held_by(
         (Constraint.PINNED, bool(pool.demand.pinned)),
         (Constraint.HARD_HINT, _is_hard_hinted(pool)),
         (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not _is_vnf(cluster, pool)),
-        (Constraint.QUORUM, pool.control_plane and len(pool.vms) - 1 < quorum_of(len(pool.vms))),
+        (Constraint.QUORUM, _is_needed_for_quorum(pool)),
     ):
         if holds and constraint not in lifted:
             return constraint
@@ -285,6 +286,12 @@ def _held_by(
         return Constraint.BUDGET
     starved = {constraint for _, constraint in starving(pods, pods.standing, {vm.name})} - lifted
     return min(starved, default=None)
+
+
+def _is_needed_for_quorum(pool: Pool) -> bool:
+    """Whether a control plane of several VMs may lose none. One that is alone is held for being that."""
+    count = len(pool.vms)
+    return pool.control_plane and count > 1 and count - 1 < quorum_of(count)
 
 
 def _is_vnf(cluster: Cluster, pool: Pool) -> bool:

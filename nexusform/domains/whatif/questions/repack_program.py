@@ -186,6 +186,9 @@ class RepackProgram:
     def _build(self) -> None:
         program = self._program
         program.row("demand", self._request.want, _INFINITE)
+        for host in self._ground.hosts:
+            if host.machine.name in self._solo:
+                program.row(("disk", host.machine.name), upper=float(max(host.disk, 0)))
         known: dict[Hashable, list[Host]] = {}
         unknown: dict[Hashable, list[Host]] = {}
         for host in self._ground.hosts:
@@ -351,6 +354,9 @@ class RepackProgram:
             entries.append((row, -1.0))
             entries += self._exchange(None, self._book.sink(((key.free,),), key))
         self._add_arrivals(number, first, size)
+        if first.machine.name in self._solo:
+            left = sum(self._sku(source).disk_gib for source in first.loose)
+            entries.append((program.row(("disk", first.machine.name)), -float(left)))
         program.column(float(len(first.loose)), size, entries, tuple(hosts))
 
     def sink_when_cleared(self, host: Host, cell: int) -> Sink | None:
@@ -432,12 +438,7 @@ class RepackProgram:
         skus = {self._groups[source.handle]: self._sku(source) for cell in host.sources for source in cell}
         taken = option.demand * self._request.sku.disk_gib
         taken -= sum(count * skus[group].disk_gib for group, count in option.leaving)
-        return [
-            (
-                self._program.row(("disk", host.machine.name), -_INFINITE, float(max(host.disk, 0))),
-                float(taken),
-            )
-        ]
+        return [(self._program.row(("disk", host.machine.name)), float(taken))]
 
     # --- solving -------------------------------------------------------------------------------
 

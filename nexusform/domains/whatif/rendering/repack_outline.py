@@ -107,7 +107,8 @@ def _landing(repack: Repack) -> str:
         return f"{text}."
     return (
         f"{text}: as the unknown cells may lie they can go elsewhere, and neither another order nor a cordon "
-        "was found that keeps them from it. Look at each window's plan before its apply."
+        "was found that keeps them from it. Ask again with -not for these VMs; or go on, look where they are "
+        "after their window, and ask again if it is elsewhere."
     )
 
 

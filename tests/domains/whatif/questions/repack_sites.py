@@ -17,9 +17,9 @@ SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_
 LARGE = "NC_G48_224_v1"
 
 
-def machines(racks: int, in_rack: int) -> list[Machine]:
+def machines(racks: int, in_rack: int, disk: int = 3500) -> list[Machine]:
     return [
-        Machine(f"r{r:03d}-bm{m:02d}", f"r{r:03d}", str(r), m, "bom-1.7.3", 2, 48, 224, 3500)
+        Machine(f"r{r:03d}-bm{m:02d}", f"r{r:03d}", str(r), m, "bom-1.7.3", 2, 48, 224, disk)
         for r in range(1, racks + 1)
         for m in range(1, in_rack + 1)
     ]
@@ -35,10 +35,11 @@ def site_with_history(
     pool_sizes: tuple[int, ...] = (2, 3, 4),
     zoned: float = 0.0,
     known: bool = True,
+    disk: int = 3500,
 ) -> SiteView:
     """Pools come, and every third leaves again, until so much of the memory is taken."""
     draw = random.Random(seed)
-    scheduler = RackScheduler(machines(racks, in_rack))
+    scheduler = RackScheduler(machines(racks, in_rack, disk))
     whole = sum(machine.cells * machine.memory_gib_per_cell for machine in scheduler.machines)
     pools: dict[int, tuple[VmSku, Terms, list[int]]] = {}
     number = taken = 0

@@ -22,6 +22,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
     rebuilt,
 )
 from nexusform.domains.whatif.questions.repack_places import assign
+from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram, Solution
 from nexusform.domains.whatif.questions.repack_separation import Apart, Group, find_separations
 from nexusform.domains.whatif.questions.repack_time import Patience
 from nexusform.domains.whatif.rendering.repack_outline import repack_outline
@@ -413,6 +414,52 @@ def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
     if one.pool != other.pool:
         assert not pools
         assert targets[one.handle] == there.machine.name
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
+    seed: int, known: bool
+) -> None:
+    """A machine that is emptied gives its disk back, and one that nobody may leave has disk, too."""
+    site = site_with_history(seed, 3, 2, filled=0.6 + 0.03 * seed, known=known, disk=99_000)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 1)
+    ground = lay_repack_ground(site, asked)
+    names = frozenset(host.machine.name for host in ground.hosts)
+    together = RepackProgram(ground, asked, fine=True).solve(Limits())
+    apart = RepackProgram(ground, asked, fine=True, solo=names).solve(Limits())
+    assert isinstance(apart, NoSolution) == isinstance(together, NoSolution)
+    if isinstance(apart, Solution) and isinstance(together, Solution):
+        assert apart.recreations == together.recreations
+
+
+def test_disk_that_is_given_back_is_counted_on_machines_that_stand_for_themselves() -> None:
+    """Disks are as good as full: only whoever leaves makes room for whoever comes."""
+    site = site_with_history(2, 3, 2, filled=0.7, known=False, disk=1700)
+    asked = request(site.scheduler.count_free(request(1).demand).least + 1)
+    ground = lay_repack_ground(site, asked)
+    names = frozenset(host.machine.name for host in ground.hosts)
+    made = RepackProgram(ground, asked, fine=True, solo=names).solve(Limits())
+    assert isinstance(made, Solution)
+
+
+def test_windows_that_are_too_small_are_named() -> None:
+    """Two VMs come back to a machine that must be empty first: one at a time it never is."""
+    site, asked = small_unknown(6)
+    made = make_room(site, replace(asked, window=1))
+    assert (made.status, made.recreations, made.bound) == (RepackStatus.GAP, None, 3)
+    found = {one.constraint: one.recreations for one in made.blocking}
+    assert found[Constraint.WINDOW] == make_room(site, asked).recreations == 3
+
+
+def test_a_control_plane_of_one_is_held_for_being_alone() -> None:
+    """Lifting that alone lets it go: it is not held a second time for its quorum."""
+    state = standing_state(racks(2, 2) + cluster("a", count=1))
+    site = site_of(state)
+    lifted = frozenset({Constraint.SINGLE_REPLICA})
+    [control] = [pool for pool in site.pools if pool.control_plane and len(pool.vms) == 1]
+    assert lay_repack_ground(site, request(1)).held[control.vms[0].name] is Constraint.SINGLE_REPLICA
+    assert control.vms[0].name not in lay_repack_ground(site, request(1), lifted=lifted).held
 
 
 FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)

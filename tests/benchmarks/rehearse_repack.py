@@ -1,0 +1,452 @@
+"""Repackings carried out as an operator would: `rehearse_repack.py [FIRST LAST]` (seeds; default 0 to 19).
+
+For each seed a site gets a history by real applies until it is 60 to 90 % full. `simulate repack` is asked,
+its printed commands are typed window by window (overrides that cordon, `plan -replace -out`, `apply`), the
+cordons end, and the demand is planned and applied as a cluster. Odd seeds first forget in which NUMA cells
+every VM is, as on a real site; a twin that knows them is taken through the same commands. Nothing may land
+elsewhere, nobody else may move. On sites of up to 8 machines the number of re-creations is held against a
+search of its own, over the state document alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import combinations
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+
+from nexusform.cli.main import run
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+
+SKUS: Final = CATALOGUES[NEWEST].vm_skus
+LARGE: Final = "NC_G48_224_v1"
+POOLS: Final = ("NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
+CELL: Final = (48, 224)
+MOST_TRIED: Final = 5
+
+MAIN: Final = """
+variable "cordoned" {
+  type    = list(string)
+  default = []
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  count             = RACKS
+  site_id           = nexus_site.lab.id
+  name              = "r${count.index + 1}"
+  availability_zone = tostring(count.index + 1)
+  machine_count     = MACHINES
+  dynamic "machine_override" {
+    for_each = [for name in var.cordoned : name if startswith(name, "r${count.index + 1}-")]
+    labels   = [machine_override.value]
+    content {
+      cordoned = true
+    }
+  }
+}
+resource "nexus_kubernetes_cluster" "c" {
+  for_each           = jsondecode(file("clusters.json"))
+  site_id            = nexus_site.lab.id
+  name               = each.key
+  kubernetes_version = "1.29.4"
+  control_plane {
+    count              = each.value.control
+    vm_sku_name        = each.value.sku
+    availability_zones = each.value.zones
+  }
+  dynamic "agent_pool" {
+    for_each = each.value.pools
+    labels   = [agent_pool.key]
+    content {
+      count              = agent_pool.value.count
+      vm_sku_name        = agent_pool.value.sku
+      availability_zones = agent_pool.value.zones
+      upgrade_settings {
+        max_surge       = agent_pool.value.away == "0" ? "1" : "0"
+        max_unavailable = agent_pool.value.away
+      }
+    }
+  }
+  depends_on = [nexus_rack.r]
+}
+"""
+
+Clusters = dict[str, dict[str, Any]]
+
+
+class Failed(Exception):
+    """What a reader of the answer would call a lie."""
+
+
+def typed(*words: str) -> tuple[int, str]:
+    """A command as it is typed: its exit code and what it prints."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = run(list(words))
+    return code, out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def must(*words: str) -> str:
+    """A command that has to go through."""
+    code, text = typed(*words)
+    if code:
+        raise Failed(f"{' '.join(words)}: exit {code}\n{text}")
+    return text
+
+
+def asked(*words: str) -> tuple[int, dict[str, Any]]:
+    """What `simulate repack` answers."""
+    code, text = typed("simulate", "repack", f"-sku={LARGE}", *words, "-format=json")
+    try:
+        return code, json.loads(text)
+    except ValueError as mistake:
+        raise Failed(f"repack {words}: exit {code}\n{text}") from mistake
+
+
+def nodes() -> dict[str, dict[str, Any]]:
+    """Every VM of the state by name: where it is."""
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    return {
+        name: node
+        for resource in state["resources"]
+        if resource["type"] == "nexus_kubernetes_cluster"
+        for instance in resource["instances"]
+        for name, node in instance["attributes"]["nodes"].items()
+    }
+
+
+def place(node: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
+    cells = node["numa_cells"]
+    return node["machine"], None if cells is None else tuple(cells)
+
+
+# --- a history ---------------------------------------------------------------------------------
+
+
+class History:
+    """Clusters come, go and change their size, by applies of which some are refused."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.racks = self.draw.choice((2, 3, 3))
+        self.in_rack = self.draw.choice((2, 2, 3)) if seed % 4 < 2 else self.draw.choice((3, 4, 5))
+        self.filled = 0.6 + 0.3 * (seed % 20) / 19
+        self.clusters: Clusters = {}
+        self.applies = 0
+
+    def taken(self) -> float:
+        memory = 0.0
+        for cluster in self.clusters.values():
+            memory += cluster["control"] * SKUS[cluster["sku"]].memory_gib
+            memory += sum(pool["count"] * SKUS[pool["sku"]].memory_gib for pool in cluster["pools"].values())
+        return memory / (self.racks * self.in_rack * 2 * CELL[1])
+
+    def make(self) -> None:
+        text = MAIN.replace("RACKS", str(self.racks)).replace("MACHINES", str(self.in_rack))
+        Path("main.nf.hcl").write_text(text)
+        refused = number = 0
+        while self.taken() < self.filled and refused < 6:
+            before = json.dumps(self.clusters)
+            number += 1
+            self._change(number)
+            if not self._apply():
+                self.clusters = json.loads(before)
+                refused += 1
+        self._apply()
+
+    def _apply(self) -> bool:
+        Path("clusters.json").write_text(json.dumps(self.clusters, indent=1))
+        self.applies += 1
+        return typed("apply", "-auto-approve")[0] == 0
+
+    def _change(self, number: int) -> None:
+        draw = self.draw
+        if number % 4 == 3 and len(self.clusters) > 1:
+            del self.clusters[draw.choice(sorted(self.clusters))]
+        elif number % 4 == 0 and self.clusters:
+            pools = self.clusters[draw.choice(sorted(self.clusters))]["pools"]
+            pool = pools[draw.choice(sorted(pools))]
+            pool["count"] = max(1, pool["count"] + draw.choice((-2, -1, 1, 2)))
+        else:
+            pools = {f"p{pool}": self._pool() for pool in range(draw.choice((1, 1, 2)))}
+            control = draw.choice((1, 3, 3))
+            self.clusters[f"k{number}"] = {
+                "control": control, "sku": "NC_G6_28_v1", "zones": None, "pools": pools,
+            }  # fmt: skip
+
+    def _pool(self) -> dict[str, Any]:
+        draw = self.draw
+        zones = None
+        if draw.random() < 0.25:
+            zones = sorted(str(zone + 1) for zone in draw.sample(range(self.racks), self.racks - 1))
+        return {
+            "count": draw.choice((1, 2, 2, 3, 4)),
+            "sku": draw.choice(POOLS),
+            "zones": zones,
+            "away": draw.choice(("0", "1", "2", "50%")),
+        }
+
+
+def forget_cells() -> None:
+    """Nobody knows in which cells VMs are, as on a site that Azure tells of."""
+    path = Path("state/nexusform.nfstate")
+    state = json.loads(path.read_text())
+    for resource in state["resources"]:
+        for instance in resource["instances"]:
+            for node in (instance["attributes"].get("nodes") or {}).values():
+                node["numa_cells"] = None
+    state["serial"] += 1
+    pushed = Path("forgotten.nfstate")
+    pushed.write_text(json.dumps(state, indent=2))
+    must("state", "push", str(pushed))
+
+
+# --- carrying it out ---------------------------------------------------------------------------
+
+_OVERRIDE: Final = re.compile(r'# +machine_override "([^"]+)" \{ cordoned = true \}')
+
+
+def carry_out(answer: dict[str, Any]) -> int:
+    """Type what was printed, window by window; how many applies it took."""
+    begin = {name: place(node) for name, node in nodes().items()}
+    moved: set[str] = set()
+    for number, commands in enumerate(answer["commands"], 1):
+        before = {name: place(node) for name, node in nodes().items()}
+        cordoned = [found[1] for line in commands if (found := _OVERRIDE.match(line))]
+        Path("cordons.auto.nfvars.hcl").write_text(f"cordoned = {json.dumps(cordoned)}\n")
+        for line in commands:
+            if line.startswith("nexusform "):
+                must(*shlex.split(line)[1:])
+        after = {name: place(node) for name, node in nodes().items()}
+        steps = {step["object"]: step for step in answer["steps"] if step["window"] == number}
+        moved |= steps.keys()
+        for name, step in steps.items():
+            if step["lands"] == step["of"] and after[name][0] != step["to"]["machine"]:
+                raise Failed(f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}")
+        others = {name for name in before if name not in steps and before[name] != after[name]}
+        if others or before.keys() != after.keys():
+            raise Failed(f"window {number}: {sorted(others)} moved, too")
+    Path("cordons.auto.nfvars.hcl").write_text("cordoned = []\n")
+    must("apply", "-auto-approve")
+    end = {name: place(node) for name, node in nodes().items()}
+    if {name for name in begin if begin[name][0] != end[name][0]} - moved:
+        raise Failed("somebody moved who was not in the answer")
+    return len(answer["commands"])
+
+
+def use_the_room(clusters: Clusters, want: int, zones: list[str] | None) -> None:
+    """Plan and apply a cluster of the demand."""
+    before = {name: place(node) for name, node in nodes().items()}
+    pools = {}
+    if want > 1:
+        pools["w"] = {"count": want - 1, "sku": LARGE, "zones": zones, "away": "0"}
+    new = {"control": 1, "sku": LARGE, "zones": zones, "pools": pools}
+    Path("clusters.json").write_text(json.dumps({**clusters, "new": new}))
+    must("plan", "-out=room.nfplan")
+    must("apply", "room.nfplan")
+    after = {name: place(node) for name, node in nodes().items()}
+    if len(after) != len(before) + want or any(after[name] != before[name] for name in before):
+        raise Failed("the demand did not come as promised")
+
+
+# --- a search of its own -----------------------------------------------------------------------
+
+
+class Trial:
+    """A small site with known cells, read of its state and of clusters.json alone."""
+
+    def __init__(self, history: History, zones: list[str] | None) -> None:
+        self.racks, self.in_rack = history.racks, history.in_rack
+        self.zones = zones
+        self.pools: dict[tuple[str, str], dict[str, Any]] = {}
+        for name, cluster in history.clusters.items():
+            control = {"count": cluster["control"], "sku": cluster["sku"], "zones": cluster["zones"]}
+            self.pools[name, "control-plane"] = control
+            for pool, terms in cluster["pools"].items():
+                self.pools[name, pool] = terms
+        self.vms = []
+        for name, node in sorted(nodes().items()):
+            cluster, pool = name.split("-", 1)[0], name.split("-", 1)[1].rsplit("-", 1)[0]
+            self.vms.append((name, (cluster, pool), node["machine"], tuple(node["numa_cells"])))
+        self.free = {
+            (f"r{rack}-bm{slot:02d}", cell): CELL
+            for rack in range(1, self.racks + 1)
+            for slot in range(1, self.in_rack + 1)
+            for cell in (0, 1)
+        }
+        self.standing: Counter[tuple[tuple[str, str], str]] = Counter()
+        for _, pool, machine, cells in self.vms:
+            self.free[machine, cells[0]] = self._without(self.free[machine, cells[0]], pool, 1)
+            self.standing[pool, self._rack(machine)] += 1
+        self.limits = {pool: self._limit(pool, terms) for pool, terms in self.pools.items()}
+
+    def _without(self, free: tuple[int, int], pool: tuple[str, str], count: int) -> tuple[int, int]:
+        sku = SKUS[self.pools[pool]["sku"]]
+        return free[0] - count * sku.cpus_in_cell, free[1] - count * sku.mib_in_cell // 1024
+
+    @staticmethod
+    def _rack(machine: str) -> str:
+        return machine.partition("-")[0]
+
+    def _limit(self, pool: tuple[str, str], terms: dict[str, Any]) -> int:
+        racks = len(terms["zones"]) if terms["zones"] else self.racks
+        most = max((count for (owner, _), count in self.standing.items() if owner == pool), default=0)
+        return max(most, ceil(terms["count"] / racks))
+
+    def room(self) -> int:
+        """How many of the demand fit: one a cell that is whole."""
+        return sum(
+            free == CELL and (self.zones is None or self._rack(machine)[1:] in self.zones)
+            for (machine, _), free in self.free.items()
+        )
+
+    def fewest(self, want: int) -> int | None:
+        """The fewest VMs that go, by trying every choice of up to MOST_TRIED."""
+        may = [vm for vm in self.vms if self.pools[vm[1]]["count"] > 1]
+        for count in range(MOST_TRIED + 1):
+            seen: set[frozenset[tuple[object, int]]] = set()
+            for chosen in combinations(may, count):
+                alike = frozenset(Counter((vm[1], vm[2], vm[3]) for vm in chosen).items())
+                if alike not in seen:
+                    seen.add(alike)
+                    if self._goes(chosen, want):
+                        return count
+        return None
+
+    def _goes(self, chosen: tuple[Any, ...], want: int) -> bool:
+        free, standing = dict(self.free), self.standing.copy()
+        for _, pool, machine, cells in chosen:
+            self.free[machine, cells[0]] = self._without(self.free[machine, cells[0]], pool, -1)
+            self.standing[pool, self._rack(machine)] -= 1
+        order = sorted(chosen, key=lambda vm: -SKUS[self.pools[vm[1]]["sku"]].memory_gib)
+        done = self.room() >= want and self._put(order, want)
+        self.free, self.standing = free, standing
+        return done
+
+    def _put(self, left: list[Any], want: int) -> bool:
+        if self.room() < want:
+            return False
+        if not left:
+            return True
+        (_, pool, was, cells), *others = left
+        zones = self.pools[pool]["zones"]
+        tried: set[tuple[str, tuple[int, int], bool]] = set()
+        for (machine, cell), free in list(self.free.items()):
+            rack = self._rack(machine)
+            before = self.standing[pool, rack]
+            then = self._without(free, pool, 1)
+            alike = rack, free, (self.zones is None or rack[1:] in self.zones)
+            if (
+                (machine, (cell,)) == (was, cells)
+                or min(then) < 0
+                or before >= self.limits[pool]
+                or (zones and rack[1:] not in zones)
+                or alike in tried
+            ):
+                continue
+            tried.add(alike)
+            self.free[machine, cell], self.standing[pool, rack] = then, before + 1
+            if self._put(others, want):
+                return True
+            self.free[machine, cell], self.standing[pool, rack] = free, before
+        return False
+
+
+# --- one site ----------------------------------------------------------------------------------
+
+
+def rehearse(seed: int) -> str:
+    """A line of the report; Failed where a promise was broken."""
+    history = History(seed)
+    history.make()
+    filled = history.taken()
+    vms = len(nodes())
+    known = seed % 2 == 0
+    zones = [str(zone + 1) for zone in range(history.racks - 1)] if seed % 5 == 4 else None
+    flags = [f"-zones={','.join(zones)}"] if zones else []
+    twin = Path.cwd().with_name(f"{Path.cwd().name}-twin")
+    if not known:
+        shutil.copytree(Path.cwd(), twin)
+        forget_cells()
+    _, now = asked("-want=99", "-moves=1", "-time=1", *flags)
+    said = ""
+    for more in (2, 1):
+        want = now["fits_now"] + more
+        start = time.process_time()
+        code, answer = asked(f"-want={want}", *flags)
+        took = time.process_time() - start
+        said += f"+{more}: {answer['status']} {answer['recreations']} of {answer['bound']}"
+        if known and history.racks * history.in_rack <= 8:
+            fewest = Trial(history, zones).fewest(want)
+            said += f", search {fewest if fewest is not None else f'> {MOST_TRIED} or none'}"
+            _hold_against(answer, fewest)
+        if (code == 2) != (answer["status"] == "impossible" or answer["recreations"] is None):
+            raise Failed(f"exit {code} of {answer['status']}")
+        if answer["recreations"] is not None:
+            break
+        said += "; "
+    head = (
+        f"{seed:2} {'known  ' if known else 'unknown'} {history.racks}x{history.in_rack} machines "
+        f"{filled:3.0%} {vms:3} VMs, {history.applies:2} applies | {said}"
+    )
+    if answer["recreations"] is None:
+        return f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
+    sure = all(step["lands"] == step["of"] for step in answer["steps"])
+    windows = carry_out(answer)
+    code, then = asked(f"-want={want}", *flags)
+    if sure and (code, then["status"]) != (0, "nothing_to_do"):
+        raise Failed(f"afterwards {then['fits_now']} fit, {want} promised")
+    use_the_room(history.clusters, want, zones)
+    text = (
+        f"{head} | {windows} windows carried out, {want} applied, {took:.1f} s{'' if sure else ', NOT SURE'}"
+    )
+    if not known and sure:
+        os.chdir(twin)
+        carry_out(answer)
+        use_the_room(history.clusters, want, zones)
+        text += ", twin with its cells, too"
+    return text
+
+
+def _hold_against(answer: dict[str, Any], fewest: int | None) -> None:
+    made, bound = answer["recreations"], answer["bound"]
+    if answer["status"] == "impossible" and fewest is not None:
+        raise Failed(f"called impossible, and {fewest} re-creations do")
+    if fewest is not None and bound is not None and bound > fewest:
+        raise Failed(f"bound {bound}, and {fewest} re-creations do")
+    if answer["status"] == "optimal" and made <= MOST_TRIED and fewest != made:
+        raise Failed(f"optimal {made}, search {fewest}")
+
+
+def main() -> None:
+    """All seeds, one line each; exit 1 where one failed."""
+    first, last = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (0, 19)
+    home, failed = Path.cwd(), 0
+    for seed in range(first, last + 1):
+        with tempfile.TemporaryDirectory() as name:
+            project = Path(name, "site")
+            project.mkdir()
+            os.chdir(project)
+            try:
+                print(rehearse(seed), flush=True)
+            except Failed as mistake:
+                failed += 1
+                print(f"{seed:2} FAILED: {mistake}", flush=True)
+            os.chdir(home)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

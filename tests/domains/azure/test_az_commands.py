@@ -1,0 +1,93 @@
+"""Every line of `az networkcloud` that is printed or written down takes only flags that the command has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.domains.azure.importers.az_capture import capture_script
+from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE, NAMING
+from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
+
+ROOT: Final = Path(__file__).parents[3]
+WRITTEN: Final = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+    *sorted((ROOT / "tests" / "rendering" / "golden" / "answers").glob("*")),
+]
+TYPES: Final = {
+    "kubernetescluster": CLUSTER,
+    "kubernetescluster agentpool": POOL,
+    "virtualmachine": VM,
+    "baremetalmachine": MACHINE,
+}
+ALL_COMMANDS: Final = frozenset({"output", "query", "subscription", "no-wait", "yes"})
+READING: Final = frozenset({"list", "show", "delete"})
+
+
+def commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """The group, the verb and the flags of each command in a text."""
+    for line in re.findall(r"az networkcloud ([^`|;>#\n]*)", text.replace("\\\n", " ")):
+        try:
+            words = shlex.split(line)
+        except ValueError:  # an apostrophe of a sentence
+            words = line.split()
+        flags = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+        names = [word for word in words if not word.startswith("-")][: 3 if "agentpool" in words else 2]
+        if len(names) > 1:
+            yield " ".join(names[:-1]), names[-1].rstrip(".,"), flags
+
+
+def unknown_flags(text: str) -> list[str]:
+    """What a command of the text has no such flag for."""
+    found = []
+    for group, verb, flags in commands(text):
+        kind = TYPES.get(group)
+        if kind is None or ((kind, verb) not in ARGUMENTS and verb not in READING):
+            continue
+        known = NAMING[kind] | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
+        found += [f"az networkcloud {group} {verb} --{flag}" for flag in flags if flag not in known]
+    return found
+
+
+def test_a_flag_that_a_command_lacks_is_seen() -> None:
+    text = "az networkcloud baremetalmachine cordon --name a \\\n --machine b --evacuate True"
+    assert unknown_flags(text) == ["az networkcloud baremetalmachine cordon --machine"]
+
+
+def test_what_is_written_down() -> None:
+    found = {str(path.relative_to(ROOT)): unknown_flags(path.read_text()) for path in WRITTEN}
+    assert {name: flags for name, flags in found.items() if flags} == {}
+
+
+def test_what_captures_a_site() -> None:
+    script = capture_script("export", "")
+    assert len(list(commands(script))) > 10
+    assert unknown_flags(script) == []
+
+
+def test_what_a_repacking_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("highspy")
+    shutil.copytree(ROOT / "examples" / "brownfield" / "export", tmp_path / "export")
+    monkeypatch.chdir(tmp_path)
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"]) == 0
+    windows = json.loads(capsys.readouterr().out)["commands"]
+    text = "\n".join(line for window in windows for line in window)
+    verbs = {(group, verb): sorted(flags) for group, verb, flags in commands(text)}
+    assert verbs == {
+        ("baremetalmachine", "cordon"): ["name", "resource-group"],
+        ("baremetalmachine", "uncordon"): ["name", "resource-group"],
+    }
+    assert unknown_flags(text) == []
