@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -143,6 +143,15 @@ def read_regular(path: str | Path, most: int, *, follow: bool = True) -> bytes:
     if len(content) > most:
         raise TooLarge(most)
     return content
+
+
+def open_to_read(path: str | Path, most: int) -> BinaryIO:
+    """A regular file of at most so many bytes, to be read piece by piece. Raises as `read_regular` does."""
+    file = os.fdopen(open_regular(path), "rb")
+    if os.fstat(file.fileno()).st_size > most:
+        file.close()
+        raise TooLarge(most)
+    return file
 
 
 def create(path: str | Path, mode: int = PRIVATE) -> int:

@@ -25,7 +25,7 @@ DOOR = {
     "resuming": "differences discard find_rest remarks_on_rest Rest rest_of",
     "run": "base_request begin Notices PlanOptions Run",
     "saved_plans": (
-        "configuration_of open_saved other_variables place_of_plan planned_variables prior_of "
+        "configuration_of open_limited open_saved other_variables place_of_plan planned_variables prior_of "
         "read_limited read_plan save_plan Signer sources_of unsealed"
     ),
     "show": "find_shown Shown",

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Confining, Place, both_allow, confined_to_plan, load_configuration
 from nexusform.workflow.project import Opened, open_backend, project_with
 from nexusform.workflow.run import Run
-from nexusform.workflow.surroundings import read_file, write_output
+from nexusform.workflow.surroundings import open_file, read_file, write_output
 
 _RAISE: Final = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MOST_NAMED = 5
@@ -100,6 +100,11 @@ def read_limited(path: str, place: Place) -> bytes:
     largest = place.largest_file()
     confinement = place.confinement.of_operator(path)
     return read_file(path, largest, confinement, hint=_RAISE)
+
+
+def open_limited(path: str, place: Place) -> BinaryIO:
+    """A plan file that the operator names, to be read piece by piece. Raises FileProblem."""
+    return open_file(path, place.largest_file(), place.confinement.of_operator(path), hint=_RAISE)
 
 
 def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diagnostic]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -50,8 +50,8 @@ def sign_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
     return problems if has_errors(problems) else [*problems, *write_signed(path, document)]
 
 
-def write_signed(path: str, document: bytes) -> list[Diagnostic]:
-    """Write a plan file in the place of the one that was not signed."""
+def write_signed(path: str, document: bytes | Iterable[bytes]) -> list[Diagnostic]:
+    """Write a plan file, which may come in pieces, in the place of the one that was not signed."""
     try:
         write_output(path, document, private=True)
     except OSError as problem:

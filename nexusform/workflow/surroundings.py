@@ -8,10 +8,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from nexusform.configuration.limits import DEFAULT, VARIABLE
 from nexusform.diagnostics import Refused, error
@@ -24,6 +25,7 @@ from nexusform.regular_files import (
     NotRegular,
     Outside,
     TooLarge,
+    open_to_read,
     read_regular,
     write_whole,
 )
@@ -37,8 +39,22 @@ def read_file(path: str, most: int, confinement: Confinement = FREE, *, hint: st
     Raises FileProblem for what is missing, special, too large, or outside of the confinement.
     """
     log("debug", "file read", path=path)
-    try:
+    with _told(path, most, hint):
         return read_regular(confinement.admitted(path), most)
+
+
+def open_file(path: str, most: int, confinement: Confinement = FREE, *, hint: str = "") -> BinaryIO:
+    """A file to be read piece by piece; for the rest as `read_file`."""
+    log("debug", "file read", path=path)
+    with _told(path, most, hint):
+        return open_to_read(confinement.admitted(path), most)
+
+
+@contextmanager
+def _told(path: str, most: int, hint: str) -> Iterator[None]:
+    """What a system says of a file that cannot be read, as a FileProblem."""
+    try:
+        yield
     except FileNotFoundError:
         raise FileProblem(f'There is no file "{path}".') from None
     except NotRegular:

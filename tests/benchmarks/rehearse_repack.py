@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from itertools import combinations
-from math import ceil
+from math import ceil, comb
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ SKUS: Final = CATALOGUES[NEWEST].vm_skus
 LARGE: Final = "NC_G48_224_v1"
 POOLS: Final = ("NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
 CELL: Final = (48, 224)
-MOST_TRIED: Final = 5
+MOST_CHOICES: Final = 60_000
 
 MAIN: Final = """
 variable "cordoned" {
@@ -270,6 +270,7 @@ class Trial:
     def __init__(self, history: History, zones: list[str] | None) -> None:
         self.racks, self.in_rack = history.racks, history.in_rack
         self.zones = zones
+        self.tried = 0
         self.pools: dict[tuple[str, str], dict[str, Any]] = {}
         for name, cluster in history.clusters.items():
             control = {"count": cluster["control"], "sku": cluster["sku"], "zones": cluster["zones"]}
@@ -313,9 +314,12 @@ class Trial:
         )
 
     def fewest(self, want: int) -> int | None:
-        """The fewest VMs that go, by trying every choice of up to MOST_TRIED."""
+        """The fewest VMs that go, by trying every choice of up to `tried`; None: not with so few."""
         may = [vm for vm in self.vms if self.pools[vm[1]]["count"] > 1]
-        for count in range(MOST_TRIED + 1):
+        for count in range(len(may) + 1):
+            if comb(len(may), count) > MOST_CHOICES:
+                return None
+            self.tried = count
             seen: set[frozenset[tuple[object, int]]] = set()
             for chosen in combinations(may, count):
                 alike = frozenset(Counter((vm[1], vm[2], vm[3]) for vm in chosen).items())
@@ -389,9 +393,10 @@ def rehearse(seed: int) -> str:
         took = time.process_time() - start
         said += f"+{more}: {answer['status']} {answer['recreations']} of {answer['bound']}"
         if known and history.racks * history.in_rack <= 8:
-            fewest = Trial(history, zones).fewest(want)
-            said += f", search {fewest if fewest is not None else f'> {MOST_TRIED} or none'}"
-            _hold_against(answer, fewest)
+            trial = Trial(history, zones)
+            fewest = trial.fewest(want)
+            said += f", search {fewest if fewest is not None else f'more than {trial.tried}'}"
+            _hold_against(answer, fewest, trial.tried)
         if (code == 2) != (answer["status"] == "impossible" or answer["recreations"] is None):
             raise Failed(f"exit {code} of {answer['status']}")
         if answer["recreations"] is not None:
@@ -420,13 +425,13 @@ def rehearse(seed: int) -> str:
     return text
 
 
-def _hold_against(answer: dict[str, Any], fewest: int | None) -> None:
+def _hold_against(answer: dict[str, Any], fewest: int | None, tried: int) -> None:
     made, bound = answer["recreations"], answer["bound"]
     if answer["status"] == "impossible" and fewest is not None:
         raise Failed(f"called impossible, and {fewest} re-creations do")
     if fewest is not None and bound is not None and bound > fewest:
         raise Failed(f"bound {bound}, and {fewest} re-creations do")
-    if answer["status"] == "optimal" and made <= MOST_TRIED and fewest != made:
+    if answer["status"] == "optimal" and made <= tried and fewest != made:
         raise Failed(f"optimal {made}, search {fewest}")
 
 

@@ -4,7 +4,7 @@
 DOOR = {
     "comparison": "parts_made_otherwise things_seen_otherwise",
     "plan_file": (
-        "digest member_at pack packed PLAN_OF_SITES read SavedPlan signature_of signature_over unpack "
+        "digest each_member pack packed PLAN_OF_SITES read SavedPlan signature_of signature_over Torn unpack "
         "with_signature write"
     ),
     "record_codec": "write_record",

@@ -17,7 +17,8 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from io import BytesIO
+from typing import Any, BinaryIO, Final
 from zlib import crc32
 
 from msgspec import Struct
@@ -134,13 +135,15 @@ def signature_over(digests: Mapping[str, str], sign: Callable[[str], Mapping[str
     return _SIGNATURE, json_text.dumps(signature, indent=True) + b"\n"
 
 
-def signature_of(members: Mapping[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """The signature of an archive's members, None when there is none, and the digest that it is made of.
-
-    Raises Refused.
+def signature_of(
+    digests: Mapping[str, str], last: tuple[str, bytes], name: str
+) -> tuple[dict[str, Any] | None, str]:
+    """The signature of an archive whose members have these digests, None when the last of them is none, and
+    the digest that it is made of. Raises Refused.
     """
-    parts = {part: content for part, content in members.items() if part != _SIGNATURE}
-    return _signature(members.get(_SIGNATURE), name), _signed_digest(parts)
+    parts = {part: each for part, each in digests.items() if part != _SIGNATURE}
+    content = last[1] if last[0] == _SIGNATURE else None
+    return _signature(content, name), _digest_over(parts)
 
 
 def _written(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
@@ -318,6 +321,10 @@ _TIME: Final = 0
 _DATE: Final = (1 << 5) | 1  # 1 January 1980, the first day there is
 
 
+class Torn(Exception):
+    """Bytes of an archive are missing, changed or added."""
+
+
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The archive of these members. Raises FileProblem when it is beyond the format's 4 GiB."""
     return b"".join(packed(members.items()))
@@ -325,51 +332,70 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 def packed(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """The archive in pieces, each member asked for when it is its turn. Raises FileProblem as `pack` does."""
-    directory: list[bytes] = []
-    offset = 0
+    index = _Index()
     for name, content in members:
-        label = name.encode()
-        check = (crc32(content), len(content), len(content))
-        if offset + len(content) > LARGEST:
+        if index.offset + len(content) > LARGEST:
             raise FileProblem(
                 "A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target."
             )
-        head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
-        yield from (head, label, content)
-        directory.append(
+        yield from (index.add(name.encode(), content), content)
+    yield index.end()
+
+
+class _Index:
+    """What stands around the members of an archive: a head before each, and the directory at the end."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._directory: list[bytes] = []
+
+    def add(self, label: bytes, content: bytes) -> bytes:
+        """The head of one more member."""
+        check = (crc32(content), len(content), len(content))
+        head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
+        self._directory.append(
             _CENTRAL.pack(
                 b"PK\1\2", _MADE_BY, _VERSION, _UTF8, _STORED, _TIME, _DATE, *check,
-                len(label), 0, 0, 0, 0, _MODE, offset,
+                len(label), 0, 0, 0, 0, _MODE, self.offset,
             )
             + label
         )  # fmt: skip
-        offset += len(head) + len(label) + len(content)
-    listed = b"".join(directory)
-    yield listed
-    yield _END.pack(b"PK\5\6", 0, 0, len(directory), len(directory), len(listed), offset, 0)
+        self.offset += len(head) + len(content)
+        return head
+
+    def end(self) -> bytes:
+        """The directory."""
+        count, listed = len(self._directory), b"".join(self._directory)
+        return listed + _END.pack(b"PK\5\6", 0, 0, count, count, len(listed), self.offset, 0)
 
 
 def unpack(data: bytes) -> dict[str, bytes] | None:
     """The members of an archive as `pack` makes it, or None when any byte is not as it would be."""
-    members = {}
-    at = 0
-    while (member := member_at(data, at)) is not None:
-        name, content, at = member
-        members[name] = content
     try:
-        return members if members and _is_packed(members, data) else None
-    except ValueError:
+        return dict(each_member(BytesIO(data), len(data))) or None
+    except Torn:
         return None
 
 
-def _is_packed(members: Mapping[str, bytes], data: bytes) -> bool:
-    """Whether these bytes are the archive of these members, without making a second one of it."""
-    at = 0
-    for piece in packed(members.items()):
-        if data[at : at + len(piece)] != piece:
-            return False
-        at += len(piece)
-    return at == len(data)
+def each_member(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
+    """The members of an archive of so many bytes, one after the other; none where it is no archive.
+
+    Raises Torn, at the end at the latest, when any byte is not as `pack` would write it.
+    """
+    index, names = _Index(), set[str]()
+    while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
+        content_size, label_size = _LOCAL.unpack(head)[8:10]
+        if index.offset + len(head) + label_size + content_size > size:
+            raise Torn
+        label = file.read(label_size)
+        name, content = label.decode("utf-8", "replace"), file.read(content_size)
+        if name in names or index.add(name.encode(), content) != head + label:
+            raise Torn
+        names.add(name)
+        yield name, content
+    end = index.end()
+    if names and head + file.read(len(end)) != end:
+        raise Torn
 
 
 def member_at(data: bytes, at: int) -> tuple[str, bytes, int] | None:

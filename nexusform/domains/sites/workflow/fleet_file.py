@@ -7,8 +7,10 @@ stored as they are, in one order, at one time), and sensitive values stand in it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from os import fstat
 from pathlib import Path
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +23,7 @@ from nexusform.plans.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import read_regular
 from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import Signer, read_limited
+from nexusform.workflow.saved_plans import Signer, open_limited
 from nexusform.workflow.signed_plans import signature_problems, signer_of, write_signed
 from nexusform.workflow.surroundings import write_output
 
@@ -68,16 +70,32 @@ def _members(
         yield plan_file.signature_over(digests, signer)
 
 
+class _Read(Struct, frozen=True):
+    """A file that was read: its plan, the digests of its parts, and the signature that it has."""
+
+    plan: FleetPlan
+    digests: Mapping[str, str]
+    signature: Mapping[str, Any] | None
+    signed_digest: str
+
+
 def sign_fleet_plan(path: str, key_file: str, place: Place) -> list[Diagnostic]:
     """Sign the plan of sites in a file."""
     signer, problems = signer_of(key_file, place.confinement)
     if signer is None:
         return problems
-    plan, problems = read_fleet_plan(path, place)
-    if plan is None:
-        return problems
-    members = plan_file.unpack(read_limited(path, place)) or {}
-    return write_signed(path, plan_file.pack(plan_file.with_signature(members, signer)))
+    try:
+        digests = _read(path, place).digests
+        signature = plan_file.signature_over(_unsigned(digests), signer)
+        with open_limited(path, place) as file:
+            parts = (part for part in _parts(file) if part[0] in _unsigned(digests))
+            return write_signed(path, plan_file.packed(chain(parts, (signature,))))
+    except Refused as refused:
+        return list(refused.diagnostics)
+    except plan_file.Torn:
+        return [_torn(path)]
+    except FileProblem as problem:
+        return [error("the-plan-cannot-be-read", str(problem))]
 
 
 def read_fleet_plan(
@@ -87,44 +105,82 @@ def read_fleet_plan(
     with each of the keys whose public halves are in `key_files`.
     """
     try:
-        data = read_limited(path, place)
-    except FileProblem as problem:
-        return None, [error("the-plan-cannot-be-read", str(problem))]
-    first = plan_file.member_at(data, 0)
-    if first is None or first[0] != _MANIFEST:
-        detail = f"{path} is not a plan of sites, as `nexusform sites plan -out=FILE` writes them."
-        return None, [error("not-a-plan-file", detail)]
-    try:
-        manifest = msgspec.json.decode(first[1], type=_Manifest)
-    except msgspec.MsgspecError as problem:
-        return None, [_damaged(path, f"Its first part cannot be read ({problem}).")]
-    if manifest.format != _FORMAT or manifest.version > _VERSION:
-        detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
-        return None, [error("plan-of-a-newer-nexusform", detail)]
-    members = plan_file.unpack(data)
-    if members is None:
-        return None, [_damaged(path, "Bytes are missing, changed or added.")]
-    try:
-        signature, digest = plan_file.signature_of(members, path)
+        read = _read(path, place)
     except Refused as refused:
         return None, list(refused.diagnostics)
+    except plan_file.Torn:
+        return None, [_torn(path)]
+    except FileProblem as problem:
+        return None, [error("the-plan-cannot-be-read", str(problem))]
     problems: list[Diagnostic] = []
     for key in key_files:
-        problems += signature_problems(signature, digest, key, place.confinement)
-    return (None, problems) if problems else _checked(path, members, manifest.plan)
+        problems += signature_problems(read.signature, read.signed_digest, key, place.confinement)
+    if not problems:
+        problems = _problems_of_parts(path, read)
+    return (None if problems else read.plan), problems
 
 
-def _checked(
-    path: str, members: Mapping[str, bytes], plan: FleetPlan
-) -> tuple[FleetPlan | None, list[Diagnostic]]:
-    """The plan, where its parts are those that it names."""
-    if fleet_digest(plan.sites, plan.waves) != plan.digest:
-        return None, [_damaged(path, "Its sites are not those that its digest stands for.")]
-    for site in plan.sites:
-        member = members.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
-        if site.answer.plan and (member is None or plan_file.digest(member) != site.answer.plan):
-            return None, [_damaged(path, f'The plan of the site "{site.name}" is not the one that it names.')]
-    return plan, []
+def _read(path: str, place: Place) -> _Read:
+    """Read a file part by part: of the plans of sites one at a time is in memory, and its digest stays.
+
+    Raises FileProblem, Refused, plan_file.Torn.
+    """
+    digests: dict[str, str] = {}
+    last = ("", b"")
+    plan: FleetPlan | None = None
+    with open_limited(path, place) as file:
+        for name, content in _parts(file):
+            if plan is None:
+                plan = _plan_of(path, name, content)
+            digests[name] = plan_file.digest(content)
+            last = name, content
+    if plan is None:
+        raise _none(path)
+    signature, digest = plan_file.signature_of(digests, last, path)
+    return _Read(plan, digests, signature, digest)
+
+
+def _parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
+    return plan_file.each_member(file, fstat(file.fileno()).st_size)
+
+
+def _plan_of(path: str, name: str, content: bytes) -> FleetPlan:
+    """What the first part says. Raises Refused."""
+    if name != _MANIFEST:
+        raise _none(path)
+    try:
+        manifest = msgspec.json.decode(content, type=_Manifest)
+    except msgspec.MsgspecError as problem:
+        raise Refused(_damaged(path, f"Its first part cannot be read ({problem}).")) from None
+    if manifest.format != _FORMAT or manifest.version > _VERSION:
+        detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
+        raise Refused(error("plan-of-a-newer-nexusform", detail))
+    return manifest.plan
+
+
+def _unsigned(digests: Mapping[str, str]) -> Mapping[str, str]:
+    """The parts that a signature is made of."""
+    return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
+
+
+def _problems_of_parts(path: str, read: _Read) -> list[Diagnostic]:
+    """Whether the parts of a plan are those that it names."""
+    if fleet_digest(read.plan.sites, read.plan.waves) != read.plan.digest:
+        return [_damaged(path, "Its sites are not those that its digest stands for.")]
+    for site in read.plan.sites:
+        digest = read.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
+        if site.answer.plan and digest != site.answer.plan:
+            return [_damaged(path, f'The plan of the site "{site.name}" is not the one that it names.')]
+    return []
+
+
+def _none(path: str) -> Refused:
+    detail = f"{path} is not a plan of sites, as `nexusform sites plan -out=FILE` writes them."
+    return Refused(error("not-a-plan-file", detail))
+
+
+def _torn(path: str) -> Diagnostic:
+    return _damaged(path, "Bytes are missing, changed or added.")
 
 
 def _damaged(path: str, why: str) -> Diagnostic:
