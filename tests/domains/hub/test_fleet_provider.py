@@ -493,3 +493,21 @@ def test_a_hub_that_is_not_there_is_said_soon(hub: HubServer, told: Told) -> Non
     assert code == 1
     assert f"{hub.url} cannot be asked" in said
     assert "no-member-cluster" not in said  # nobody knows which members it has
+
+
+def test_many_new_placements_take_few_requests(hub: HubServer, told: Told) -> None:
+    write()
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.writelines(MANY.format(number=number) for number in range(9))
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    judged = [
+        path for method, path, _, _ in hub.log if "/clusterresourceplacements" in path and method == "GET"
+    ]
+    assert {path.rpartition("/")[2] for path in judged} == {"clusterresourceplacements"}
+    hub.log.clear()
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    asked = [path for _, path, _, _ in hub.log if "placement.kubernetes-fleet.io" in path]
+    # Is it there, write it, look at it, and at its bindings; not at its snapshots.
+    assert len(asked) <= 10 * 5
+    assert not any("snapshots" in path for path in asked)

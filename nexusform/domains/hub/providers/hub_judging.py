@@ -10,7 +10,7 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
-from nexusform.domains.hub.providers.hub_objects import managed_by, path_on
+from nexusform.domains.hub.providers.hub_objects import managed_by, path_on, standing_of_many
 from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.domains.hub.providers.hub_refusals import no_member, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms
@@ -40,6 +40,7 @@ class Judging:
         self._terms = terms
         self._namespaces: set[str] = set()  # that come with the plan
         self._groups: set[str] = set()  # of CustomResourceDefinitions that come with the plan
+        self._standing: dict[str, dict[str, Any] | None] = {}  # by path, of those that were listed
         self.verdict = ""  # what the hub made of the plan, in words
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
@@ -64,6 +65,7 @@ class Judging:
             return list(self._judge_one(hub, number, requests[number], sent[number]))
 
         try:
+            self._standing = standing_of_many(hub, (each for objects in sent.values() for each in objects))
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 found = [finding for findings in pool.map(one, known) for finding in findings]
         except HubProblem as problem:
@@ -114,7 +116,7 @@ class Judging:
         if not path:
             yield self._not_served(each)
             return
-        body = hub.get(path)
+        body = self._standing[path] if path in self._standing else hub.get(path)
         if request.key.type == MEMBERS and body is None:
             yield Problem((), NO_MEMBER, no_member(each))
             return

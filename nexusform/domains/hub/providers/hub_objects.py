@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import manager_of
 from nexusform.domains.hub.api.hub import Hub
+from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.hub_bodies import KIND_OF, Sent
 from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
 from nexusform.ports import ProviderProblem
 
 Body = Mapping[str, Any]
+MANY: Final = 5  # from which on objects of one kind are listed instead of asked for one by one
 
 
 def path_on(hub: Hub, each: Sent) -> str:
@@ -40,6 +42,31 @@ def object_on(hub: Hub, each: Sent) -> dict[str, Any] | None:
     """An object as it stands, None where there is none. Raises Refused."""
     path = path_on(hub, each)
     return hub.get(path) if path else None
+
+
+def standing_of_many(hub: Hub, sent: Iterable[Sent]) -> dict[str, dict[str, Any] | None]:
+    """What stands of objects of which many stand in one place, by path: a list of all there instead of a
+    request for each. A place that may not be listed is left out. Raises HubProblem.
+    """
+    places: dict[str, list[str]] = {}
+    for each in sent:
+        try:
+            path = path_on(hub, each)
+        except Refused:
+            continue
+        if path:
+            places.setdefault(path.rpartition("/")[0], []).append(path)
+    standing: dict[str, dict[str, Any] | None] = {}
+    for place, paths in places.items():
+        if len(paths) < MANY:
+            continue
+        try:
+            listed = hub.list(place)
+        except Refused:
+            continue
+        standing |= dict.fromkeys(paths)
+        standing |= {f"{place}/{(body.get('metadata') or {}).get('name')}": body for body in listed}
+    return standing
 
 
 def uid_of(body: Body) -> str:

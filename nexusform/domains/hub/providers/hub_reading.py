@@ -22,7 +22,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     differing,
     objects_of,
 )
-from nexusform.domains.hub.providers.hub_objects import named, path_on, uid_of
+from nexusform.domains.hub.providers.hub_objects import MANY, named, path_on, uid_of
 from nexusform.domains.hub.providers.hub_refusals import refuse_managed
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
@@ -131,8 +131,6 @@ def find(hub: Hub, terms: Terms, resource_type: str, object_id: str) -> tuple[Ob
 class _Standing:
     """What stands on a hub, asked for once: many of one kind by a list, few one by one."""
 
-    _MANY = 5
-
     def __init__(self, hub: Hub, requests: Sequence[ReadRequest]) -> None:
         self.hub = hub
         self._bodies: dict[str, dict[str, Any] | None] = {}
@@ -147,7 +145,7 @@ class _Standing:
             if request.key.type not in APPROVALS and request.key.type in KIND_OF:
                 asked.setdefault(request.key.type, []).append(request)
         for type_name, of_type in asked.items():
-            if len(of_type) < self._MANY:
+            if len(of_type) < MANY:
                 continue
             self._listed.add(KIND_OF[type_name])
             kind = KINDS[KIND_OF[type_name]]

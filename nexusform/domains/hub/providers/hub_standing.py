@@ -43,12 +43,15 @@ class Standing(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What a hub shows of one placement."""
+    """What a hub shows of one placement. Without its snapshots (`is_glance`) its own status has to tell what
+    these would.
+    """
 
     placement: Body
     bindings: Sequence[Body]
-    policies: Sequence[Body]
-    snapshots: Sequence[Body]
+    policies: Sequence[Body] = ()
+    snapshots: Sequence[Body] = ()
+    is_glance: bool = False
 
 
 def generation_of(body: Body) -> int:
@@ -116,17 +119,27 @@ def placement_standing(
     if scheduled.get("reason") == "InvalidResourceSelectors":
         words = str(scheduled.get("message") or "its selectors are invalid")
         return Standing(done=True, words=words, bindings=bindings, decided=True)
-    policy = _latest(shown.policies)
-    observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
-    if policy is None or observed < generation_of(body):
+    if not (shown.is_glance or _policy_is_observed(shown)):
         words = "the hub has not observed the policy yet"
         return Standing(done=False, words=words, bindings=bindings)
-    latest = _number(_latest(shown.snapshots))
+    latest = index_told(body) if shown.is_glance else _number(_latest(shown.snapshots))
     if external:
         return Standing(done=True, bindings=bindings, decided=True, latest=latest)
     holds = _not_there(shown, planned, latest, failing)
     words = first_of(holds, _MOST_NAMED)
     return Standing(done=not holds, words=words, bindings=bindings, decided=True, latest=latest)
+
+
+def _policy_is_observed(shown: Shown) -> bool:
+    policy = _latest(shown.policies)
+    observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
+    return policy is not None and observed >= generation_of(shown.placement)
+
+
+def index_told(placement: Body) -> int | None:
+    """The number of the resource snapshot that the status of a placement speaks of."""
+    told = str((placement.get("status") or {}).get("observedResourceIndex") or "")
+    return int(told) if told.isdecimal() else None
 
 
 def _not_there(

@@ -18,6 +18,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     Standing,
     failures_foretold,
     generation_of,
+    index_told,
     name_of,
     placement_standing,
     run_standing,
@@ -84,7 +85,7 @@ class Watch(Struct, frozen=True):
 
         def look(elapsed: float) -> tuple[bool, str]:
             nonlocal last, decided
-            shown = shown_placement(self.hub, kind, namespace, name)
+            shown = _glance(self.hub, kind, namespace, name, planned)
             if shown is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
             external = is_external(shown.placement)
@@ -217,6 +218,20 @@ def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | N
     if not has_been_scheduled(placement):
         return Shown(placement, (), (), ())  # nothing to look at yet
     return Shown(placement, *(_made_for(hub, made, namespace, name) for made in made_kinds(kind)))
+
+
+def _glance(hub: Hub, kind: str, namespace: str, name: str, planned: Mapping[str, Any]) -> Shown | None:
+    """A placement with its bindings alone, where its status tells which snapshot it speaks of and a plan says
+    which is meant: two requests instead of four, and there may be a thousand placements.
+    """
+    placement = hub.get(KINDS[kind].path(name, namespace))
+    if placement is None or not has_been_scheduled(placement):
+        return Shown(placement, (), (), ()) if placement is not None else None
+    kinds = made_kinds(kind)
+    is_meant = planned and all(isinstance(each.get("resource_snapshot"), int) for each in planned.values())
+    if is_meant and index_told(placement) is not None and not is_external(placement):
+        return Shown(placement, _made_for(hub, kinds[0], namespace, name), is_glance=True)
+    return Shown(placement, *(_made_for(hub, made, namespace, name) for made in kinds))
 
 
 def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
