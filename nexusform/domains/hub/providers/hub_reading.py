@@ -168,7 +168,9 @@ class _Standing:
         body = self._bodies.get(KINDS[kind].path(name, namespace))
         if body is None or not has_been_scheduled(body):
             return Shown(body, (), (), ()) if body is not None else None
-        return Shown(body, *(self._made_of(made).get((namespace, name), []) for made in made_kinds(kind)))
+        made = (self._made_of(each).get((namespace, name), []) for each in made_kinds(kind))
+        bindings, policies, snapshots = made
+        return Shown(body, bindings, policies, snapshots)
 
     def _made_of(self, kind: str) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
         """What the hub made of a kind, by placement."""

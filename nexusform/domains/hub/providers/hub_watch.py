@@ -217,7 +217,7 @@ def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | N
         return None
     if not has_been_scheduled(placement):
         return Shown(placement, (), (), ())  # nothing to look at yet
-    return Shown(placement, *(_made_for(hub, made, namespace, name) for made in made_kinds(kind)))
+    return _whole(hub, placement, kind, namespace, name)
 
 
 def _glance(hub: Hub, kind: str, namespace: str, name: str, planned: Mapping[str, Any]) -> Shown | None:
@@ -227,11 +227,15 @@ def _glance(hub: Hub, kind: str, namespace: str, name: str, planned: Mapping[str
     placement = hub.get(KINDS[kind].path(name, namespace))
     if placement is None or not has_been_scheduled(placement):
         return Shown(placement, (), (), ()) if placement is not None else None
-    kinds = made_kinds(kind)
     is_meant = planned and all(isinstance(each.get("resource_snapshot"), int) for each in planned.values())
     if is_meant and index_told(placement) is not None and not is_external(placement):
-        return Shown(placement, _made_for(hub, kinds[0], namespace, name), is_glance=True)
-    return Shown(placement, *(_made_for(hub, made, namespace, name) for made in kinds))
+        return Shown(placement, _made_for(hub, made_kinds(kind)[0], namespace, name), is_glance=True)
+    return _whole(hub, placement, kind, namespace, name)
+
+
+def _whole(hub: Hub, placement: Mapping[str, Any], kind: str, namespace: str, name: str) -> Shown:
+    bindings, policies, snapshots = (_made_for(hub, made, namespace, name) for made in made_kinds(kind))
+    return Shown(placement, bindings, policies, snapshots)
 
 
 def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
