@@ -42,7 +42,7 @@ from nexusform.planning.verdicts.fit import (
     too_many_vfs,
 )
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
-from nexusform.planning.verdicts.stranded import forgotten_ground, lost_with_ground, stranded
+from nexusform.planning.verdicts.stranded import forgotten_ground, lost_with_ground, namesakes, stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.plan import (
@@ -323,7 +323,8 @@ def _judged(
     ]
     types = blocks.request.registries.resource_types
     all_diagnostics += stranded(vms, instances, types, blocks.selection, blocks.request.mode, world.sites)
-    failures = fit_failures(vms, blocks.left_out)
+    all_diagnostics += namesakes(vms)
+    failures = fit_failures(vms, blocks.left_out, _forgotten_ground(instances))
     # What depends on a VM that does not fit is undecided because of that.
     flawed = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNDECIDED or not failures.unplaced
@@ -339,6 +340,15 @@ def _judged(
         rules = judge(instances.values(), world.vms, world.sites, certainty, hosted)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
     return Judged(all_diagnostics, failures.unplaced, rules)
+
+
+def _forgotten_ground(instances: Mapping[Address, Instance]) -> list[str]:
+    """What makes machines and is forgotten in this plan."""
+    return [
+        str(address)
+        for address, each in instances.items()
+        if each.action is Action.FORGET and each.type.offer is not None
+    ]
 
 
 def _less_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:

@@ -16,7 +16,7 @@ from nexusform.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import WITH_ITS_PLACE, Instance
 from nexusform.planning.names.evaluation import Evaluation, ResourceKey, address_key, unknown_repetition
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.scope import ModuleInstance
@@ -257,8 +257,10 @@ class Blocks:
         """
         if instance.forced:
             return
-        if is_triggered(instance, self.decided, evaluation) or self._goes_with_its_place(instance):
+        if is_triggered(instance, self.decided, evaluation):
             instance.forced = "replace_by_triggers"
+        elif self._goes_with_its_place(instance):
+            instance.forced = WITH_ITS_PLACE
 
     def _goes_with_its_place(self, instance: Instance) -> bool:
         if not self._replaced_places or instance.prior is None:
@@ -395,7 +397,7 @@ def orphans_of(blocks: Blocks) -> Orphans:
             instance = blocks.going(address, reason)
             if instance.action is Action.DELETE and only_forgets(blocks.request.configuration, address):
                 instance.action = Action.FORGET
-                diagnostics.append(_forgets(address))
+                diagnostics.append(_forgets(address, instance.type.kind))
             instances.append(instance)
     instances.sort(key=_creation)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
@@ -417,11 +419,18 @@ def _unknown_type(block: ConfigAddress) -> Diagnostic:
     )
 
 
-def _forgets(address: Address) -> Diagnostic:
-    return warning(
-        "object-will-be-forgotten",
-        f"{address} leaves the state and is not destroyed: what it has on the site runs on, and nobody "
-        "manages it any more. No plan gives the room of its VMs to others, until a provider or an inventory "
-        "shows that it is free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so.",
-        address=str(address),
+def _forgets(address: Address, kind: Kind) -> Diagnostic:
+    told = (
+        "what it has on the site runs on, and nobody manages it any more. No plan gives the room of its VMs "
+        "to others, until a provider or an inventory shows that it is free, or `nexusform state rm "
+        "'nexus_rack.NAME:VM'` says so."
     )
+    brief = ""
+    if kind is Kind.MEMBER:
+        told = (
+            "on the hub it stays a member, and what runs there runs on. To this plan it left the fleet all "
+            "the same: bindings and pods there leave the state as if they went."
+        )
+        brief = f"{address}: stays a member on the hub, where all runs on"
+    text = f"{address} leaves the state and is not destroyed: {told}"
+    return warning("object-will-be-forgotten", text, address=str(address), brief=brief)

@@ -21,6 +21,8 @@ from nexusform.state.objects import ObjectState
 from nexusform.values import UNKNOWN
 
 UNDECIDED = "placement-depends-on-an-unknown-value"
+# Why what is in a place, or of a cluster, is replaced: in JSON it is OpenTofu's "replace_by_triggers".
+WITH_ITS_PLACE = "replace_with_its_place"
 
 
 class Instance(Struct):

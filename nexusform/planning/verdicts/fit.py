@@ -25,7 +25,7 @@ from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
-from nexusform.words import counted, form
+from nexusform.words import counted, first_of, form
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
@@ -61,10 +61,13 @@ class Failures(Struct, frozen=True):
     unplaced: tuple[Unplaced, ...]
 
 
-def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> Failures:
+def fit_failures(
+    objects: Iterable[VmObject], left_out: Sequence[str] = (), forgotten: Sequence[str] = ()
+) -> Failures:
     """One error per pool that does not fit, and a warning for each pinned VM that does not. `left_out` are
-    the racks and machines that -target or -exclude keep out of the plan.
+    the racks and machines that -target or -exclude keep out of the plan, `forgotten` those that it forgets.
     """
+    hidden = _left_out(left_out) + _forgotten(forgotten)
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
@@ -72,7 +75,7 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
         for pool in vms.pools:
             shortage = _shortage(vms, pool)
             if shortage is not None:
-                diagnostics.append(_error(vms, pool, shortage, left_out))
+                diagnostics.append(_error(vms, pool, shortage, hidden))
                 unplaced.append(_unplaced(vms, pool))
     return Failures(tuple(diagnostics), tuple(unplaced))
 
@@ -120,7 +123,7 @@ def _crowded(vms: VmObject, reason: str) -> Diagnostic:
     )
 
 
-def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequence[str] = ()) -> Diagnostic:
+def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, hidden: str) -> Diagnostic:
     total = len(pool.numbers)
     placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placed)
     instance = vms.instance
@@ -136,7 +139,7 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
         reason = f"{_batches(pool)} {reason}"
     return error(
         DOES_NOT_FIT,
-        reason + _left_out(left_out),
+        reason + hidden,
         subject,
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
@@ -162,6 +165,16 @@ def _left_out(addresses: Sequence[str]) -> str:
     named = ", ".join(addresses[:MOST_NAMED])
     more = f" and {len(addresses) - MOST_NAMED} more" if len(addresses) > MOST_NAMED else ""
     return f" -target or -exclude leave these out of the plan, so that their room is not seen: {named}{more}."
+
+
+def _forgotten(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return ""
+    named, it = first_of(addresses, MOST_NAMED), form(len(addresses), "it", "them")
+    return (
+        f" This plan forgets {named}, so that no machine of {it} is known any more: leave out the removed "
+        f"{form(len(addresses), 'block', 'blocks')} of {it}, or forget what stands there, too."
+    )
 
 
 # --- placement groups that are not kept --------------------------------------------------------

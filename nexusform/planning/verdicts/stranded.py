@@ -24,6 +24,7 @@ from nexusform.words import counted, first_of, form, listed, natural
 
 GONE_ALREADY = "machine-is-gone-under-vms"
 SELECTION = "selection"  # among what such an error carries: the options that it proposes
+NAMESAKES = "vms-of-these-names-run-already"
 _MOST_NAMED = 4
 _MOST_OBJECTS = 12
 FORGOTTEN_GROUND = "forgotten-vms-lose-their-machine"
@@ -147,6 +148,34 @@ def forgotten_ground(
         brief = f"{address}: {happens} under {counted(len(names), 'forgotten VM')}"
         told = instance.problem(Problem((), FORGOTTEN_GROUND, text, Severity.WARNING, brief=brief))
         yield replace(told, extra={LOST_VMS: [list(vm) for vm in vms]})
+
+
+def namesakes(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """A warning where VMs come under names that run on their site already, and that no resource manages: a
+    cluster that was forgotten is asked for again.
+    """
+    for vms in objects:
+        if vms.site is None or not vms.site.unmanaged or not vms.moves.arrive:
+            continue
+        running = {vm.name: vm.machine for vm in vms.site.unmanaged}
+        coming = [vms.placed[key].name for key in vms.moves.arrive if key in vms.placed]
+        twice = sorted(running.keys() & set(coming), key=natural)
+        if not twice:
+            continue
+        address, number = vms.instance.address, len(twice)
+        named = [f"{name} on {running[name]}" for name in twice]
+        runs, they = form(number, "runs", "run"), form(number, "it is", "they are")
+        text = (
+            f"{counted(number, 'VM')} {runs} already under {form(number, 'a name', 'names')} that {address} "
+            f"gives, and no resource manages {form(number, 'it', 'them')}: {first_of(named, _MOST_NAMED)}. A "
+            f"platform refuses a name that is taken. If {they} meant, take {form(number, 'it', 'them')} over "
+            f"with an import block (to = {address}); if {they} gone, say so: nexusform state rm 'ADDRESS OF "
+            "THE RACK:NAME'."
+        )
+        brief = (
+            f"{address}: {counted(number, 'VM')} of the same {form(number, 'name', 'names')} {runs} already"
+        )
+        yield vms.instance.problem(Problem((), NAMESAKES, text, Severity.WARNING, brief=brief))
 
 
 def _makers_before(

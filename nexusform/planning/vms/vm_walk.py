@@ -23,7 +23,7 @@ from nexusform.plain_data import has_unknown
 from nexusform.planning.instances.argument_evaluation import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import WITH_ITS_PLACE, Instance
 from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.preparation.prior import Prior
@@ -195,7 +195,7 @@ class _Walk:
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
-                instance.forced = "replace_by_triggers"
+                instance.forced = WITH_ITS_PLACE
             self._consider(vms, demand, evaluation)
         self.diagnostics += last_system_pools(self._of(instances))
 

@@ -57,6 +57,8 @@ from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputSta
 __all__ = ["json_bytes", "materialised", "plan_document", "state_document", "write_json"]
 
 FORMAT_VERSION: Final = "1.2"
+# Reasons for which OpenTofu has one word with another.
+_REASONS: Final[Mapping[str, str]] = {"replace_with_its_place": "replace_by_triggers"}
 _NO_REGISTRIES: Final = Registries()
 _NO_FILES: Final[Mapping[str, SourceFile]] = {}
 
@@ -157,7 +159,7 @@ def _resource_change(change: Change, show: bool) -> dict[str, Any]:
         document["deposed"] = change.deposed
     document["change"] = _change(change, show)
     if change.reason:
-        document["action_reason"] = change.reason
+        document["action_reason"] = _REASONS.get(change.reason, change.reason)
     if change.source is not None:
         span = change.source
         document["source"] = {

@@ -105,6 +105,7 @@ _STREAM_REASONS: Final = {
     "replace_because_cannot_update": "cannot_update",
     "replace_by_request": "requested",
     "replace_by_triggers": "replace_triggered_by",
+    "replace_with_its_place": "replace_triggered_by",
 }
 
 

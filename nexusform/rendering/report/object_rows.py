@@ -148,6 +148,7 @@ _NOTES: Final = {
     "replace_because_tainted": "tainted",
     "replace_by_request": "as requested",
     "replace_by_triggers": "by replace_triggered_by",
+    "replace_with_its_place": "with what holds it",
     "delete_because_no_resource_config": "not in configuration",
     "delete_because_no_module": "its module is not in configuration",
     "delete_because_count_index": "out of range for count",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from nexusform.plans.effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.upgrade_words import RECREATING, ROLLING
+from nexusform.rendering.report.upgrade_words import AT_ONCE, RECREATING, ROLLING, pools_at_once
 from nexusform.rendering.report.wording import trigger_words
 from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
@@ -274,7 +274,10 @@ def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> 
     if detail is not Detail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
-    groups = [_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools]
+    at_once = pools_at_once(plan)
+    groups = [
+        _group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say, at_once) for pool in pools
+    ]
     # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
     # may follow one. Pods follow from bindings.
     return tuple(sorted(groups, key=lambda group: kind_order(group.kind)))
@@ -304,6 +307,7 @@ def _group(
     tie_breaks: int,
     detail: Detail,
     say: SayPlace,
+    at_once: Set[tuple[str, str, str]],
 ) -> PlacementGroup:
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
@@ -316,7 +320,7 @@ def _group(
     lines: list[PlacementLine] = []
     for run in runs.values():
         anew = run[0].kind == VM and run[0].trigger in told
-        lines += [_recreated(run)] if anew else _lines(run, detail, say)
+        lines += [_recreated(run, at_once)] if anew else _lines(run, detail, say)
     kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
     certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
@@ -378,7 +382,7 @@ def _is_recreation(trigger: str, count: int, detail: Detail) -> bool:
     return trigger == ROLLING or count > SINGLE_MOVES
 
 
-def _recreated(run: Sequence[PlacementChange]) -> PlacementLine:
+def _recreated(run: Sequence[PlacementChange], at_once: Set[tuple[str, str, str]]) -> PlacementLine:
     """One line for nodes of a pool that are made anew, batch by batch or all at once."""
     ordered = sorted(run, key=_by_number)
     in_place = sum(effect_of(row) is Effect.AGAIN for row in run)
@@ -392,6 +396,7 @@ def _recreated(run: Sequence[PlacementChange]) -> PlacementLine:
         target=", ".join(f"{count:,} {where}" for count, where in counts if count),
         trigger=run[0].trigger,
         count=len(run),
+        state=AT_ONCE if (run[0].site_id, run[0].cluster, run[0].pool) in at_once else "",
     )
 
 
@@ -463,7 +468,7 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
 def line_verb(line: PlacementLine) -> str:
     """What is said before the target of objects that have no way to it: `re-created in place:`, `stays`."""
     if line.trigger in RECREATING and not line.origin and line.effect is Effect.MOVED:
-        return RECREATING[line.trigger]
+        return line.state or RECREATING[line.trigger]
     match line.effect:
         case Effect.AGAIN:
             return f"{outcome_of(Effect.AGAIN, line.state)}:"

@@ -81,7 +81,8 @@ class Stanza(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything a renderer shows of a plan.
 
-    `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
+    `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing
+    (`unchanged` is what was compared then);
     `denied`: it may not be applied, be it in error or not. `summaries` starts with the total. `tables` are
     those of pools that change (all of them with the detail `all`). `decided`: no VM that it places is
     predicted.
@@ -108,6 +109,7 @@ class Report(Struct, frozen=True):
     folded: bool
     diagnostics: tuple[Diagnostic, ...]
     findings: tuple[Finding, ...] = ()
+    unchanged: str = ""
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
 
@@ -139,7 +141,8 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         errored=plan.errored,
         denied=plan.denied,
         has_changes=plan.has_changes,
-        verdict=wording.plan_line(plan) if plan.has_changes else wording.NO_CHANGES[plan.mode][0],
+        verdict=wording.plan_line(plan) if plan.has_changes else wording.no_changes(plan)[0],
+        unchanged=wording.no_changes(plan)[1],
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
         stanzas=tuple(stanzas),
         drift=tuple(_drift_stanza(drift, schema_of) for drift in shown_drift(plan)),

@@ -49,7 +49,7 @@ class ShortReport(Struct, frozen=True):
     """Everything that the short plan says.
 
     `verdict` are (heading, sentence) pairs; `worst` whether something in the sentence is bad. `plan_line` is
-    "" where applying would change no object and no output.
+    "" where applying would change no object and no output; `unchanged` says so then, and what was compared.
     """
 
     mode: Mode
@@ -69,6 +69,7 @@ class ShortReport(Struct, frozen=True):
     placed: int
     rollouts: tuple[RolloutTable, ...] = ()
     sites: tuple[SiteRow, ...] = ()
+    unchanged: tuple[str, str] = ("", "")
 
 
 def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortReport:
@@ -90,6 +91,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         verdict=() if plan.errored else tuple(verdict_sentences(plan)),
         plan_line=wording.plan_line(plan) if plan.has_changes else "",
         denied=plan.denied,
+        unchanged=wording.no_changes(plan),
         tie_breaks=plan.tie_breaks,
         machines_sure=sum(table.machines_certain for table in plan.placement_tables),
         placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,

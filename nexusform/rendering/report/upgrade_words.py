@@ -10,16 +10,27 @@ from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
 from nexusform.words import counted, first_of, form, listed
 
 ROLLING: Final = "kubernetes_version_changed"
+AT_ONCE: Final = "re-created all at once:"
 # What re-creates all nodes of a pool, and how that is said before where they come to.
 RECREATING: Final[Mapping[str, str]] = {
     ROLLING: "upgraded batch by batch, re-created",
     **dict.fromkeys(
         ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
-        "re-created all at once:",
+        AT_ONCE,
     ),
 }
 _MOST_NAMED: Final = 4
 _MOST_IN_TITLE: Final = 2
+
+
+def pools_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
+    """The pools (site, cluster, name) of upgraded clusters of which all nodes leave before any comes."""
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if upgrade.rolls and pool.vms > 1 and pool.batches == 1 and not pool.surges
+    )
 
 
 def upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:

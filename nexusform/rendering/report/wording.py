@@ -47,6 +47,7 @@ _REPLACE_HEADLINES: Final = {
     "replace_because_tainted": "is tainted, so it must be replaced",
     "replace_by_request": "will be replaced, as requested",
     "replace_by_triggers": "will be replaced due to changes in replace_triggered_by",
+    "replace_with_its_place": "will be replaced with what holds it",
 }
 
 _REASONS: Final = {
@@ -137,7 +138,7 @@ def plan_line(plan: Plan) -> str:
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
 
 
-NO_CHANGES: Final = {
+_NO_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. Your infrastructure matches the configuration.",
         (
@@ -160,6 +161,27 @@ NO_CHANGES: Final = {
         ),
     ),
 }
+_NOTHING_SELECTED: Final = {
+    Mode.NORMAL: (
+        "No changes. What is selected matches the configuration.",
+        "nexusform has compared what -target and -exclude leave in, and nothing else.",
+    ),
+    Mode.REFRESH_ONLY: (
+        "No changes. What is selected still matches the configuration.",
+        "nexusform has checked what -target and -exclude leave in, and nothing else.",
+    ),
+    Mode.DESTROY: (
+        "No changes. Nothing that is selected needs to be destroyed.",
+        "-target and -exclude leave out all that the state holds, or what it needs: it stays as it is.",
+    ),
+}
+
+
+def no_changes(plan: Plan) -> tuple[str, str]:
+    """The sentence for a plan that does nothing, and what was looked at."""
+    words = _NOTHING_SELECTED if plan.targets or plan.excludes else _NO_CHANGES
+    return words[plan.mode]
+
 
 ONLY_DRIFT: Final = (
     "Your configuration already applies the changes detected above, so applying this plan will only "

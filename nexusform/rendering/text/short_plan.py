@@ -5,6 +5,7 @@ what to mind, and the verdict last; and the options by which a plan is drawn as 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -104,7 +105,7 @@ def _site_lines(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str
 
 def _unchanged(report: ShortReport, width: int, paint: Painter) -> list[str]:
     """That nothing changes, and what was compared."""
-    sentence, detail = wording.NO_CHANGES[report.mode]
+    sentence, detail = report.unchanged
     head, _, second_sentence = sentence.partition(". ")
     title = f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}"
     return [title, "\n".join(wrap(detail, width))]
@@ -327,11 +328,19 @@ def short_output_lines(outputs: Sequence[Difference], width: int, paint: Painter
 
 
 def _held(output: Difference) -> str:
-    """What a value holds, in place of it: `{5 keys}`, `[12 elements, 2 of them change]`."""
-    changed = sum(1 for child in output.children if child.symbol)
-    total = changed + output.hidden + sum(1 for child in output.children if not child.symbol)
-    verb = form(changed, "changes", "change")
-    part = f", {changed} of them {verb}" if output.symbol == "~" and changed < total else ""
+    """What a value holds afterwards, in place of it: `{5 keys}`, `[12 elements, 2 of them change]`,
+    `{3 keys, 1 of them new, 2 are gone}`; of one that goes, what it held.
+    """
+    symbols = Counter(child.symbol for child in output.children)
+    total = symbols.total() + output.hidden
+    part = ""
+    if output.symbol == "~":
+        gone, new, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
+        total -= gone
+        changed -= gone + new
+        part += f", {new} of them new" if new else ""
+        part += f", {changed} of them {form(changed, 'changes', 'change')}" if 0 < changed < total else ""
+        part += f", {gone} {form(gone, 'is', 'are')} gone" if gone else ""
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:
             return f"{{{counted(total, 'key')}{part}}}"

@@ -126,8 +126,8 @@ def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
         return [f"{line}\n{placements}" if placements else line]
     if report.has_changes:
         return [placements]
-    sentence, detail = wording.NO_CHANGES[report.mode]
-    head, _, rest = sentence.partition(". ")
+    detail = report.unchanged
+    head, _, rest = report.verdict.partition(". ")
     if report.drift and report.mode is Mode.NORMAL:
         detail = wording.ONLY_DRIFT
     return [

@@ -145,8 +145,13 @@ def test_nothing_is_told_of_ground_that_stays() -> None:
 
 
 def test_vms_that_come_under_forgotten_names_are_others() -> None:
-    """The forgotten ones run on, so the room of both is taken."""
-    room = with_room(good(plan(SMALL + OLD, forgotten())), all_types()).plan.room
+    """The forgotten ones run on, so the room of both is taken, and that they run already is told."""
+    result = good(plan(SMALL + OLD, forgotten()))
+    (told,) = [each for each in warnings(result) if each.id == "vms-of-these-names-run-already"]
+    assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"
+    assert "3 VMs run already under names that nexus_kubernetes_cluster.old gives" in told.detail
+    assert [each.id for each in warnings(good(plan(SMALL + NEW.replace("= 6", "= 5"), forgotten())))] == []
+    room = with_room(result, all_types()).plan.room
     (row,) = [each for each in room if each.sku == BIG]
     assert row.after is not None
     # Four machines of two cells: three forgotten, three that come.

@@ -125,6 +125,23 @@ def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
     assert "nexusform apply" not in text
 
 
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        (Mode.NORMAL, "No changes. What is selected matches the configuration."),
+        (Mode.REFRESH_ONLY, "No changes. What is selected still matches the configuration."),
+        (Mode.DESTROY, "No changes. Nothing that is selected needs to be destroyed."),
+    ],
+)
+def test_of_a_part_it_is_said_that_only_it_was_looked_at(
+    mode: Mode, sentence: str, plans: SimpleNamespace
+) -> None:
+    kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
+    made = Plan(mode=mode, changes=(kept,), kept=178, excludes=("nexus_rack.r",))
+    assert render_plan(made, {}, detailed()).startswith(sentence)
+    assert render_plan(made, {}, PlanTextOptions()).startswith(sentence)
+
+
 def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:
     text = render_plan(plans.every_action(), {}, detailed())
     assert re.findall(r"^ *# (.*) will be created$", text, re.MULTILINE) == ["nexus_rack.a"]

@@ -296,10 +296,10 @@ def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[D
     text = (
         f"{listed(staying, 4)} left the fleet, and the {which} of {key} there {stay} Unscheduled: removing "
         "counts like taking a ready cluster down, and with max_unavailable = "
-        f"{rolling.max_unavailable} none of the others may be missed. Nothing runs there any more. It goes "
-        "when another cluster makes room, or with a higher max_unavailable."
+        f"{rolling.max_unavailable} none of the others may be missed. To the plan nothing runs there any "
+        "more. It goes when another cluster makes room, or with a higher max_unavailable."
     )
-    brief = f"{key}: nothing removes the binding on {listed(staying, 4)}, which left the fleet"
+    brief = f"{key}: the {which} on {listed(staying, 4)}, which left the fleet, {stay} Unscheduled"
     problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=brief)
     yield placement.asked.instance.problem(problem)
 
