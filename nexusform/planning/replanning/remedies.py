@@ -299,6 +299,10 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
         )
     moved = moved_vms(plan, "zones_changed")
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
+    # An upgrade re-places them as well, but batch by batch.
+    at_once = sum(unplaced.standing for unplaced in pinned if unplaced.surge)
+    if at_once:
+        cost = f" Other zones make the pool anew: {counted(at_once, 'node')} away at once, not in batches."
     return WayOut(
         "zones", f"{'; '.join(texts)}: {_all_fit(pinned)}.{cost}", {"zones": data, "replaced_vms": moved}
     )

@@ -154,3 +154,15 @@ def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs
     assert upgrade.goes_through == (not hangs)
     said = "may find no room: that hangs on which VMs of b/q the platform takes"
     assert (said in upgrade_text(upgrade)) == bool(hangs)
+
+
+def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
+    def full(version: str) -> str:
+        zoned = pool("p", 4, "NC_P46_224_v1", more='availability_zones = ["r0"]')
+        wide = pool("q", 7, "NC_P46_224_v1")
+        return ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=wide)
+
+    (refused,) = errors(plan(full(NEW), state_of(full(OLD)), ways_out=True))
+    ways = refused.extra["fit"]["ways_out"]
+    assert any(way["kind"] == "zones" for way in ways)
+    assert "Other zones make the pool anew: 4 nodes away at once, not in batches." in refused.detail
