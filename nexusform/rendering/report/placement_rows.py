@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -307,7 +307,7 @@ def _group(
     tie_breaks: int,
     detail: Detail,
     say: SayPlace,
-    at_once: Set[tuple[str, str, str]],
+    at_once: frozenset[tuple[str, str, str]],
 ) -> PlacementGroup:
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
@@ -382,7 +382,7 @@ def _is_recreation(trigger: str, count: int, detail: Detail) -> bool:
     return trigger == ROLLING or count > SINGLE_MOVES
 
 
-def _recreated(run: Sequence[PlacementChange], at_once: Set[tuple[str, str, str]]) -> PlacementLine:
+def _recreated(run: Sequence[PlacementChange], at_once: frozenset[tuple[str, str, str]]) -> PlacementLine:
     """One line for nodes of a pool that are made anew, batch by batch or all at once."""
     ordered = sorted(run, key=_by_number)
     in_place = sum(effect_of(row) is Effect.AGAIN for row in run)
