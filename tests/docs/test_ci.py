@@ -235,6 +235,52 @@ def test_the_workflow_uses_what_the_action_takes() -> None:
         assert all(set(s["with"]) <= set(ACTION["inputs"]) for s in used)
 
 
+def predicted(workspace: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The check of a repository of Terraform, on the example's plan."""
+    workflow = yaml.safe_load((CI / "github" / "terraform.yml").read_text(encoding="utf-8"))
+    (script,) = [s["run"] for s in workflow["jobs"]["predict"]["steps"] if s.get("id") == "predict"]
+    assert "${{" not in script
+    temp = workspace / "temp"
+    temp.mkdir(exist_ok=True)
+    if not (temp / "tfplan.json").exists():
+        shutil.copy(EXAMPLES / "terraform-plan" / "plan.json", temp / "tfplan.json")
+    export = str(EXAMPLES / "terraform-plan" / "export")
+    terms = {"EXPORT": export, "FAIL_ON": "room:1", "NF_IN_AUTOMATION": "true", **variables}
+    return bash(workspace, script, NF_CONFINE=str(EXAMPLES), **terms)
+
+
+def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
+    done = predicted(workspace)
+    assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "0"}), done.stdout
+    comment = (workspace / "temp" / "placements.md").read_text()
+    assert comment.startswith("### nexusform: 2 to add, nothing moves")
+    assert "NC\\_P46\\_224\\_v1" in comment
+
+
+@pytest.mark.parametrize(
+    ("terms", "told"),
+    [
+        ({"FAIL_ON": "room:99"}, "room"),
+        ({"EXPORT": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_does_not_land_fails_the_check_and_says_why(
+    terms: dict[str, str], told: str, workspace: Path
+) -> None:
+    done = predicted(workspace, **terms)
+    assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "1"}), done.stdout
+    assert told in (workspace / "temp" / "placements.md").read_text()
+
+
+def test_a_plan_of_terraform_that_is_none_is_told(workspace: Path) -> None:
+    (workspace / "temp").mkdir()
+    (workspace / "temp" / "tfplan.json").write_text("Error: no plan\n/approve\n")
+    assert predicted(workspace).returncode == 0
+    comment = (workspace / "temp" / "placements.md").read_text()
+    assert comment.startswith("### nexusform: nothing could be foretold")
+    assert not re.search(r"^\s*/", comment, re.MULTILINE)
+
+
 # --- GitLab ------------------------------------------------------------------------------------
 
 
@@ -273,7 +319,7 @@ def test_every_command_and_flag_exists() -> None:
             continue
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(
-            r"\bnexusform (?:-chdir=\S+ )?((?:plan|apply|show|completion)\b[^\n`|)]*)", text
+            r"\bnexusform (?:-chdir=\S+ )?((?:plan|apply|show|predict|completion)\b[^\n`|)]*)", text
         ):
             words = line.split()
             command = ROOT.get_command(context, words[0].rstrip(".,:"))
