@@ -320,7 +320,8 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
     """What happens to each kind, and how surely: `**VMs**: 53 placed, 162 kept. VMs per rack certain ...`."""
     summaries = report.summaries[1:] or report.summaries
     kind_of_all = next((row.kind for row in plan.placements), VM)
-    lines = []
+    lines: list[str] = []
+    told = "".join(f" {plain(text)}" for text in _earlier_claims(plan))
     for summary in summaries:
         if not summary.anything:
             continue
@@ -328,8 +329,10 @@ def kind_lines(plan: Plan, report: Report) -> list[str]:
         counts_text = ", ".join(f"{count:,} {word}" for count, word in summary.outcomes)
         sure = sure_of(plan) if kind == VM and summary.place + summary.move else ""
         certainty = f" Sure of {sure}" if sure else ""
-        earlier = "".join(f" {plain(text)}" for text in _earlier_claims(plan)) if sure else ""
+        earlier, told = (told, "") if sure else ("", told)
         lines.append(f"- **{titled(kind)}**: {counts_text}.{certainty}{earlier}")
+    if lines and told:  # beside what this plan is sure of; a plan without VMs says it at the end
+        lines[-1] += told
     return lines
 
 

@@ -213,6 +213,10 @@ def test_what_came_true_counts_in_the_score(hub: HubServer, told: Told) -> None:
     assert score["site"] == "web"
     assert hub.get("ClusterResourcePlacement", "web") is not None
     assert (score["claims"]["settled"], score["claims"]["held"]) == (6, 6)
+    write(number=3)
+    assert told("plan", "-report=markdown:plan.md", "-report=html:plan.html")[0] == 0
+    assert "Of 6 earlier claims 6 held" in Path("plan.md").read_text()
+    assert "6 of 6 settled claims held" in Path("plan.html").read_text()
 
 
 def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: HubServer, told: Told) -> None:

@@ -1,0 +1,85 @@
+"""What a real hub was recorded to do, looked at after each event: a placement counts as done when the hub has
+nothing more to do for it, and not before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.hub.providers.hub_standing import (
+    PARENT,
+    Shown,
+    generation_of,
+    index_told,
+    observed_bindings,
+    placement_standing,
+    snapshots_behind,
+)
+from nexusform.domains.hub.providers.hub_watch import has_been_scheduled
+
+CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
+Body = dict[str, Any]
+# Stories whose placement comes to rest under each generation. Of the second only what changed is recorded,
+# so that there is no more than a glance.
+STORIES = [("create-scale-policy", False), ("create-scale-policy", True), ("content-change", True)]
+PLACEMENT = "shop"
+MADE = ("ClusterResourceBinding", "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot")
+
+
+def shown_after_each(events: list[Body], name: str) -> Iterator[Shown]:
+    """What the hub showed of a placement after each event."""
+    objects: dict[tuple[str, str, str], Body] = {}
+    for event in events:
+        body = event.get("object")
+        if body is None:
+            continue
+        key = (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        objects[key] = body
+        if event["event"] == "DELETED":
+            del objects[key]
+        if ("ClusterResourcePlacement", "", name) in objects:
+            yield _shown(objects, name)
+
+
+def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> Shown:
+    placement = objects["ClusterResourcePlacement", "", name]
+    mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT) == name]
+    bindings, policies, snapshots = ([b for b in mine if b["kind"] == kind] for kind in MADE)
+    return Shown(placement, bindings, policies, snapshots)
+
+
+def _is_done(shown: Shown, planned: Mapping[str, Any], *, glance: bool) -> bool:
+    """Whether an apply would end here that foretold these bindings."""
+    if not has_been_scheduled(shown.placement):
+        return False
+    if glance and index_told(shown.placement) is not None:
+        shown = replace(shown, policies=(), snapshots=(), is_glance=True)
+    standing = placement_standing(shown, planned, external=False)
+    return standing.done and not snapshots_behind(planned, standing.latest)
+
+
+@pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
+@pytest.mark.parametrize(("story", "glance"), STORIES)
+def test_a_rollout_is_done_when_the_hub_was_and_not_before(story: str, *, glance: bool) -> None:
+    events = json.loads((Path(CASES) / f"{story}.json").read_text())["events"]
+    phases: dict[int, list[Shown]] = {}
+    for shown in shown_after_each(events, PLACEMENT):
+        phases.setdefault(generation_of(shown.placement), []).append(shown)
+    for generation, phase in phases.items():
+        last = observed_bindings(phase[-1])
+        done = [_is_done(shown, last, glance=glance) for shown in phase]
+        assert True in done, generation
+        for later in phase[done.index(True) :]:
+            bindings = observed_bindings(later)
+            assert _of(bindings) == _of(last), generation
+
+
+def _of(bindings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Any, Any]]:
+    return {cluster: (one["state"], one["resource_snapshot"]) for cluster, one in bindings.items()}
