@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -12,8 +13,12 @@ from nexusform.planning.conclusion.placements import platform_shrinks
 from nexusform.planning.vms.sites import SitePlan, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
-from nexusform.scheduling.racks.certainty import replay
+from nexusform.scheduling.racks.certainty import Token, replay
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Placement
+
+_Pool: TypeAlias = tuple[VmObject, PoolDemand]
+_Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and what it is called there
 
 
 def upgrades_of(
@@ -34,12 +39,15 @@ def upgrades_of(
             trigger = _trigger_of(vms, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
                 of_clusters.setdefault((vms.demand.owner, trigger), []).append((vms, pool))
+    scale_ins = _ScaleIns(objects)
     for (owner, trigger), members in of_clusters.items():
         cluster_id = owner.partition(":")[2]
         nodes = frozenset(chain.from_iterable(_names(vms, pool, trigger) for vms, pool in members))
         met = [of_cluster(cluster_id, nodes) for of_cluster in disruptions]
         pools = [
-            replace(_pool(vms, pool, trigger), hangs_on=_hangs_on(vms, pool, trigger, objects, sites))
+            replace(_pool(vms, pool, trigger), hangs_on=scale_ins.decide(vms, pool, sites))
+            if trigger == ROLLING
+            else _pool(vms, pool, trigger)
             for vms, pool in members
         ]
         yield _upgrade(members[0][0], trigger, pools, met)
@@ -115,34 +123,45 @@ def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
     )
 
 
-def _hangs_on(
-    vms: VmObject, pool: PoolDemand, trigger: str, objects: Sequence[VmObject], sites: Mapping[str, SitePlan]
-) -> tuple[str, ...]:
-    """The pools with whose VMs all still there not all of this pool would find room: the platform chooses
-    which of them a scale-in takes. Where room is left beside all of them, any choice will do.
+class _ScaleIns:
+    """The pools of which a plan takes VMs that the platform chooses. Where room is left beside all of them,
+    any choice will do.
     """
-    demand = vms.demand
-    site = sites.get(demand.site_id) if demand is not None else None
-    if trigger != ROLLING or site is None or site.base is None:
-        return ()
-    shrunken = [
-        (other, prior)
-        for other in objects
-        for prior in other.prior_pools
-        if other.site is site
-        and not (other is vms and prior.pool == pool.pool)
-        and platform_shrinks(other, prior)
-    ]
-    if not shrunken:
-        return ()
-    worst = site.base.copy()
-    for other, prior in shrunken:
-        _stay_there(worst, other, prior)
-    outcome = replay(worst, site.operations)
-    tokens = [vms.tokens[key] for key in _keys(pool) if key in vms.tokens]
-    if all(outcome.get(token) is not None for token in tokens):
-        return ()
-    return tuple(f"{_cluster_of(other)}/{prior.pool}" for other, prior in shrunken)
+
+    def __init__(self, objects: Iterable[VmObject]) -> None:
+        self._pools: dict[str, list[_Pool]] = {}  # by site id
+        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
+        for vms in objects:
+            for prior in vms.prior_pools:
+                if vms.site is not None and platform_shrinks(vms, prior):
+                    self._pools.setdefault(vms.site.id, []).append((vms, prior))
+
+    def decide(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
+        """The pools with whose VMs all still there not all of this pool would find room; its own are not
+        among them.
+        """
+        site = sites.get(vms.demand.site_id) if vms.demand is not None else None
+        if site is None or site.base is None or site.id not in self._pools:
+            return ()
+        own = _name(vms, pool)
+        others = [each for each in self._pools[site.id] if _name(*each) != own]
+        if not others:
+            return ()
+        left_out = own if len(others) < len(self._pools[site.id]) else ("", "")
+        if (site.id, left_out) not in self._outcomes:
+            worst = site.base.copy()
+            for other, prior in others:
+                _stay_there(worst, other, prior)
+            self._outcomes[site.id, left_out] = replay(worst, site.operations)
+        outcome = self._outcomes[site.id, left_out]
+        tokens = [vms.tokens[key] for key in _keys(pool) if key in vms.tokens]
+        if all(outcome.get(token) is not None for token in tokens):
+            return ()
+        return tuple(f"{_cluster_of(other)}/{prior.pool}" for other, prior in others)
+
+
+def _name(vms: VmObject, pool: PoolDemand) -> _Name:
+    return str(vms.instance.address), pool.pool
 
 
 def _stay_there(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
