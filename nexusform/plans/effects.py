@@ -26,7 +26,8 @@ class Effect(StrEnum):
 
     `again`: made anew where it stood. `unplaced`: it had a place and has none. `waiting`: it comes, or is
     looked at again, and has no place; `still_waiting`: it had none before. `lost`: what it stands on goes and
-    nothing is done for it. `forgotten`: it runs on, and nobody manages it any more.
+    nothing is done for it. `forgotten`: it runs on, and nobody manages it any more. `not_made`: it is asked
+    for, and is not there.
     """
 
     PLACED = "placed"
@@ -39,6 +40,7 @@ class Effect(StrEnum):
     LOST = "lost"
     FORGOTTEN = "forgotten"
     UPDATED = "updated"
+    NOT_MADE = "not_made"
     KEPT = "kept"
 
 
@@ -63,7 +65,7 @@ def effect_of(row: PlacementChange) -> Effect:
         case PlacementAction.UPDATE:
             return Effect.UPDATED
         case PlacementAction.KEEP:
-            return Effect.KEPT if runs_after else Effect.STILL_WAITING
+            return _of_kept(row, runs=runs_after)
         case PlacementAction.PLACE:
             return Effect.PLACED if runs_after else Effect.WAITING
     if not runs_after:
@@ -73,6 +75,12 @@ def effect_of(row: PlacementChange) -> Effect:
     if row.source is None or row.target is None:
         return Effect.MOVED
     return Effect.AGAIN if kind.spot(row.target) == kind.spot(row.source) else Effect.MOVED
+
+
+def _of_kept(row: PlacementChange, *, runs: bool) -> Effect:
+    if row.source is None and row.target is None:
+        return Effect.NOT_MADE
+    return Effect.KEPT if runs else Effect.STILL_WAITING
 
 
 PREDICTED: Final = "predicted"
@@ -88,7 +96,7 @@ def state_of(row: PlacementChange) -> str:
     kind = KINDS[row.kind]
     if row.trigger in _CHOSEN_ANEW and row.provenance == PREDICTED and effect_of(row) is Effect.AGAIN:
         return PREDICTED
-    if row.action in _WITHOUT_TARGET or kind.runs(row.target):
+    if row.target is None or row.action in _WITHOUT_TARGET or kind.runs(row.target):
         return ""
     return kind.waits_as(row.target)
 
@@ -122,6 +130,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.FORGOTTEN: ("is forgotten", "are forgotten"),
     Effect.KEPT: ("stays", "stay"),
     Effect.UPDATED: ("is updated", "are updated"),
+    Effect.NOT_MADE: ("is not made", "are not made"),
 }
 
 

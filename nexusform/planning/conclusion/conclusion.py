@@ -45,6 +45,7 @@ from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.verdicts.stranded import forgotten_ground, lost_with_ground, namesakes, stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.plan import (
     PREDICTION,
     Action,
@@ -52,7 +53,6 @@ from nexusform.plans.plan import (
     CheckResult,
     Drift,
     Mode,
-    PlacementAction,
     PlacementChange,
     Plan,
     PredictionScore,
@@ -193,7 +193,7 @@ def _every(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[
 def _kept(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """How many VMs, bindings and pods stay as they are; of VMs most have no row."""
     kept_vms = sum(len(each.moves.stay) + len(each.moves.wait) for each in vms)
-    return kept_vms + sum(row.action is PlacementAction.KEEP for row in other_rows)
+    return kept_vms + sum(effect_of(row) in (Effect.KEPT, Effect.STILL_WAITING) for row in other_rows)
 
 
 def _edges(order: Order) -> Iterator[tuple[str, str]]:

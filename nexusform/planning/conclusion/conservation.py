@@ -191,6 +191,8 @@ class _Deeds(Struct):
     stayed: int = 0
 
     def take(self, row: PlacementChange) -> None:
+        if effect_of(row) is Effect.NOT_MADE:
+            return
         name = _name_of(row)
         if row.action is PlacementAction.PLACE:
             self.placed[name] += 1

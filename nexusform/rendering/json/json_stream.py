@@ -176,7 +176,9 @@ def planned_change_event(change: Change, time: str) -> Event:
 def planned_placement_event(placement: Mapping[str, Any], time: str) -> Event:
     """Where one VM, binding or pod is to be; `placement` as plan documents show it."""
     trigger = f" ({placement['trigger']})" if placement["trigger"] else ""
-    message = f"{placement['object']}: Plan to {placement['action']}{trigger}"
+    is_refused = placement["action"] == "keep" and placement["from"] is None and placement["to"] is None
+    does = "Not made" if is_refused else f"Plan to {placement['action']}"
+    message = f"{placement['object']}: {does}{trigger}"
     return event("planned_placement", message, time, placement=dict(placement))
 
 

@@ -168,6 +168,7 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.LOST: "without their machine",
     Effect.FORGOTTEN: "forgotten",
     Effect.UPDATED: "updated",
+    Effect.NOT_MADE: "not made",
     Effect.KEPT: "kept",
 }
 _ANEW = "re-created pool by pool"
@@ -189,7 +190,10 @@ def count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str
     for ground, number in summary.lost:
         lost = f"{number} {form(number, f'loses its {ground}', f'lose their {ground}')}"
         clauses.append(paint(lost, "bold", "red"))
-    return [*clauses, f"{summary.forget} forgotten"] if summary.forget else clauses
+    if summary.forget:
+        clauses.append(f"{summary.forget} forgotten")
+    refused = sum(each.count for each in summary.effects if each.effect is Effect.NOT_MADE)
+    return [*clauses, f"{refused} not made"] if refused else clauses
 
 
 def _outcome(each: EffectCount) -> str:
@@ -213,7 +217,7 @@ def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """The total first, then one per kind that is present (only when there are several)."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        counts[row.kind][row.action] += 1
+        counts[row.kind][row.action] += effect_of(row) is not Effect.NOT_MADE
     # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     untold = max(0, plan.kept - rows_kept)
@@ -476,6 +480,8 @@ def line_verb(line: PlacementLine) -> str:
             return ""
         case Effect.WAITING | Effect.STILL_WAITING:
             return form(line.count, "stays", "stay")
+        case Effect.NOT_MADE:
+            return verb_of(line.effect, "", line.count)
         case _:
             return form(line.count, "stays:", "stay:")
 

@@ -95,7 +95,10 @@ def _refusals(nodes: Sequence[NodeVerdict]) -> Section:
     """A row per node and rule that refuses the pod there."""
     rows: list[Row] = []
     for verdict in nodes:
-        rows += [Row((verdict.node, refusal.rule, refusal.reason)) for refusal in verdict.refusals]
+        for refusal in verdict.refusals:
+            hint = verdict.hints.get(refusal.rule)
+            reason = f"{refusal.reason}: {hint}" if hint else refusal.reason
+            rows.append(Row((verdict.node, refusal.rule, reason)))
     return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
@@ -124,5 +127,8 @@ def _node_document(verdict: NodeVerdict) -> dict[str, Any]:
         "node": verdict.node,
         "total": verdict.total,
         "points": dict(verdict.points),
-        "refusals": [{"rule": refusal.rule, "reason": refusal.reason} for refusal in verdict.refusals],
+        "refusals": [
+            {"rule": refusal.rule, "reason": refusal.reason, "hint": verdict.hints.get(refusal.rule)}
+            for refusal in verdict.refusals
+        ],
     }

@@ -22,6 +22,7 @@ from nexusform.domains.pods.pod_kind import POD
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
+from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.ports import Kind
 from nexusform.rendering.answers.domain_answer import DomainAnswer
@@ -118,17 +119,22 @@ def explain_pods(
     """
     planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    rows = [r for r in planned.plan.placements if r.kind == POD and r.target and pattern.matches(r.address)]
+    own = [r for r in planned.plan.placements if r.kind == POD and pattern.matches(r.address)]
+    rows = [row for row in own if row.target]
+    refused = {row.object: row.reason for row in own if effect_of(row) is Effect.NOT_MADE}
     fleet = fleet_of(planned)
-    if not rows or fleet is None:
+    if fleet is None or not (rows or refused):
         return None
-    names = list(dict.fromkeys(row.object for row in rows))
+    names = list(dict.fromkeys([*(row.object for row in rows), *refused]))
     if not name and len(names) > 1:
         shown = ", ".join(names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         text = f"{pattern} has several pods; name one of them: {shown}{more}."
         return (), [*wrong, error("which-pod", text)]
     front, _, pod = (name or names[0]).rpartition("/")
+    if pod in refused:
+        text = f'The pod "{pod}" of {pattern} is not made: {refused[pod]}.'
+        return (), [*wrong, error("no-such-object", text)]
     if pod not in names:
         text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
         return (), [*wrong, error("no-such-object", text)]

@@ -16,11 +16,16 @@ from msgspec import Struct, field
 from nexusform.diagnostics import Problem
 from nexusform.documents.yaml_text import INVALID, problem_at, read_yaml
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
-from nexusform.domains.pods.importers.kubernetes_pod_spec import Owner, Priorities, read_pod_spec
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    Owner,
+    Priorities,
+    read_containers,
+    read_pod_spec,
+)
 from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, as_allocated
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage, read_volumes
 from nexusform.domains.pods.scheduling.versions import version_of
-from nexusform.domains.pods.scheduling.workloads import PodSpec
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Seen
 from nexusform.scheduling.kubelet import NodeSize
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import Malformed, parse_quantity
@@ -82,7 +87,7 @@ class ObservedNode(Struct, frozen=True):
 class ObservedPod(Struct, frozen=True):
     """A pod that holds room on a node. `workload` is the key of what controls it, "" for one that is
     terminating: its controller has given it up. `started` is when its kubelet took it on (UTC, as Kubernetes
-    writes it), "" where none has yet.
+    writes it), "" where none has yet. `seen` is how it was made; None where a resizing has changed that.
     """
 
     workload: str
@@ -91,6 +96,7 @@ class ObservedPod(Struct, frozen=True):
     node: str
     spec: PodSpec
     started: str = ""
+    seen: Seen | None = None
 
 
 class Observation(Struct, frozen=True):
@@ -234,6 +240,12 @@ def _containers_as_needed(containers: Any) -> list[_Object]:
     return [_kept(container, _CONTAINER) for container in _mappings(containers)]
 
 
+def _is_resized(body: _Object) -> bool:
+    """Whether some container holds another amount than it asks for."""
+    spec = _mapping(body.get("spec"))
+    return any(as_allocated(body, name) != spec.get(name) for name in CONTAINERS)
+
+
 def _pod_as_needed(body: _Object) -> _Object:
     """What of a pod is kept: what says whose it is, whether it runs, and what it asks for."""
     metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
@@ -247,6 +259,7 @@ def _pod_as_needed(body: _Object) -> _Object:
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
         "promised": not _mapping(body.get("spec")).get("nodeName"),
+        **({"resized": True} if _is_resized(body) else {}),
         **_kept(status, ("startTime",)),
         "spec": {**_kept(spec, _POD), **containers},
     }
@@ -373,7 +386,16 @@ def _pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
         node=node,
         spec=read,
         started=str(body.get("startTime", "")),
+        seen=None if body.get("resized") else Seen(_revision(labels), read_containers(root.at("spec"))),
     )
+
+
+# Which template of its controller a pod was made from.
+_REVISIONS: Final = ("pod-template-hash", "controller-revision-hash")
+
+
+def _revision(labels: Mapping[str, Any]) -> str:
+    return next((str(labels[name]) for name in _REVISIONS if name in labels), "")
 
 
 def _controller(pod: str, body: _Object) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manife
 from nexusform.domains.pods.scheduling.rules.image_locality import with_tag
 from nexusform.domains.pods.scheduling.workloads import (
     Aligned,
+    Container,
     HostPort,
     NodeTerm,
     PodSpec,
@@ -182,6 +183,22 @@ def _images(spec: Fields) -> tuple[str, ...]:
     """The image of each container, as nodes write it."""
     containers = (*spec.each("initContainers"), *spec.each("containers"))
     return tuple(with_tag(container.text("image")) for container in containers)
+
+
+def read_containers(spec: Fields) -> tuple[Container, ...]:
+    """What each container of a pod is made from; what is wrong with it is told where the pod is read."""
+    containers = []
+    for container in (*spec.each("initContainers"), *spec.each("containers")):
+        image = container.text("image")
+        amounts = _amounts(container.at("resources"), said=True)
+        containers.append(
+            Container(
+                container.text("name"),
+                with_tag(image) if image else "",
+                tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
+            )
+        )
+    return tuple(containers)
 
 
 def _scored_apart(spec: Fields) -> Requests | None:

@@ -22,6 +22,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manife
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     Owner,
     Priorities,
+    read_containers,
     read_pod_spec,
     read_priorities,
     read_selector,
@@ -156,6 +157,7 @@ class _WorkloadReader:
                 unmet=volumes.unmet,
             ),
             line=manifest.line,
+            containers=read_containers(pod_spec),
             forbidden=unknown_priority(pod_spec, self.priorities)
             or forbidden(manifest.namespace, pod_spec, self.rules),
         )

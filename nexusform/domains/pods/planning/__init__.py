@@ -10,4 +10,5 @@ DOOR = {
     "observed": "bind Elsewhere ObservedCluster stand_where_seen unknown_observed",
     "phase": "PodDecision PodPhase",
     "rows": "PodNote read_note REASONS volumes_of",
+    "templates": "as_made",
 }

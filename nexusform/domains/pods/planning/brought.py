@@ -12,14 +12,25 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.address import Address
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.rows import OBSERVED, PodNote, pod_values, read_note, read_pod
+from nexusform.domains.pods.planning.rows import (
+    OBSERVED,
+    PodNote,
+    Refused,
+    pod_values,
+    read_note,
+    read_pod,
+    refused_rows,
+    written_pod,
+)
 from nexusform.domains.pods.scheduling import forecast
-from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
+from nexusform.plans.plan import PlacementChange
 
 OVERRIDE_CHANGED: Final = "override_changed"
 
@@ -61,7 +72,7 @@ class PriorPods(Struct, frozen=True):
                 yield note, pod
 
 
-def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:
+def prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
     """By cluster id and workload, what the pods of state were made from."""
     manifests: dict[str, list[Manifest]] = {}
     for each in objects:
@@ -69,9 +80,25 @@ def prior_specs(objects: Iterable[PriorPods]) -> dict[str, dict[str, PodSpec]]:
     # Read together: one object's PriorityClass or LimitRange is there for the pods of all.
     readings = {cluster_id: workloads_of(of_cluster) for cluster_id, of_cluster in manifests.items()}
     return {
-        cluster_id: {workload.key: workload.pod for workload in reading.workloads}
+        cluster_id: {workload.key: workload for workload in reading.workloads}
         for cluster_id, reading in readings.items()
     }
+
+
+def as_scaled(workloads: Iterable[Workload], before: Mapping[str, Workload]) -> tuple[Workload, ...]:
+    """Workloads with what is known of how many pods they had before."""
+    scaled: list[Workload] = []
+    for workload in workloads:
+        prior = before.get(workload.key)
+        changed = prior is not None and prior.replicas != workload.replicas
+        most = prior.replicas + prior.max_surge if prior is not None and changed else 0
+        scaled.append(replace(workload, most_before=most))
+    return tuple(scaled)
+
+
+def specs_of(workloads: Mapping[str, Workload]) -> dict[str, PodSpec]:
+    """The specs of these workloads, by key."""
+    return {key: workload.pod for key, workload in workloads.items()}
 
 
 class Scene(Struct, frozen=True):
@@ -91,7 +118,7 @@ class Brought(Struct):
     `prior_templates` are the hashes by workload of what they were made from. `workloads` and `manifests`
     are those of the last call, `shown` is the value that was given out, `outcomes` what became of each pod
     (by workload and number), `displaced` what became of those that were evicted for pods of other objects.
-    `unmade`: some are not made, as a quota refuses them.
+    `unmade`: some are not made, as a quota refuses them; `refused` are those that are not made later, either.
     """
 
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
@@ -106,6 +133,7 @@ class Brought(Struct):
     warnings: tuple[PodWarning, ...] = ()
     overridden: bool = False
     unmade: bool = False
+    refused: tuple[Refused, ...] = ()
     scene: Scene | None = None
 
     def of(self, workload: str) -> list[PodOutcome]:
@@ -158,9 +186,21 @@ class Brought(Struct):
                     observed.add((workload, pod.number))
         return observed
 
-    def adopt(self, pod: StandingPod, cluster: NodeCluster) -> None:
-        """A pod of one of its workloads was seen: it is its own."""
+    def open_nodes(self) -> dict[str, set[str]]:
+        """By workload, the nodes where state has pods that were seen there, or are of a former template."""
+        nodes: dict[str, set[str]] = {}
+        for workload, pods in self.before.items():
+            of_workload = nodes.setdefault(workload, set())
+            for pod in pods.values():
+                note = self.notes[workload, pod.name]
+                if note.provenance == OBSERVED or note.former:
+                    of_workload.add(pod.node)
+        return nodes
+
+    def adopt(self, pod: StandingPod, cluster: NodeCluster, template: str) -> None:
+        """A pod of one of its workloads, which has this template by now, was seen: it is its own."""
         node = cluster.node(pod.node)
+        is_former = pod.spec.template != template
         self.before.setdefault(pod.workload, {})[pod.name] = pod
         self.notes[pod.workload, pod.name] = PodNote(
             pod.node,
@@ -168,6 +208,8 @@ class Brought(Struct):
             node.zone if node is not None else None,
             certain=True,
             provenance=OBSERVED,
+            former=pod.spec.template if is_former else "",
+            former_pod=written_pod(pod.spec) if is_former else "",
             state=str(PodState.SCHEDULED),
         )
 
@@ -190,6 +232,21 @@ class Brought(Struct):
                 by_number.pop(outcome.number, None)
             else:
                 self._follow(outcome)
+
+    def miss(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
+        """Note which of its pods are not made, by the forecasts of workloads."""
+        own = [forecasts[workload.key] for workload in self.workloads]
+        self.unmade = any(each.not_made for each in own)
+        self.refused = tuple(
+            Refused(each.workload, each.not_made, each.refused)
+            for each in own
+            if each.not_made and each.workload.forbidden
+        )
+
+    def refused_rows(self, address: Address, cluster: NodeCluster) -> Iterator[PlacementChange]:
+        """The rows of pods that the API server refuses."""
+        for refused in self.refused:
+            yield from refused_rows(address, cluster, refused, self.of(refused.workload.key))
 
     def keep(self, recorded: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         """Leave its pods as state has them (`recorded`), whatever today's rules would say."""

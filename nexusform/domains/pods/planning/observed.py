@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Final
@@ -173,7 +173,9 @@ def _standing(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> list[Sta
         if "/StatefulSet/" in workload and ordinal.isdecimal():
             number = int(ordinal)
         numbers[workload] = number + 1
-        standing.append(StandingPod(workload, number, names[pod.node], pod.spec, ages.get(pod.started, 0)))
+        standing.append(
+            StandingPod(workload, number, names[pod.node], pod.spec, ages.get(pod.started, 0), seen=pod.seen)
+        )
     return standing
 
 
@@ -204,12 +206,16 @@ def _takes(node: Node, spec: PodSpec) -> bool:
 
 
 def stand_where_seen(
-    standing: dict[PodKey, StandingPod], pods: Iterable[StandingPod], nodes: Mapping[str, Node]
+    standing: dict[PodKey, StandingPod],
+    pods: Iterable[StandingPod],
+    nodes: Mapping[str, Node],
+    is_past: Callable[[StandingPod], bool] = lambda _: False,
 ) -> dict[str, list[StandingPod]]:
     """Let pods of one cluster stand where they were seen; gives them by workload. Those that state foretells
     beyond them stand, too: they came after kubectl looked. So did those in whose place a NoExecute taint
-    evicts what was seen.
+    evicts what was seen, and those that have replaced what `is_past`.
     """
+    pods = [pod for pod in pods if not is_past(pod)]
     foretold: dict[str, dict[int, str]] = {}
     for (workload, number), pod in standing.items():
         foretold.setdefault(workload, {})[number] = pod.node

@@ -6,7 +6,6 @@ gone leave first. What is called for later sees what was placed earlier.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,14 +17,24 @@ from nexusform.domains.pods.importers.kubernetes_admission import read_budgets, 
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-from nexusform.domains.pods.planning.brought import Brought, PodKey, PodMap, PriorPods, Scene, prior_specs
+from nexusform.domains.pods.planning.brought import (
+    Brought,
+    PodKey,
+    PodMap,
+    PriorPods,
+    Scene,
+    as_scaled,
+    prior_workloads,
+    specs_of,
+)
+from nexusform.domains.pods.planning.disruptions import disruptions_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import planned_pod, pod_row
+from nexusform.domains.pods.planning.templates import as_made, replaced_since
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.preemption import allowed_now, always_up, covers
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
@@ -82,9 +91,10 @@ class PodPhase:
         self._left_alone: dict[Key, set[str]] = {}
         objects = list(prior)
         self._prior = {(each.address, each.cluster_id): each for each in objects}
-        specs = prior_specs(objects)
+        # By cluster id and workload.
+        self._made_of = prior_workloads(objects)
         for each in objects:
-            self._stand(each, specs[each.cluster_id])
+            self._stand(each, specs_of(self._made_of[each.cluster_id]))
             self._left_alone[each.address, each.cluster_id] = _namespaces(each.manifests)
         self._stand_beside(list(others))
         # Clusters on which nothing else is asked so far than what state holds the answer of.
@@ -115,11 +125,11 @@ class PodPhase:
 
     def _stand_beside(self, others: Sequence[PriorPods]) -> None:
         """Let pods of other states stand: they take room, and only pods that evict them move them."""
-        specs = prior_specs(others)
+        made_of = prior_workloads(others)
         for each in others:
             standing = self._standing.setdefault(each.cluster_id, {})
             self._namespaces.setdefault(each.cluster_id, set()).update(_namespaces(each.manifests))
-            for _, pod in each.standing(specs[each.cluster_id]):
+            for _, pod in each.standing(specs_of(made_of[each.cluster_id])):
                 standing.setdefault((pod.workload, pod.number), pod)
 
     def _stand_there(self, cluster_id: str, observed: ObservedCluster) -> dict[str, list[StandingPod]]:
@@ -128,7 +138,9 @@ class PodPhase:
         namespaces |= {pod.spec.namespace for pod in observed.standing} | _namespaces(observed.objects)
         recorded = self._nodes(cluster_id)
         standing = self._standing.setdefault(cluster_id, {})
-        facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name)
+        own = [brought for (_, on), brought in self._brought.items() if on == cluster_id]
+        is_past = replaced_since(own, self._made_of.get(cluster_id, {}), is_whole=observed.is_whole)
+        facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name, is_past)
         if not self._is_as_seen(cluster_id, recorded, facts):
             self._as_recorded.discard(cluster_id)
         seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
@@ -161,11 +173,12 @@ class PodPhase:
         if not facts:
             return
         for workload in brought.workloads:
-            pods = facts.pop(workload.key, ())
+            seen = facts.pop(workload.key, ())
+            pods = as_made(workload, seen, is_whole=self._is_whole(cluster.id))
             # What stood of an object that is made anew has left; what was seen is there all the same.
             self._standing[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
-                brought.adopt(pod, cluster)
+                brought.adopt(pod, cluster, workload.pod.template)
 
     # --- what the planner calls ---
 
@@ -204,11 +217,11 @@ class PodPhase:
         is_whole = self._is_whole(cluster_id)
         reading = workloads_of(brought.manifests, (*everywhere, *others), is_whole=is_whole)
         self.findings += [(placement_address, finding) for finding in reading.findings]
-        brought.workloads = reading.workloads
-        self._adopt(brought, cluster)
+        brought.workloads = as_scaled(reading.workloads, self._made_of.get(cluster_id, {}))
         if not brought.outcomes:
             self._made_from(brought, cluster_id, unwrapped(before).manifests)
             self._know_templates(brought, cluster_id)
+        self._adopt(brought, cluster)
         self._decide([key], cluster)
         return brought.shown
 
@@ -230,9 +243,9 @@ class PodPhase:
             brought = self._brought[address, cluster_id]
             reading = workloads_of(brought.manifests, everywhere, is_whole=self._is_whole(cluster_id))
             self.findings += [(address, finding) for finding in reading.findings]
-            brought.workloads = reading.workloads
-            self._adopt(brought, cluster)
+            brought.workloads = as_scaled(reading.workloads, self._made_of.get(cluster_id, {}))
             self._know_templates(brought, cluster_id)
+            self._adopt(brought, cluster)
             keys.append((address, cluster_id))
         self._decide(keys, cluster)
         return {address: self._brought[address, cluster_id].shown for address, _ in objects}
@@ -254,6 +267,7 @@ class PodPhase:
         if brought is None:
             return
         brought.workloads, brought.manifests, brought.shown, brought.warnings = (), (), {}, ()
+        brought.refused = ()
         brought.outcomes.clear()
         standing = dict(self._standing.get(cluster_id, {}))
         for key, pods in brought.before.items():
@@ -386,7 +400,7 @@ class PodPhase:
             brought = self._brought[key]
             brought.scene = brought.scene or scene
             own = brought.keys()
-            brought.unmade = any(prediction.forecasts[workload].not_made for workload in own)
+            brought.miss(prediction.forecasts)
             brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
             brought.warn([warning for warning in warnings if warning.workload in own])
             brought.show(cluster)
@@ -505,6 +519,8 @@ class PodPhase:
                 )
                 for outcome in outcomes
             ]
+            if cluster is not None:
+                rows += brought.refused_rows(owner, cluster)
         return rows
 
     @property
@@ -523,19 +539,7 @@ class PodPhase:
         if cluster is None:
             return Disruptions()
         standing = tuple(self._standing.get(cluster_id, {}).values())
-        drained = [pod for pod in standing if pod.node in nodes]
-        allowed = [
-            (budget, allowed_now(budget, standing))
-            for budget in self._model(cluster).budgets
-            if any(covers(budget, pod.spec) for pod in drained)
-        ]
-        strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
-        running = Counter(pod.workload for pod in standing if pod.node)
-        gone = {pod.workload for pod in drained}
-        single = [workload for workload, count in sorted(running.items()) if count == 1 and workload in gone]
-        moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
-        kept_up = tuple(sorted(always_up((budget for budget, _ in allowed), standing) & gone))
-        return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved, kept_up)
+        return disruptions_of(self._model(cluster).budgets, standing, nodes)
 
     def clusters_of_objects(self) -> dict[str, set[str]]:
         """The clusters (ids) on which each object (address) has workloads."""

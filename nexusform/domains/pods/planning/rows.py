@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.domains.pods.pod_kind import POD, PodPlace
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.domains.pods.scheduling.work import free_numbers
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
 from nexusform.planning.phases import HostedWorkload
 from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange
@@ -50,6 +51,14 @@ _ACTIONS: Final = {
     forecast.REMOVE: PlacementAction.REMOVE,
     forecast.KEEP: PlacementAction.KEEP,
 }
+
+
+class Refused(Struct, frozen=True):
+    """How many pods of a workload the API server does not let be made, whoever asks, and why."""
+
+    workload: Workload
+    count: int
+    reason: str
 
 
 class PodNote(Struct, frozen=True):
@@ -171,7 +180,7 @@ def pod_row(
     decided = outcome.feasible is not None
     row = PlacementChange(
         address=address,
-        kind="pod",
+        kind=POD,
         object=outcome.name,
         action=_ACTIONS[outcome.action],
         source=_former_place(cluster, name, outcome, note) if was_there else None,
@@ -186,6 +195,27 @@ def pod_row(
         rejected=outcome.refusals,
     )
     return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN) if runs_on else row
+
+
+def refused_rows(
+    address: Address, cluster: NodeCluster, refused: Refused, pods: Iterable[PodOutcome]
+) -> Iterator[PlacementChange]:
+    """A row for every pod that the API server refuses, beside those `pods` of its workload that there are."""
+    workload = refused.workload
+    for number in free_numbers([pod.number for pod in pods], workload.first, refused.count):
+        yield PlacementChange(
+            address=address,
+            kind=POD,
+            object=workload.pod_name(number),
+            action=PlacementAction.KEEP,
+            source=None,
+            target=None,
+            trigger=REJECTED,
+            pool=f"{cluster.name}/{workload.key}",
+            number=number,
+            site_id=cluster.site_id,
+            reason=refused.reason,
+        )
 
 
 def _reason(outcome: PodOutcome) -> str:

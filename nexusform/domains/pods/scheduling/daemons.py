@@ -27,7 +27,7 @@ class DaemonRollout:
         self._workload = work.workload
         spec = work.workload.pod
         self._permitted = {name for name, node in nodes.items() if profile.gets_daemon(spec, node)}
-        self._waiting = sum(not verdict.node for verdict in verdicts.values())
+        self._waiting = work.not_made + sum(not verdict.node for verdict in verdicts.values())
         self._verdicts: dict[int, Verdict] = {}
 
     def replace_pods(self) -> dict[int, Verdict]:
@@ -54,8 +54,17 @@ class DaemonRollout:
             self._drop(pod)
             if pod.node not in self._permitted:
                 self._work.gone.append((pod, forecast.TEMPLATE_CHANGED))
-                continue
-            self._pin(PodToPlace(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+            elif self._workload.forbidden:
+                self._work.gone.append((pod, forecast.TEMPLATE_CHANGED))
+                self._miss()
+            else:
+                self._pin(PodToPlace(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+
+    def _miss(self) -> None:
+        """A successor is asked for that the API server does not let be made."""
+        self._waiting += 1
+        self._work.not_made += 1
+        self._work.refused = self._workload.forbidden
 
     def _beside(self, outdated: list[StandingPod], most: int) -> None:
         """Let successors come first, until `most` of them wait; old pods go when theirs run."""
@@ -68,6 +77,9 @@ class DaemonRollout:
             if self._waiting >= most:
                 self._work.stuck = True
                 return
+            if self._workload.forbidden:
+                self._miss()
+                continue
             verdict = self._session.pin(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
                 self._drop(pod)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.run import Run
 from nexusform.domains.pods.scheduling.scheduler import Predictor
 from nexusform.domains.pods.scheduling.session import Session
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
     Cluster,
+    Node,
     Pairs,
     PodSpec,
     StandingPod,
@@ -21,12 +23,15 @@ from nexusform.scheduling.decision import Refusal
 
 
 class NodeVerdict(Struct, frozen=True):
-    """One node for one pod: all reasons against it, or its points per rule (weighted) and their sum."""
+    """One node for one pod: all reasons against it, or its points per rule (weighted) and their sum. `hints`
+    say of some rules that refuse it what Kubernetes does not say: which taint.
+    """
 
     node: str
     refusals: tuple[Refusal, ...]
     points: Mapping[str, int]
     total: int | None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain(
@@ -73,5 +78,14 @@ def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
     for at, node in enumerate(run.board.nodes):
         by_rule = points.get(at)
         total = None if by_rule is None else sum(by_rule.values())
-        verdicts.append(NodeVerdict(node.name, tuple(run.refusals(at)), by_rule or {}, total))
+        refusals = tuple(run.refusals(at))
+        verdicts.append(NodeVerdict(node.name, refusals, by_rule or {}, total, _hints(run, node, refusals)))
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
+
+
+def _hints(run: Run, node: Node, refusals: Iterable[Refusal]) -> dict[str, str]:
+    """By rule, what keeps the pod away."""
+    taint = taints.keeping_away(run.group.spec, node)
+    if taint is None:
+        return {}
+    return {refusal.rule: taints.written(taint) for refusal in refusals if refusal.rule == "taints"}

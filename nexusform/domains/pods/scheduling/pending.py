@@ -61,8 +61,7 @@ def _not_tolerated(spec: PodSpec, nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
         taint = taints.keeping_away(spec, node)
         if taint is not None:
-            value = f"={taint.value}" if taint.value else ""
-            keys[f"{taint.key}{value}:{taint.effect}"] += 1
+            keys[taints.written(taint)] += 1
     if keys:
         listed = [f"{key} ({count} {form(count, 'node')})" for key, count in sorted(keys.items())]
         shown = ", ".join(listed[:_MOST_VALUES])

@@ -35,7 +35,7 @@ from nexusform.scheduling.decision import Refusal
 
 # Of what is foretold by these tables and by what decides beside them. To be raised wherever the same question
 # may have another answer than before: what an earlier edition foretold stays until something else is asked.
-EDITION: Final = "2026-11-21.3"
+EDITION: Final = "2026-11-21.4"
 
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]
@@ -84,7 +84,10 @@ class DomainScore(Struct, frozen=True):
     scale: Callable[[Sequence[Any]], list[int]]
 
 
-POD_FILTERS: Final[tuple[PodFilter, ...]] = (PodFilter("volumes_to_be", volumes.lacking),)
+POD_FILTERS: Final[tuple[PodFilter, ...]] = (
+    PodFilter("node_terms", node_affinity.conflict),
+    PodFilter("volumes_to_be", volumes.lacking),
+)
 
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.left_out),

@@ -149,7 +149,7 @@ class _Replacement(Struct, frozen=True):
 
     def _make(self, number: int) -> bool:
         """Whether a new pod is made; it gets a node if there is one."""
-        refused = self.ledger.admit(self.workload.pod)
+        refused = self.workload.forbidden or self.ledger.admit(self.workload.pod)
         if refused:
             self.state.refused = refused
             return False

@@ -27,6 +27,7 @@ from nexusform.domains.pods.scheduling.work import (
     admit_new,
     as_paused,
     free_numbers,
+    grown_first,
     queue_order,
     surplus_pods,
 )
@@ -39,7 +40,6 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodSpec,
     PodState,
     StandingPod,
-    Strategy,
     Workload,
     is_made_anew,
     pod_name,
@@ -293,26 +293,22 @@ class Predictor:
         return verdicts
 
     def _scale_out_first(self, work: Work) -> list[int]:
-        """Scale the set of the old template out before a rollout begins, as the Deployment's controller
+        """Scale the sets of former templates out before a rollout goes on, as the Deployment's controller
         does when both change at once; the numbers that no node takes, which the rollout makes.
         """
-        workload = work.workload
-        rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
-        if not rolls or workload.paused or not work.outdated or work.keeps:
-            return []
-        spec = max(work.outdated, key=lambda pod: (pod.age, -pod.number)).spec
-        coming = [pod for pod in work.to_place if pod.is_new]
-        work.to_place = [pod for pod in work.to_place if not pod.is_new]
+        booked = {pod.number for pod in work.to_place}
         ungrown: list[int] = []
-        for pod in coming:
-            verdict = self.session.place(spec, workload.key, pod.number)
+        for number, spec in grown_first(work).items():
+            if number not in booked and self.ledger.admit(spec):
+                continue
+            verdict = self.session.place(spec, work.workload.key, number)
             if verdict.node:
                 age = self.session.age
-                work.outdated.append(StandingPod(workload.key, pod.number, verdict.node, spec, age))
-                work.grown[pod.number] = verdict.certain
+                work.outdated.append(StandingPod(work.workload.key, number, verdict.node, spec, age))
+                work.grown[number] = verdict.certain
             else:
-                self.ledger.release(workload.pod)
-                ungrown.append(pod.number)
+                self.ledger.release(work.workload.pod)
+                ungrown.append(number)
         return ungrown
 
     def _roll(self, work: Work, verdicts: dict[int, Verdict], further: list[int]) -> dict[int, Verdict]:

@@ -11,7 +11,8 @@ from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach
 from nexusform.domains.pods.scheduling.quotas import Ledger
 from nexusform.domains.pods.scheduling.rollouts import removal_order
-from nexusform.domains.pods.scheduling.workloads import StandingPod, Strategy, Workload
+from nexusform.domains.pods.scheduling.scaling import growth_by_share, surplus_by_share
+from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod, Strategy, Workload
 
 
 class PodToPlace(Struct, frozen=True, order=True):
@@ -94,7 +95,10 @@ def admit_new(work: Work, ledger: Ledger) -> None:
 def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
     """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them."""
     going: list[StandingPod] = []
-    staying = list(pods)
+    for template, count in surplus_by_share(workload, pods).items():
+        of_template = [pod for pod in pods if pod.spec.template == template]
+        going += removal_order(workload.kind, of_template)[: max(0, count)]
+    staying = [pod for pod in pods if pod not in going]
     while (count := len(staying) - _allowed(workload, staying)) > 0:
         first_to_go = removal_order(workload.kind, staying)[:count]
         going += first_to_go
@@ -109,6 +113,32 @@ def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
     rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
     surge = workload.max_surge if rolling else 0
     return workload.replicas + surge
+
+
+def grown_first(work: Work) -> dict[int, PodSpec]:
+    """The pods of former templates that a scaled Deployment gets before its rollout goes on: their numbers,
+    which are taken out of what is asked for, and what each is made from.
+    """
+    workload = work.workload
+    rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    if not rolls or workload.paused or not work.outdated:
+        return {}
+    coming = [pod for pod in work.to_place if pod.is_new]
+    others = [pod for pod in work.to_place if not pod.is_new]
+    waiting = [
+        StandingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in others if pod.waited
+    ]
+    if not (work.keeps or waiting):
+        newest = max(work.outdated, key=lambda pod: (pod.age, -pod.number)).spec
+        work.to_place = others
+        return dict.fromkeys([pod.number for pod in coming], newest)
+    specs = growth_by_share(workload, [*work.keeps, *work.outdated, *waiting])
+    taken = [pod.number for pod in (*work.keeps, *work.outdated)]
+    taken += [pod.number for pod in work.to_place]
+    spare = free_numbers(taken, workload.first, len(specs))
+    numbers = [*(pod.number for pod in coming), *spare][: len(specs)]
+    work.to_place = [*others, *coming[len(specs) :]]
+    return dict(zip(numbers, specs, strict=True))
 
 
 def queue_order(workloads: Iterable[Workload]) -> list[Workload]:

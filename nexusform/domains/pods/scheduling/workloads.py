@@ -151,6 +151,25 @@ class PodTerm(Struct, frozen=True):
     weight: int = 0
 
 
+class Container(Struct, frozen=True):
+    """What one container of a pod is made from: its image as nodes write it ("" where nobody tells), and what
+    it asks for, cpu in milli-CPUs.
+    """
+
+    name: str
+    image: str = ""
+    requests: tuple[tuple[str, int], ...] = ()
+
+
+class Seen(Struct, frozen=True):
+    """What kubectl showed of how a pod was made: by which revision of its workload's template ("" where no
+    label tells), and its containers.
+    """
+
+    revision: str = ""
+    containers: tuple[Container, ...] = ()
+
+
 class SpreadConstraint(Struct, frozen=True):
     """One topologySpreadConstraint, matchLabelKeys already merged into the selector.
 
@@ -248,7 +267,8 @@ class Workload(Struct, frozen=True):
     `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
     the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
     `surge_written` is what a DaemonSet's maxSurge says; a `paused` Deployment makes and replaces
-    nothing, but is scaled. `forbidden`: why the API server makes no pod of it,
+    nothing, but is scaled. `most_before`: how many pods a Deployment that is scaled might have before, surge
+    and all (0: it is not scaled). `forbidden`: why the API server makes no pod of it,
     "" where it does.
     """
 
@@ -268,6 +288,8 @@ class Workload(Struct, frozen=True):
     forbidden: str = ""
     surge_written: str = "0"
     paused: bool = False
+    containers: tuple[Container, ...] = ()
+    most_before: int = 0
 
     @property
     def key(self) -> str:
@@ -296,7 +318,7 @@ class StandingPod(Struct, frozen=True):
     `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
     equal ages by number. `refused`: why kubelet has refused it for good, "" where it runs or waits.
     `volumes`: claims of it that have a volume, each with its name, as far as that is remembered. One that
-    `stays` is not evicted for anybody.
+    `stays` is not evicted for anybody. `seen`: how it was made, where kubectl showed it.
     """
 
     workload: str
@@ -307,6 +329,7 @@ class StandingPod(Struct, frozen=True):
     refused: str = ""
     volumes: Pairs = ()
     stays: bool = False
+    seen: Seen | None = None
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from nexusform.domains.pods.planning.brought import PodKey
 from nexusform.domains.pods.planning.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.domains.pods.planning.observed import ObservedCluster, bind, stand_where_seen
 from nexusform.domains.pods.planning.rows import volumes_of
+from nexusform.domains.pods.planning.templates import as_made
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
@@ -157,19 +158,27 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
     direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
     # States of older versions tell only which workloads a placement brought, not what they were.
     by_placements = brought.by_placements.get(cluster.id, brought.hub)
-    candidates = workloads_of(by_placements, brought.hub).workloads
+    # What is brought is as it says, not as kubectl saw it.
+    named = {_identity(each) for each in (*direct, *by_placements)}
+    objects_seen = observed.objects if observed is not None else ()
+    seen = [each for each in objects_seen if _identity(each) not in named]
+    candidates = workloads_of(by_placements, [*brought.hub, *seen]).workloads
     selected = [workload for workload in candidates if workload.key in placed]
-    workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
-    objects = [*direct, *(by_placements if selected else [])]
+    workloads = (*workloads_of(direct, [*brought.hub, *seen]).workloads, *selected)
+    everything = [*direct, *by_placements, *seen]
+    objects = [*direct, *(by_placements if selected else []), *seen]
     nodes = cluster.nodes if observed is None else observed.cluster.nodes
-    offer = read_offer([*direct, *by_placements])
+    offer = read_offer(everything)
     model = PodCluster(
         cluster.name,
         nodes,
-        quotas=read_quotas([*direct, *by_placements]),
+        quotas=read_quotas(everything),
         budgets=read_budgets(objects),
         volumes=offer.volumes,
         claims=offer.claims,
+        namespaces=_namespaces(everything),
+        promised=observed.promised if observed is not None else (),
+        version=cluster.version if observed is None else observed.cluster.version,
     )
     names = {node.name for node in nodes}
     standing: dict[PodKey, StandingPod] = {}
@@ -184,14 +193,24 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
     return ClusterPods(cluster.id, model, workloads, pods)
 
 
+def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+
+
+def _namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
+    """The labels of namespaces, by name."""
+    return {each.name: each.labels for each in manifests if (each.group, each.kind) == ("", "Namespace")}
+
+
 def _stand_where_seen(
     standing: dict[PodKey, StandingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Let what was seen hold its room; pods of these workloads are as their templates have them."""
+    """Let what was seen hold its room; pods of these workloads are as they were made."""
     facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name)
     for workload in workloads:
-        for pod in facts.get(workload.key, ()):
-            standing[pod.workload, pod.number] = replace(pod, spec=workload.pod)
+        seen = facts.get(workload.key, ())
+        for pod in as_made(workload, seen, is_whole=observed.is_whole):
+            standing[pod.workload, pod.number] = pod
 
 
 def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:

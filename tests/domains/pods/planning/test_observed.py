@@ -203,3 +203,108 @@ def test_a_request_above_the_limit_that_the_cluster_fills_in_makes_no_pod() -> N
     result = good(seen(web(1, cpu="1"), *whole(*NODES, limits)))
     assert not places(result)
     assert any("must be less than or equal to the limit of 500m" in each.detail for each in warnings(result))
+
+
+def test_pods_that_name_a_priority_class_that_is_not_there_are_rejected_and_not_made() -> None:
+    text = web(2, spec={"priorityClassName": "urgent"})
+    result = good(seen(text, *whole(*NODES)))
+    rows = [row for row in result.plan.placements if row.kind == "pod"]
+    assert [(row.object, row.action, row.trigger) for row in rows] == [
+        ("web-0", "keep", "rejected"),
+        ("web-1", "keep", "rejected"),
+    ]
+    assert {row.reason for row in rows} == {"no PriorityClass with name urgent was found"}
+    assert {(row.source, row.target) for row in rows} == {(None, None)}
+    assert "pod" not in {total.kind for total in result.plan.placement_totals}
+    state = applied(result)
+    assert not places(result)
+    again = good(seen(text, *whole(*NODES), state=state))
+    assert is_empty(again)
+    assert [row.trigger for row in again.plan.placements] == ["rejected", "rejected"]
+
+
+def test_a_rollout_to_pods_that_nobody_makes_keeps_the_old_ones() -> None:
+    state = applied(good(seen(web(2), *whole(*NODES))))
+    result = good(seen(web(2, spec={"priorityClassName": "urgent"}), *whole(*NODES), state=state))
+    told = {(row.object, str(row.action), row.trigger) for row in result.plan.placements if row.kind == "pod"}
+    assert told == {("web-0", "keep", ""), ("web-1", "keep", ""), ("web-2", "keep", "rejected")}
+
+
+def test_a_daemon_set_loses_no_more_pods_than_it_may_to_ones_that_nobody_makes() -> None:
+    daemons = [
+        deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})
+    ]
+    base = RACKS + workers(2) + OF_A
+    state = applied(good(seen(base + manifest("m", daemons[0]), *whole(*NODES))))
+    after = good(seen(base + manifest("m", daemons[1]), *whole(*NODES), state=state))
+    actions = sorted((str(row.action), row.trigger) for row in after.plan.placements if row.kind == "pod")
+    assert actions.count(("remove", "template_changed")) == 1
+    assert actions.count(("keep", "rejected")) == 1
+    kept = applied(after)
+    again = good(seen(base + manifest("m", daemons[1]), *whole(*NODES), state=kept))
+    assert is_empty(again)
+
+
+def of_template(revision: str, image: str, cpu: str, on: str, name: str) -> dict[str, Any]:
+    """A pod of Deployment web that one of its templates made."""
+    labels = {"pod-template-hash": revision, "app": "web"}
+    made = pod(name, on, cpu, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
+    made["spec"]["containers"][0]["image"] = image
+    return made
+
+
+def test_pods_of_another_image_or_request_are_rolled_out_by_the_first_plan() -> None:
+    text = web(2, image="web:2")
+    for image, cpu, outcome in (
+        ("web:2", "1", {}),
+        ("web:1", "1", {"web-0": ("move", "template_changed"), "web-1": ("move", "template_changed")}),
+        ("web:2", "2", {"web-0": ("move", "template_changed"), "web-1": ("move", "template_changed")}),
+    ):
+        there = [of_template("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
+        result = good(seen(text, *whole(*NODES, *there)))
+        assert pods(result) == outcome
+        # The files are older than what was applied: nothing is to be done again.
+        state = applied(result)
+        assert is_empty(good(seen(text, *whole(*NODES, *there), state=state)))
+        # Printed anew after the rollout, they show what state has foretold.
+        new = [
+            of_template("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()
+        ]
+        assert not pods(good(seen(text, *whole(*NODES, *new), state=state)))
+
+
+def test_of_two_hashes_the_one_that_is_the_manifests_stays() -> None:
+    """A rollout on its way: where all that can be compared is equal, the newer one is the template."""
+    for old_image in ("web:1", "web:2"):
+        old = of_template("5d", old_image, "1", "a-np-0", "web-5d-x")
+        new = of_template("6f", "web:2", "1", "a-np-1", "web-6f-x")
+        old["status"]["startTime"], new["status"]["startTime"] = (
+            "2026-01-01T10:00:00Z",
+            "2026-01-02T10:00:00Z",
+        )
+        result = good(seen(web(2, image="web:2"), *whole(*NODES, old, new)))
+        assert pods(result) == {"web-0": ("move", "template_changed")}
+
+
+def test_a_rollout_of_what_was_seen_that_hangs_keeps_what_those_pods_hold() -> None:
+    there = [of_template("5d", "web:1", "6", f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
+    text = web(2, image="web:2", cpu="7")
+    result = good(seen(text, *whole(*NODES, *there)))
+    assert pods(result) == {"web-2": ("place", "template_changed")}
+    state = applied(result)
+    assert [place.get("former_template") for place in standing(state).values()][:2] == ["seen-5d"] * 2
+    assert is_empty(good(seen(text, *whole(*NODES, *there), state=state)))
+
+
+def test_a_pod_that_was_resized_or_has_a_sidecar_of_others_is_no_rollout() -> None:
+    resized = of_template("5d", "web:2", "1", "a-np-0", "web-5d-0")
+    resized["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
+    sidecar = of_template("5d", "web:2", "1", "a-np-1", "web-5d-1")
+    sidecar["spec"]["containers"].append(
+        {"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}}
+    )
+    there = [resized, sidecar]
+    assert not pods(good(seen(web(2, image="web:2"), *whole(*NODES, *there))))
+    # What they hold by now leaves the third one no room.
+    third = good(seen(web(3, image="web:2", cpu="1"), *whole(*NODES, *there)))
+    assert places(third)["web-2"] == "a-np-1"

@@ -733,3 +733,31 @@ def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     assert not any(place.get("former_template") for place in standing(rolled).values())
     first = RACKS + workers(2) + manifest("m", deployment("web", 2, paused=True))
     assert standing(state_of(first)) == {}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "after", "old", "new"),
+    # As kube-controller-manager 1.34 shares them out: 4 pods hang at 3 old and 2 new ones, 8 at 6 and 4.
+    [
+        (4, 8, 6, 4),
+        (4, 12, 9, 6),
+        (8, 4, 3, 2),
+        (8, 6, 5, 3),
+        (10, 3, 2, 2),
+        (5, 7, 5, 4),
+        (7, 5, 4, 3),
+        (3, 10, 8, 5),
+    ],
+)
+def test_a_rollout_that_hangs_is_scaled_set_by_set(replicas: int, after: int, old: int, new: int) -> None:
+    base = RACKS + workers(3)
+    hung = {"nodeSelector": {"nobody": "has-it"}}
+    state = state_of(base + manifest("m", deployment("web", replicas, cpu="100m")))
+    text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung))
+    state = applied(good(plan(text, state)), state)
+    scaled = base + manifest("m", deployment("web", after, cpu="100m", spec=hung))
+    state = applied(good(plan(scaled, state)), state)
+    running = [place for place in standing(state).values() if place["node"]]
+    assert all(place["former_template"] for place in running)
+    assert (len(running), len(standing(state)) - len(running)) == (old, new)
+    assert is_empty(good(plan(scaled, state)))

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     HostPort,
@@ -16,6 +17,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     SpreadConstraint,
     StandingPod,
+    Workload,
 )
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 
@@ -347,6 +349,19 @@ def test_node_affinity_is_or_of_terms_and_of_expressions_in_a_term() -> None:
     refused = "node(s) didn't match Pod's node affinity/selector"
     assert reasons(nodes, [], new) == {"n1": "", "n2": refused, "n3": "", "n4": refused}
     assert set(reasons(nodes, [], pod(node_terms=())).values()) == {refused}
+
+
+def test_terms_that_no_node_can_satisfy_are_told_without_a_number_of_nodes() -> None:
+    """A term that names two nodes at once; one that another term saves is no conflict."""
+    both = NodeTerm(
+        (), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",)))
+    )
+    new = pod(node_terms=(both,))
+    outcomes = predict(Cluster("c", (node("n1"), node("n2"))), [], [Workload("Pod", "default", "p", 1, new)])
+    (outcome,) = outcomes.outcomes
+    assert outcome.reason.startswith("0/2 nodes are available: pod affinity terms conflict.")
+    saved = pod(node_terms=(both, NodeTerm((), (Requirement("metadata.name", "In", ("n2",)),))))
+    assert reasons([node("n1"), node("n2")], [], saved)["n2"] == ""
 
 
 def test_preferred_node_affinity_points() -> None:

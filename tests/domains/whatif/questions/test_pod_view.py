@@ -67,6 +67,10 @@ def upf_on(name: str) -> dict[str, Any]:
     """A pod of the example's Deployment."""
     found = pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
     found["metadata"] |= {"namespace": "core", "labels": {"app": "upf", "pod-template-hash": "1"}}
+    asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    found["spec"]["containers"] = [
+        {"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}
+    ]
     return found
 
 

@@ -11,6 +11,18 @@ from nexusform.scheduling.matching import IN, holds
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 LEFT_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+CONFLICT: Final = "pod affinity terms conflict"
+
+
+def conflict(pod: PodSpec) -> str | None:
+    """A reason when every required term names nodes that no node is at once: then none is looked at."""
+    if not pod.node_terms:
+        return None
+    for term in pod.node_terms:
+        named = [set(field.values) for field in term.fields if field.operator == IN]
+        if not named or set.intersection(*named):
+            return None
+    return CONFLICT
 
 
 def left_out(pod: PodSpec, node: Node) -> str | None:

@@ -69,3 +69,9 @@ def raw(pod: PodSpec, node: Node) -> int:
 def scores(raws: Sequence[int]) -> list[int]:
     """Fewest such taints is best: 100 for none, 0 for the most."""
     return [100 - score for score in to_hundred(raws)]
+
+
+def written(taint: Taint) -> str:
+    """A taint as kubectl writes it: `dedicated=core:NoSchedule`."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
