@@ -39,7 +39,7 @@ REASONS: Final[Mapping[str, str]] = {
     "override_changed": "an override changed the pod template",
     "workload_removed": "its workload is gone",
     "object_replaced": "what brings it is made anew",
-    REJECTED: "kubelet refuses it",
+    REJECTED: "kubelet or the API server refuses it",
     "preempted": "a pod of higher priority takes its place",
     "no_execute": "a NoExecute taint of its node evicts it",
     "binding_removed": "the cluster no longer holds the placement",
