@@ -76,6 +76,7 @@ _NOTES: Final = (
     "derived-at-reading",
     "document-read-with-a-correction",
     "generated-configuration-stands-elsewhere",
+    "guard-rails-were-not-judged",
     "health-of-a-member-is-unknown",
     "incomplete-list",
     "limits-of-volumes-are-not-known",

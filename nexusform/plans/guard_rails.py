@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.placement_kinds.registry import noun_of
 from nexusform.plans.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, made_anew, number_of
 from nexusform.plans.plan import Plan, all_decided
@@ -16,6 +16,7 @@ from nexusform.words import counted, form, listed
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "machine-goes-with-vms-on-it"  # the one refusal beside which limits are judged still
+NOT_JUDGED: Final = "guard-rails-were-not-judged"
 _LIMIT: Final = "guard_rail"  # among what the error carries
 
 
@@ -80,11 +81,25 @@ def _limit(written: str) -> Limit:
 def guarded(plan: Plan, limits: Iterable[Limit]) -> Plan:
     """The plan with an error for every limit that it breaks, so that whatever tells of it denies it.
 
-    A plan in error has other troubles, but for one that would leave VMs without their machine.
+    A plan in error is not judged, and says so, but for one that would leave VMs without their machine.
     """
+    limits = tuple(limits)
     errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
-    broken = [] if plan.errored and errors != {STRANDED} else _breaches(plan, limits)
+    if limits and plan.errored and errors != {STRANDED}:
+        names = listed([_written(limit) for limit in limits])
+        text = f"{names} {form(len(limits), 'was', 'were')} not judged, as planning failed."
+        return replace(plan, diagnostics=(*plan.diagnostics, warning(NOT_JUDGED, text)))
+    broken = _breaches(plan, limits)
     return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
+
+
+def _written(limit: Limit) -> str:
+    """A limit as it is given: `moved:0`."""
+    return (
+        f"{limit.name}:{limit.value:g}"
+        if GUARD_RAILS[limit.name].fraction
+        else f"{limit.name}:{limit.value:.0f}"
+    )
 
 
 def broken_limits(plan: Plan) -> tuple[str, ...]:
@@ -102,10 +117,9 @@ def _breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
     diagnostics = []
     for limit in limits:
         rail = GUARD_RAILS[limit.name]
-        value = f"{limit.value:g}" if rail.fraction else f"{limit.value:.0f}"
+        given = _written(limit)
         for measured in rail.measure(plan, limit.value):
-            allowed = rail.allowed.format(value)
-            given = f"{limit.name}:{value}"
+            allowed = rail.allowed.format(given.partition(":")[2])
             detail = f"{measured}; -fail-on={given} allows {allowed}."
             diagnostics.append(error(GUARD_RAIL, detail, extra={_LIMIT: given}))
     return diagnostics

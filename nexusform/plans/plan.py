@@ -484,7 +484,8 @@ class Plan(Struct, frozen=True):
     empty until `planning.conclusion.room_left` has told them, which is the last that happens to a plan.
     `shown` are attributes of objects that data sources show: of these the plan goes on from there, whatever
     state holds.
-    `judgements` are what those that the plan will be sent to make of it, a sentence each.
+    `judgements` are what those that the plan will be sent to make of it, a sentence each. `rules_at_rest` are
+    the lint rules that the configuration switches off.
     """
 
     mode: Mode = Mode.NORMAL
@@ -528,6 +529,7 @@ class Plan(Struct, frozen=True):
     passed_over: tuple[PassedOver, ...] = ()
     shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     judgements: tuple[str, ...] = ()
+    rules_at_rest: tuple[str, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

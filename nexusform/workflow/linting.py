@@ -27,11 +27,10 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
     """The plan with the lint findings among its diagnostics; nothing is said of a plan in error."""
-    if result.plan.errored or not result.objects:
-        return result
-    findings = lint(result, configuration)
-    plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *findings))
-    return replace(result, plan=plan)
+    at_rest = tuple(sorted(configuration.settings.ignored_rules))
+    findings = [] if result.plan.errored or not result.objects else lint(result, configuration)
+    diagnostics = (*result.plan.diagnostics, *findings)
+    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, rules_at_rest=at_rest))
 
 
 def literal_lint(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:

@@ -19,6 +19,7 @@ from nexusform.plans.effects import (
 from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.weights import Level, level_of
 
 HERE = Placement("rack1-bm01", "rack1", "1", (0,))
 OTHER_CELL = Placement("rack1-bm01", "rack1", "1", (1,))
@@ -103,9 +104,14 @@ def test_what_comes_or_goes_moves_nothing() -> None:
     assert not guarded(plan, limits_of("moved:0")).denied
 
 
-def test_a_plan_in_error_has_other_troubles() -> None:
+def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     plan = replace(Plan(placements=ROWS), errored=True)
-    assert guarded(plan, limits_of("moved:0")) == plan
+    made = guarded(plan, limits_of("moved:0,certainty:0.9"))
+    assert broken_limits(made) == ()
+    (note,) = made.diagnostics
+    assert level_of(note) is Level.NOTE
+    assert note.detail == "moved:0 and certainty:0.9 were not judged, as planning failed."
+    assert guarded(plan, ()) == plan
 
 
 @pytest.mark.parametrize(

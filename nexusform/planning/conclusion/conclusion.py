@@ -68,6 +68,16 @@ _CONSEQUENCES = frozenset(
     {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNDECIDED}
 )
 
+# Advice on places: those of a plan in error are nobody's.
+_OF_PLACES = frozenset(
+    {
+        "a-fresh-schedule-would-choose-otherwise",
+        "members-of-a-placement-share-machines",
+        "pods-share-a-machine",
+        "pods-share-a-rack",
+    }
+)
+
 
 class PlannedWorld(Struct, frozen=True):
     """Where everything came to be. `before` is what VMs that stand were asked for with; `diagnostics` are
@@ -383,7 +393,7 @@ def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic])
     unique = [narrowed(each, files) for each in each_once(diagnostics)]
     failed = has_errors(unique)
     if failed:  # nothing was left out of what cannot be applied
-        unique = [problem for problem in unique if problem.id != PARTIAL]
+        unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _OF_PLACES]
     state = request.state
     return replace(
         plan,

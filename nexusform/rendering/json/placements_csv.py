@@ -36,12 +36,13 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 def render_csv(plan: Plan, detail: Detail) -> str:
     """One line per placement that JSON lists (RFC 4180, a header line first), in the plan's order.
 
-    NUMA cells are parted by blanks. Text that a spreadsheet would take for a formula begins with a quote.
+    NUMA cells are parted by blanks. Text that a spreadsheet would take for a formula begins with a quote. Of
+    a plan in error there is the header alone: the table has no other way to say that nothing of it is done.
     """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     table.writerow(COLUMNS)
-    for row in shown_rows(plan, detail):
+    for row in () if plan.errored else shown_rows(plan, detail):
         certainty = row.certainty
         table.writerow(
             [

@@ -42,7 +42,7 @@ def render_junit(plan: Plan) -> str:
         "plan": _planning(plan.diagnostics),
         "guard rails": _guard_rails(plan.diagnostics),
         "checks": [_check(check) for check in plan.checks],
-        "lint": [_lint(rule, findings, judged=not plan.errored) for rule in RULE_IDS],
+        "lint": [_lint(rule, findings, _unjudged(rule, plan)) for rule in RULE_IDS],
         "warnings": _warnings(findings),
         "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
     }
@@ -120,11 +120,18 @@ def _name(diagnostic: Diagnostic) -> str:
     return f"{diagnostic.summary} {what}".strip()
 
 
-def _lint(rule: str, findings: Iterable[Finding], *, judged: bool) -> Case:
-    """One lint rule: it passes with what it found, by which no plan fails. A plan in error is not judged."""
+def _unjudged(rule: str, plan: Plan) -> str:
+    """Why a lint rule says nothing of a plan; "" where it was asked."""
+    if rule in plan.rules_at_rest:
+        return "switched off in the configuration"
+    return "not judged, as planning failed" if plan.errored else ""
+
+
+def _lint(rule: str, findings: Iterable[Finding], unjudged: str) -> Case:
+    """One lint rule: it passes with what it found, by which no plan fails."""
     of_rule = [finding for finding in findings if finding.diagnostic.id == rule]
-    if not of_rule and not judged:
-        return Case("lint", rule, "skipped", "not judged, as planning failed")
+    if not of_rule and unjudged:
+        return Case("lint", rule, "skipped", unjudged)
     note = "\n".join([f"{_counted(of_rule)}:", *map(_line, of_rule)]) if of_rule else ""
     return Case("lint", rule, note=note)
 

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import error, warning
 from nexusform.plans.plan import CheckResult, Plan, SeparationViolation
+from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.sarif import sarif_document
+from nexusform.rendering.report.placement_rows import Detail
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
 
@@ -110,3 +112,16 @@ def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> No
     lint = [case for (suite, _), case in cases(render_junit(refused)).items() if suite == "lint"]
     assert lint
     assert all(case.find("skipped") is not None for case in lint)
+
+
+def test_a_rule_that_is_switched_off_is_skipped_and_says_why(plans: SimpleNamespace) -> None:
+    found = cases(render_junit(replace(plans.added_cluster(), rules_at_rest=("shared-machine",))))
+    skipped = found["lint", "shared-machine"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "switched off in the configuration"
+
+
+def test_a_table_of_a_plan_in_error_has_no_row(plans: SimpleNamespace) -> None:
+    made = plans.added_cluster()
+    assert render_csv(made, Detail.CHANGED).count("\n") > 1
+    assert render_csv(replace(made, errored=True), Detail.CHANGED).count("\n") == 1
