@@ -147,3 +147,22 @@ def test_a_link_does_not_lead_out_of_the_tree(tmp_path: Path, monkeypatch: pytes
     Path("site").symlink_to(tmp_path / "modules")
     _, problems = read('site "a" {\n source = "./site"\n}\n')
     assert said(problems) == [("source-outside-of-the-tree", 2)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "expected"),
+    [
+        ('wave = "on"', [("unknown-wave", 1)]),
+        ('backend "local" {\n path = "x"\n }', [("sites-share-a-state", 1)]),
+    ],
+)
+def test_a_mistake_in_a_block_of_many_sites_is_said_once(
+    mistake: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f'sites {{\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n {mistake}\n}}'
+    definition, problems = read(text)
+    assert definition is None
+    assert said(problems) == expected
+    further = "1 further site" if "share" in problems[0].id else "2 further sites"
+    assert problems[0].detail.endswith(f" So it is with {further} of this block.")

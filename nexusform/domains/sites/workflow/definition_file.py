@@ -41,6 +41,7 @@ from nexusform.regular_files import Confinement
 from nexusform.source import SourceFile, Span
 from nexusform.value_types import MapType, ObjectType, SetType
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value, all_marks, object_value, string
+from nexusform.words import counted
 from nexusform.workflow.surroundings import RealFiles, read_file
 
 _LARGEST: Final = 16 << 20  # bytes
@@ -122,6 +123,7 @@ def read_definition(
     names = Names(functions, {"path": path_names})
     reading = _Reading(names, root, problems, allowed_sources, read, confinement)
     sites, waves = _read_blocks(body, reading)
+    problems[:] = _folded(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources
     listed = "".join(f"{name} {digest}\n" for name, digest in sorted(read.items()))
@@ -190,6 +192,25 @@ def _add(sites: dict[str, SiteEntry], site: SiteEntry, known: set[str], problems
             f"have. It has: {waves}.{did_you_mean(site.wave, known)}"
         )
         problems.append(error("unknown-wave", detail, site.span))
+
+
+def _folded(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
+    """One message for one mistake: a `sites` block makes it once for each of its sites."""
+
+    def unnamed(match: re.Match[str]) -> str:
+        return "SITE" if match[1] or match[2] in sites else match[0]
+
+    alike: dict[tuple[str, Span | None, str], list[Diagnostic]] = {}
+    for problem in problems:
+        words = _NAMED.sub(unnamed, problem.detail)
+        alike.setdefault((problem.id, problem.subject, words), []).append(problem)
+    for first, *others in alike.values():
+        count = counted(len(others), "further site")
+        detail = f"{first.detail} So it is with {count} of this block."
+        yield replace(first, detail=detail) if others else first
+
+
+_NAMED: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _same_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
