@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.applying.events import Outcome, StepEvent
+from nexusform.applying.open_claims import Landing, OpenClaims, open_claims, with_open_claims
 from nexusform.demands import OBSERVED, PlacedVm
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Claim, with_claims
 from nexusform.placement_kinds.placement_kind import VM
@@ -29,8 +29,6 @@ from nexusform.words import counted, form
 
 _SITE: Final = "nexus_site"
 _PLACES: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
-OPEN_CLAIMS: Final = "open_claims"  # their key in an object's private note
-OpenClaims: TypeAlias = "Mapping[str, tuple[_Landing, ...]]"  # by pool
 
 
 class _PoolId(NamedTuple):
@@ -39,34 +37,6 @@ class _PoolId(NamedTuple):
     site_id: str
     cluster: str
     pool: str
-
-
-class _Landing(Struct, frozen=True):
-    """A VM that a plan places: on which rack and machine and how surely, and where it was seen, None where it
-    was not. `machine_is_told` and `count_is_told`: the plan called certain what holds in every draw.
-    """
-
-    number: int | str
-    object: str
-    rack: str
-    machine: str
-    shares: Certainty
-    machine_is_told: bool
-    count_is_told: bool
-    seen: Placement | None = None
-
-
-class _Row(Struct, frozen=True, array_like=True):
-    """A landing as a private note has it."""
-
-    number: int | str
-    object: str
-    rack: str
-    machine: str
-    stated: tuple[float, float, float]
-    tied: tuple[int, int, int]
-    told: tuple[bool, bool]
-    measured: tuple[float, float, float] | None = None
 
 
 class Settlement(Struct, frozen=True):
@@ -109,7 +79,7 @@ def settle_open(
     was seen.
     """
     claims: list[Claim] = []
-    left: dict[str, tuple[_Landing, ...]] = {}
+    left: dict[str, tuple[Landing, ...]] = {}
     for pool, landings in opened.items():
         looked = [_seen(landing, standing.get((pool, landing.number))) for landing in landings]
         if any(landing.seen is not None for landing in looked):
@@ -125,21 +95,23 @@ def _title(owner_id: str, pool: str) -> str:
     return f"{name}/{pool}" if name.count("/") == 0 else name
 
 
-def _seen(landing: _Landing, vm: PlacedVm | None) -> _Landing:
+def _seen(landing: Landing, vm: PlacedVm | None) -> Landing:
     """A landing with the place where the VM was seen."""
     is_seen = vm is not None and vm.provenance == OBSERVED
-    return replace(landing, seen=vm.placement) if vm is not None and is_seen else landing
+    if vm is None or not is_seen:
+        return landing
+    return replace(landing, seen=vm.placement, object=landing.object or vm.name)
 
 
-def _without(opened: OpenClaims, fresh: OpenClaims) -> dict[str, tuple[_Landing, ...]]:
+def _without(opened: OpenClaims, fresh: OpenClaims) -> dict[str, tuple[Landing, ...]]:
     """Open claims without those on pools of which a plan claims anew."""
     return {pool: landings for pool, landings in opened.items() if pool not in fresh}
 
 
-def _landings(plan: Plan, done: Collection[str]) -> dict[Address, dict[str, tuple[_Landing, ...]]]:
+def _landings(plan: Plan, done: Collection[str]) -> dict[Address, dict[str, tuple[Landing, ...]]]:
     """What the plan claims of the VMs at these addresses, by pool."""
     tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
-    found: dict[Address, dict[str, tuple[_Landing, ...]]] = {}
+    found: dict[Address, dict[str, tuple[Landing, ...]]] = {}
     for row in plan.placements:
         if row.kind != VM or row.action not in _PLACES or str(row.address) not in done:
             continue
@@ -153,15 +125,15 @@ def _landings(plan: Plan, done: Collection[str]) -> dict[Address, dict[str, tupl
 
 def _landing(
     row: PlacementChange, target: Placement, shares: Certainty, table: PlacementTable | None
-) -> _Landing:
-    return _Landing(
+) -> Landing:
+    return Landing(
         row.number,
-        row.object,
         target.rack,
         target.machine,
         shares,
         table is not None and table.machines_certain > 0,
         table is not None and target.rack in table.counts_certain,
+        row.object,
     )
 
 
@@ -187,7 +159,7 @@ def vms_of(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[str
     return {(vm.pool, vm.number): vm for vm in kind.vms.standing(current.attributes)}
 
 
-def _claims_of(pool: str, landings: Sequence[_Landing]) -> Iterator[Claim]:
+def _claims_of(pool: str, landings: Sequence[Landing]) -> Iterator[Claim]:
     """What is settled of a pool: each VM's rack and machine, and once all were seen, how many came to each
     rack.
     """
@@ -197,7 +169,7 @@ def _claims_of(pool: str, landings: Sequence[_Landing]) -> Iterator[Claim]:
         yield from _claims_of_racks(pool, landings, Counter(place.rack for _, place in seen))
 
 
-def _claims_of_vms(seen: Sequence[tuple[_Landing, Placement]]) -> Iterator[Claim]:
+def _claims_of_vms(seen: Sequence[tuple[Landing, Placement]]) -> Iterator[Claim]:
     """The claims on single VMs. Those of a pool are alike, so what stands on a machine counts for the one
     that was most sure to come there. What was drawn (cells that nobody told) was not told as certain.
     """
@@ -220,7 +192,7 @@ def _taken(counts: Counter[str], name: str) -> bool:
     return counts[name] >= 0
 
 
-def _claims_of_racks(pool: str, landings: Sequence[_Landing], counts: Mapping[str, int]) -> Iterator[Claim]:
+def _claims_of_racks(pool: str, landings: Sequence[Landing], counts: Mapping[str, int]) -> Iterator[Claim]:
     """For each rack of a pool, how many of its VMs come there."""
     foretold = Counter(landing.rack for landing in landings)
     last_on = {landing.rack: landing for landing in landings}
@@ -254,38 +226,3 @@ def records_of_claims(settlement: Settlement, state: State) -> Iterator[Done]:
         if private is not current.private:
             noted = replace(current, private=private)
             yield Done(address, current.creation, InstanceState(noted, instance.deposed))
-
-
-# --- what stays open, in a private note ----------------------------------------------------------
-
-
-def open_claims(private: Mapping[str, Any] | None) -> OpenClaims:
-    """The claims in a private note that nobody has settled; none where the note says something else."""
-    noted = (private or {}).get(OPEN_CLAIMS)
-    found: dict[str, tuple[_Landing, ...]] = {}
-    for pool, text in noted.items() if isinstance(noted, Mapping) else ():
-        try:
-            rows = msgspec.json.decode(str(text), type=list[_Row])
-        except msgspec.DecodeError:
-            continue
-        found[str(pool)] = tuple(map(_landing_of, rows))
-    return found
-
-
-def with_open_claims(private: Mapping[str, Any] | None, opened: OpenClaims) -> Mapping[str, Any] | None:
-    """A private note with these open claims instead of those that it had, each pool's in one line."""
-    others = {name: value for name, value in (private or {}).items() if name != OPEN_CLAIMS}
-    rows = {pool: msgspec.json.encode(list(map(_row_of, opened[pool]))).decode() for pool in sorted(opened)}
-    return ({**others, OPEN_CLAIMS: rows} if rows else others) or None
-
-
-def _row_of(landing: _Landing) -> _Row:
-    shares, told = landing.shares, (landing.machine_is_told, landing.count_is_told)
-    stated = (shares.rack, shares.machine, shares.rack_count)
-    place = (landing.number, landing.object, landing.rack, landing.machine)
-    return _Row(*place, stated, shares.tied, told, shares.measured)
-
-
-def _landing_of(row: _Row) -> _Landing:
-    shares = Certainty(*row.stated, row.tied, row.measured)
-    return _Landing(row.number, row.object, row.rack, row.machine, shares, *row.told)

@@ -298,7 +298,12 @@ class Arm:
     def _send(self, change: ArmChange, seen: Mapping[str, Any] | None, step: ChangeRequest) -> str:
         """Send a change; the URL of the operation that it began, "" for none. Raises _Later."""
         from azure.core import MatchConditions
-        from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError
+        from azure.core.exceptions import (
+            HttpResponseError,
+            IncompleteReadError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
 
         target = change.target
         noted = f"{change.verb} {target.path(self._subscription)}"
@@ -323,27 +328,35 @@ class Arm:
                 raw_response_hook=answers.append,
                 **conditions,
             )
-        except (ServiceRequestError, ServiceResponseError) as problem:
+        except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             words = f"The connection to Azure broke ({_innermost(problem)})"
             self._sent.add(target)
             raise _Later(words, None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
+            if 200 <= code < 300:  # taken, with an answer that cannot be read
+                return self._begun(problem.response, target, noted, step)
             if code not in _LATER or getattr(problem.error, "code", None) in _LASTING:
                 raise _Refused(_words(problem)) from None
             words = "It changed meanwhile" if code == _NOT_SO else _words(problem)
             if code >= 500:
                 self._sent.add(target)
             raise _Later(words, _retry_after(problem.response), may_be_sent=code >= 500) from None
+        return self._begun(answers[-1].http_response if answers else None, target, noted, step)
+
+    def _begun(self, response: Any, target: Target, noted: str, step: ChangeRequest) -> str:
+        """The URL of the operation that an answer to a change names, which is noted; "" for none."""
         self._sent.add(target)
-        url = _operation_of(answers[-1].http_response) if answers else ""
+        url = _operation_of(response) if response is not None else ""
         if not self._is_ours(url):
             return ""
         step.tell(StepNews(operation=f"{noted} {url}"))
         return url
 
     def follow(self, url: str, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait until an operation is over; False when Azure has forgotten it. Raises ProviderProblem."""
+        """Wait until an operation is over; False when Azure has forgotten it, or answers with something that
+        is no word of it (a page of a proxy): then the resource tells. Raises ProviderProblem.
+        """
         from azure.core.rest import HttpRequest
 
         is_late = self.deadline(_LONGEST)
@@ -355,6 +368,8 @@ class Arm:
             if response.status_code >= 400:
                 response.raise_for_status()
             body = _json_of(response)
+            if body is None:
+                return False
             status = _status_of(body, response)
             if status == "Succeeded":
                 return True
@@ -384,7 +399,7 @@ class Arm:
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
-        refused = isinstance(problem, ClientAuthenticationError) or (code is not None and code < 500)
+        refused = isinstance(problem, ClientAuthenticationError) or (code is not None and 400 <= code < 500)
         if refused and not sent and code not in _NOT_NOW:
             return ProviderProblem(f"Azure refuses {change.target.title}: {_words(problem)}")
         words = _words(problem).rstrip(".")
@@ -483,12 +498,15 @@ def _operation_of(response: Any) -> str:
     return str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
 
 
-def _json_of(response: Any) -> Mapping[str, Any]:
+def _json_of(response: Any) -> Mapping[str, Any] | None:
+    """The body of an answer, None where it has one that is no object."""
+    if not response.content.strip():
+        return {}
     try:
         body = response.json()
     except ValueError:
-        return {}
-    return body if isinstance(body, Mapping) else {}
+        return None
+    return body if isinstance(body, Mapping) else None
 
 
 def _status_of(body: Mapping[str, Any], response: Any) -> str:

@@ -13,14 +13,8 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
-from nexusform.applying.claims import (
-    OpenClaims,
-    Settlement,
-    open_claims,
-    records_of_claims,
-    settle_open,
-    vms_of,
-)
+from nexusform.applying.claims import Settlement, records_of_claims, settle_open, vms_of
+from nexusform.applying.open_claims import OpenClaims, open_claims
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_sites import named_as_known

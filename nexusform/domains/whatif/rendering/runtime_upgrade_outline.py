@@ -117,10 +117,7 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         earlier, later = upgrade.unexpected_order
         yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
-        yield (
-            "PauseAfterRack: it waits before the first rack and after every rack for `az networkcloud "
-            "cluster continue-update-version`."
-        )
+        yield _pauses(upgrade)
     yield _drain(drain=options.drain)
     yield (
         "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
@@ -131,6 +128,17 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
             "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
             "depends on what they request."
         )
+
+
+def _pauses(upgrade: RuntimeUpgrade) -> str:
+    """Where it waits for somebody, and for what."""
+    first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+    racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
+    before = f": before {listed(racks)}, and after the last rack" if racks else ""
+    return (
+        f"PauseAfterRack: it waits before the first rack and after every rack{before}. Each time somebody "
+        "has to run `az networkcloud cluster continue-update-version --name CLUSTER --resource-group GROUP`."
+    )
 
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are impaired", "False": "workloads run on"}

@@ -55,6 +55,8 @@ class Faults:
     throttles: int = 0  # changes answered 429
     fails: int = 0  # operations that end Failed
     resets: int = 0  # changes that are taken, and the connection breaks
+    halves: int = 0  # changes that are taken, and the connection breaks within the answer
+    pages: int = 0  # polls answered with a page of a proxy
     stale: int = 0  # reads of a changed resource that show it as before
     forgets: bool = False  # operations are not known any more when asked for
     errors: tuple[int, ...] = ()  # statuses that polls are answered with, one each, before they are heard
@@ -383,13 +385,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(status, reply, headers)
 
     def answer(self, status: int, reply: Any, headers: dict[str, str] | None = None) -> None:
-        content = b"" if status == 204 else json.dumps(reply).encode()
+        content = b"" if status == 204 else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "text/html" if isinstance(reply, bytes) else "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        if self.command != "GET" and status < 300 and self.arm.site.faults.halves:
+            self.arm.site.faults.halves -= 1
+            content, self.close_connection = content[: len(content) // 2], True
         self.wfile.write(content)
 
     def act(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
@@ -451,6 +456,9 @@ class _Handler(BaseHTTPRequestHandler):
         site = self.arm.site
         if self.query.get("s") != signature(name, self.query.get("t", "")):
             return 403, error("InvalidAuthenticationToken", "The address is not signed."), {}
+        if site.faults.pages:
+            site.faults.pages -= 1
+            return 200, b"<html><body>not available right now</body></html>", {}
         status, reply, headers = self.progress(name)
         if status == 200 and "Location" in self.query.get("c", "") and reply["status"] not in ENDED:
             site.signed += 1

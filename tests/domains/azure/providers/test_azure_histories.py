@@ -116,6 +116,18 @@ HISTORIES |= {
     "upgrade, the line is cut and it fails": History(
         change="upgrade", faults=Faults(resets=1, fails=1, polls=3), said=("no machine has room",)
     ),
+    "upgrade, the line is cut within the answer": History(
+        change="upgrade", faults=Faults(halves=1, polls=3), said=(), code=0
+    ),
+    "upgrade, the line is cut within the answer and it fails": History(
+        change="upgrade", faults=Faults(halves=1, fails=1, polls=3), said=("no machine has room",)
+    ),
+    "upgrade, a proxy answers for the operation and it fails": History(
+        change="upgrade", faults=Faults(pages=1, fails=1, polls=3), etags=False, said=("no machine has room",)
+    ),
+    "new, the line is cut within the answer": History(
+        change="new", faults=Faults(halves=3, polls=3), said=(), code=0, sent=3
+    ),
     "upgrade, Azure is gone once it was sent": History(
         change="upgrade", faults=Faults(leaves=True, polls=3), said=("The apply waits",)
     ),
