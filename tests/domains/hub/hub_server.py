@@ -20,6 +20,7 @@ from nexusform.domains.hub.api.hub_kinds import READ, WORK
 
 Body = dict[str, Any]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
+_CORE["pods"] = ("Pod", True)
 _PLURALS = {
     **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
     **{("", plural): said for plural, said in _CORE.items()},
@@ -62,6 +63,8 @@ class HubServer:
         self.log: list[tuple[str, str, bool, int]] = []
         self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
         self.webhook: Callable[[Body], str] = lambda _body: ""
+        # who asks, the object before, the object as it would be; raises Refuse
+        self.admission: Callable[[HubServer, str, Body | None, Body], None] = lambda *_: None
         self.powerless = {"bob-token"}
         self.tokens = {"admin-token", "bob-token"}
         self.controller: Callable[[HubServer], None] = lambda _server: None
@@ -189,12 +192,17 @@ class HubServer:
         after = self._changed(before, sent, query, (resource, name, match["sub"] or ""))
         _defaults(kind, after)
         _rules(kind, resource, before, after)
-        denied = self.webhook(after)
-        if denied:
-            raise Refuse(403, f'admission webhook "fleet.validate" denied the request: {denied}')
+        self._admit(token.removesuffix("-token"), before, after)
         if "dryRun" not in query:
             after = copy.deepcopy(self._store(key, before, after))
         return {**after, "#new": before is None}
+
+    def _admit(self, user: str, before: Body | None, after: Body) -> None:
+        """What webhooks make of a write."""
+        self.admission(self, user, before, after)
+        denied = self.webhook(after)
+        if denied:
+            raise Refuse(403, f'admission webhook "fleet.validate" denied the request: {denied}')
 
     def _changed(
         self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]
@@ -508,6 +516,7 @@ def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
     for number, selector in enumerate(spec["resourceSelectors"]):
         if "group" not in selector:
             raise invalid(f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired")
+    _patterns(spec, invalid)
     policy = spec.get("policy") or {}
     if policy.get("placementType") not in (None, "PickAll", "PickN", "PickFixed"):
         words = f'Unsupported value: "{policy["placementType"]}"'
@@ -516,6 +525,17 @@ def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
         raise invalid("spec.policy", "numberOfClusters cannot be set when placement type is PickAll")
     if before is not None:
         _immutable(before.get("spec") or {}, spec, invalid)
+
+
+def _patterns(spec: Body, invalid: Callable[..., Refuse]) -> None:
+    policy = spec.get("policy") or {}
+    if any(
+        not each.get("key") and each.get("operator") == "Equal" for each in policy.get("tolerations") or ()
+    ):
+        raise invalid("spec.policy.tolerations", "operator must be Exists when key is empty")
+    share = ((spec.get("strategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
+    if isinstance(share, str) and not re.fullmatch(r"((100|[0-9]{1,2})%|[0-9]+)", share):
+        raise invalid("spec.strategy.rollingUpdate.maxUnavailable", f'Invalid value: "{share}"')
 
 
 def _immutable(earlier: Body, spec: Body, invalid: Callable[..., Refuse]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.domains.hub import hub_webhooks
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller, member
 from tests.domains.hub.hub_server import HubServer
@@ -116,6 +117,22 @@ def test_what_stands_of_many_placements_is_listed_once(hub: HubServer, told: Tol
     for plural in made:  # once for data "fleet_hub", once for what stands
         assert sum(path.endswith(f"/{plural}") for path in asked) == 2
     assert not any("clusterresourceplacements/" in path for path in asked)
+
+
+def test_what_stands_of_many_manifests_is_listed_once(hub: HubServer, told: Told) -> None:
+    write()
+    with Path("main.nf.hcl").open("a") as configuration:
+        for number in range(6):
+            yaml = f'"{{apiVersion: v1, kind: Namespace, metadata: {{name: more-{number}}}}}"'
+            block = f'resource "fleet_hub_manifest" "m{number}"'
+            configuration.write(f"{block} {{\n  provider = fleet\n  yaml_body = {yaml}\n}}\n")
+    assert told("apply", "-auto-approve")[0] == 0
+    hub.log.clear()
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+    asked = [path for method, path, _, _ in hub.log if "/namespaces" in path]
+    assert asked.count("/api/v1/namespaces") == 1
+    assert not any("/more-" in path for path in asked)
 
 
 def test_scaling_and_new_content_are_waited_for(hub: HubServer, told: Told) -> None:
@@ -515,3 +532,26 @@ def test_many_new_placements_take_few_requests(hub: HubServer, told: Told) -> No
     # Is it there, write it, look at it, and at its bindings; not at its snapshots.
     assert len(asked) <= 10 * 5
     assert not any("snapshots" in path for path in asked)
+
+
+def test_a_hub_with_webhooks_takes_what_is_planned_and_says_what_it_denies(
+    hub: HubServer, told: Told
+) -> None:
+    hub_webhooks.turn_on(hub)
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    write(more='strategy {\n    type = "External"\n  }')
+    code, said = told(
+        "apply", "-auto-approve"
+    )  # what a webhook filled in belongs to nobody, and is in the way
+    assert code == 0, said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+    more = MANY.format(number=1).replace(
+        '"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []'
+    )
+    fixed = more.replace("cluster_names  = []", f'cluster_names = ["{"z" * 64}"]')
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(fixed)
+    code, said = told("plan")
+    assert code == 1
+    assert "cannot have length exceeding 63" in said

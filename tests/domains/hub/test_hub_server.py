@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.domains.hub import hub_webhooks
 from tests.domains.hub.hub_controller import member
 from tests.domains.hub.hub_server import Body, HubServer
 
@@ -101,3 +102,34 @@ def test_each_answer_is_that_of_a_real_hub(server: HubServer) -> None:
             wrong.append((note, expected, got))
     assert wrong == []
     assert asked > 20
+
+
+@pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
+def test_each_webhook_denies_what_that_of_a_real_hub_denied() -> None:
+    server = HubServer()
+    hub_webhooks.turn_on(server)
+    server.powerless = set()
+    for name in ("work", "fleet-member-lon1"):
+        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+    server.put(member("lon1", env="prod"), "join")
+    story = json.loads((Path(CASES) / "webhooks.json").read_text())
+    asked, wrong = 0, []
+    for event in story["events"]:
+        request = event.get("request")
+        if request is None:
+            continue
+        parts = (request["method"], request["path"], request.get("query"), request.get("body"))
+        status, answer = _ask(server, *parts, f"{event['user']}-token")
+        expected = (*_brief(event["status"], event["answer"]), _denied(event["status"], event["answer"]))
+        got = (*_brief(status, answer), _denied(status, answer))
+        asked += 1
+        if expected != got:
+            wrong.append((event["note"], expected, got))
+    server.close()
+    assert wrong == []
+    assert asked > 25
+
+
+def _denied(status: int, answer: Any) -> str:
+    """What a webhook says, word by word."""
+    return str(answer.get("message")) if status == 403 else ""

@@ -22,7 +22,13 @@ from nexusform.domains.hub.providers.hub_bodies import (
     differing,
     objects_of,
 )
-from nexusform.domains.hub.providers.hub_objects import MANY, named, path_on, uid_of
+from nexusform.domains.hub.providers.hub_objects import (
+    MANY,
+    named,
+    path_on,
+    standing_of_many,
+    uid_of,
+)
 from nexusform.domains.hub.providers.hub_refusals import refuse_managed
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
@@ -144,6 +150,9 @@ class _Standing:
         for request in requests:
             if request.key.type not in APPROVALS and request.key.type in KIND_OF:
                 asked.setdefault(request.key.type, []).append(request)
+        manifests = [each for each in requests if each.key.type == MANIFESTS]
+        objects = (each for r in manifests for each in objects_of(MANIFESTS, r.known))
+        self._bodies.update(standing_of_many(self.hub, objects))
         for type_name, of_type in asked.items():
             if len(of_type) < MANY:
                 continue
