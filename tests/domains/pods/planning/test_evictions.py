@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nexusform.domains.pods.planning.brought import Brought
+from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PENDING, PodWarning
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_observed import NODES, WEB, places, seen, web
 from tests.domains.pods.planning.test_pods import pods
@@ -32,3 +34,14 @@ def test_others_leave_it_too_and_are_named() -> None:
     assert pods(result) == {"web-0": ("place", "new")}
     (told,) = [each for each in warnings(result) if each.id == "no-execute-evicts"]
     assert "dns" in told.detail
+
+
+def test_who_is_evicted_is_told_once_however_often_pods_are_looked_at() -> None:
+    def evicted(workload: str, detail: str) -> PodWarning:
+        return PodWarning(NO_EXECUTE_EVICTS, workload, detail, "")
+
+    brought = Brought()
+    pending = PodWarning(PENDING, "a", "a-0 stays Pending", "")
+    brought.warn([evicted("a", "first"), evicted("b", "first"), pending])
+    brought.warn([evicted("a", "second")])  # b stands elsewhere by now, and nothing is Pending any more
+    assert brought.warnings == (evicted("a", "second"), evicted("b", "first"))
