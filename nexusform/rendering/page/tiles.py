@@ -16,6 +16,7 @@ from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
+from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.weights import Stake
 from nexusform.words import counted, first_of
 
@@ -37,7 +38,7 @@ def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
     """The tiles; nothing of a plan in error, of which none of this is known."""
     if report.errored or not report.has_changes:
         return None
-    tiles = [_what_happens(report, overview), *_room(plan), _risk(plan, report, overview)]
+    tiles = [_what_happens(plan, report, overview), *_room(plan), _risk(plan, report, overview)]
     return element("div", [_drawn(tile) for tile in tiles], class_="tiles")
 
 
@@ -52,12 +53,12 @@ def _drawn(tile: Tile) -> Markup:
     )
 
 
-def _what_happens(report: Report, overview: Overview) -> Tile:
+def _what_happens(plan: Plan, report: Report, overview: Overview) -> Tile:
     """`24 VMs moved` over `191 VMs kept`; where nothing leaves its place, that. What leaves its place is said
     first, then what comes, then what stays.
     """
     # The first is the total of several kinds.
-    leaving: list[str] = []
+    leaving = lost_clauses(plan)
     staying: list[str] = []
     for summary in report.summaries[1:] or report.summaries:
         noun = noun_of(summary.effects[0].kind if summary.effects else VM)

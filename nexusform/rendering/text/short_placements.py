@@ -169,6 +169,7 @@ def _where(line: PlacementLine) -> str:
 
 
 _NARROWEST = 20  # columns for a sentence beside its label; with fewer it stands below
+_BELOW: Final = 6  # where a text begins that stands below its label
 
 
 def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
@@ -182,8 +183,9 @@ def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> lis
         front, _, last = label.rpartition(" ")
         return [front.rstrip(), *hanging(f"      {last}", text, indent, width, gap)]
     room = width - indent
-    if room < _NARROWEST:
-        indent, room = 6, width - 6
+    longest_word = max(map(columns, text.split()), default=0)
+    if room < _NARROWEST or room < longest_word <= width - _BELOW:
+        indent, room = _BELOW, width - _BELOW
     if label and columns(label) + gap > indent and columns(label) + gap + columns(text) <= width:
         return [f"{label}{' ' * gap}{text}".rstrip()]
     wrapped = wrap(text, max(room, _NARROWEST)) if text else []

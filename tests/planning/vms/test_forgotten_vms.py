@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.occupancy import changed_racks
 from nexusform.plans.plan import Mode
 from nexusform.ports import FORGOTTEN
+from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.rack_map import Mark, build_rack_maps
 from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.state.edits import without
@@ -156,3 +158,9 @@ def test_vms_that_come_under_forgotten_names_are_others() -> None:
     assert row.after is not None
     # Four machines of two cells: three forgotten, three that come.
     assert row.after.free == 2
+
+
+def test_tiles_say_that_forgotten_vms_lose_their_machine() -> None:
+    made = with_room(good(plan('resource "nexus_site" "s" {}', forgotten())), all_types()).plan
+    page = render_html(made, {}, all_types())
+    assert re.search(r"<h2>What moves</h2><p class=\"large\">3 forgotten VMs lose their machine</p>", page)

@@ -24,7 +24,7 @@ function decoded(site, at) {
     model.marks[vm.mark] += 1;
     if (arrives(vm)) model.steps[vm.sure] += 1;
   }
-  model.stood = model.vms.some((vm) => vm.before && vm.address);
+  model.stood = model.vms.some((vm) => vm.before && (vm.address || !vm.after));
   const arriving = model.marks[1] + model.marks[2];
   // What most do needs no mark: the legend says it once.
   model.plainMark = model.marks[1] * 2 > model.vms.length ? 1 : 0;
