@@ -69,10 +69,15 @@ def surplus_by_share(workload: Workload, pods: Sequence[StandingPod]) -> dict[st
     return going if any(count > 0 for count in going.values()) else {}
 
 
-def growth_by_share(workload: Workload, pods: Sequence[StandingPod]) -> list[PodSpec]:
-    """The specs of pods that sets of former templates get as the Deployment is scaled out, one each."""
+def growth_by_share(workload: Workload, pods: Sequence[StandingPod]) -> tuple[list[PodSpec], int]:
+    """The specs of pods that sets of former templates get as the Deployment is scaled out, one each, and how
+    many today's template gets.
+    """
     specs: list[PodSpec] = []
+    current = 0
     for each, count in shares(workload, sets_of(workload, pods)):
-        if not each.is_current:
+        if each.is_current:
+            current = count - each.count
+        else:
             specs += [each.spec] * (count - each.count)
-    return specs
+    return specs, current

@@ -121,7 +121,7 @@ def grown_first(work: Work) -> dict[int, PodSpec]:
     """
     workload = work.workload
     rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
-    if not rolls or workload.paused or not work.outdated:
+    if not rolls or not work.outdated:
         return {}
     coming = [pod for pod in work.to_place if pod.is_new]
     others = [pod for pod in work.to_place if not pod.is_new]
@@ -132,12 +132,17 @@ def grown_first(work: Work) -> dict[int, PodSpec]:
         newest = max(work.outdated, key=lambda pod: (pod.age, -pod.number)).spec
         work.to_place = others
         return dict.fromkeys([pod.number for pod in coming], newest)
-    specs = growth_by_share(workload, [*work.keeps, *work.outdated, *waiting])
+    specs, own = growth_by_share(workload, [*work.keeps, *work.outdated, *waiting])
     taken = [pod.number for pod in (*work.keeps, *work.outdated)]
     taken += [pod.number for pod in work.to_place]
-    spare = free_numbers(taken, workload.first, len(specs))
+    # A paused one makes no further pods of its own but these; otherwise the rollout goes on.
+    own = own if workload.paused else 0
+    spare = free_numbers(taken, workload.first, len(specs) + own)
     numbers = [*(pod.number for pod in coming), *spare][: len(specs)]
     work.to_place = [*others, *coming[len(specs) :]]
+    missing = max(0, own - len(coming[len(specs) :]))
+    further = [number for number in spare if number not in numbers][:missing]
+    work.to_place += [PodToPlace(number, trigger=work.growth) for number in further]
     return dict(zip(numbers, specs, strict=True))
 
 

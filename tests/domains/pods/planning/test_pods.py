@@ -761,3 +761,16 @@ def test_a_rollout_that_hangs_is_scaled_set_by_set(replicas: int, after: int, ol
     assert all(place["former_template"] for place in running)
     assert (len(running), len(standing(state)) - len(running)) == (old, new)
     assert is_empty(good(plan(scaled, state)))
+
+
+def test_a_paused_rollout_is_scaled_set_by_set_too() -> None:
+    """As kube-controller-manager 1.34 does it: 3 old and 2 new pods of 4 become 6 and 4 of 8."""
+    base = RACKS + workers(3)
+    state = state_of(base + manifest("m", deployment("web", 4, cpu="100m")))
+    hung = {"nodeSelector": {"nobody": "has-it"}}
+    for replicas, paused in ((4, False), (4, True), (8, True)):
+        text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
+        state = applied(good(plan(text, state)), state)
+    nodes = [place["node"] for place in standing(state).values()]
+    assert (len(nodes), nodes.count(None)) == (10, 4)
+    assert is_empty(good(plan(text, state)))
