@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,10 @@ _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 _LEFT_BEHIND: Final = re.compile(
     r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp"
 )
+
+_DELETED: Final = re.compile(
+    r"\..+\.[0-9a-f]{16}\.deleted"
+)  # what a kill leaves of a workspace that is deleted
 
 
 class LocalBackend:
@@ -135,7 +140,8 @@ class LocalBackend:
         with explained("list the workspaces in", self._workspaces):
             try:
                 directory = Path(self._admitted(self._workspaces))
-                names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
+                entries = [entry for entry in directory.iterdir() if entry.is_dir()]
+                names = [entry.name for entry in entries if _DELETED.fullmatch(entry.name) is None]
             except FileNotFoundError:
                 names = []
         return [DEFAULT, *sorted(name for name in names if name != DEFAULT)]
@@ -145,7 +151,9 @@ class LocalBackend:
         return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement, self._largest)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove the files of a workspace and its directory."""
+        """Remove the files of a workspace and its directory: this goes first, by another name, so that it is
+        deleted as a whole or stands as it was.
+        """
         check_name(name)
         if name == DEFAULT:
             raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
@@ -162,9 +170,11 @@ class LocalBackend:
                     f'The workspace "{name}" is not deleted: "{directory}" holds "{others[0]}", which is not '
                     "nexusform's. Move it away."
                 )
+            going = directory.with_name(f".{name}.{secrets.token_hex(8)}.deleted")
+            directory.rename(going)
             for entry in ours:
-                entry.unlink(missing_ok=True)
-            directory.rmdir()
+                (going / entry.name).unlink(missing_ok=True)
+            going.rmdir()
 
     def _admitted(self, path: Path) -> str:
         try:

@@ -315,3 +315,30 @@ def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBack
     with pytest.raises(BackendProblem, match=r'holds "notes.txt", which is not'):
         backend.delete_workspace("w")
     assert backend.for_workspace("w").read() == b"one"
+
+
+def test_a_workspace_is_deleted_as_a_whole_or_stands_as_it_was(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.for_workspace("w").write(b"one")
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(BackendProblem):
+            backend.delete_workspace("w")
+    assert backend.for_workspace("w").read() == b"one"
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", die)
+        with pytest.raises(KeyboardInterrupt):
+            backend.delete_workspace("w")
+    assert backend.workspaces() == ["default"]
+    backend.for_workspace("w").write(b"two")
+    backend.delete_workspace("w")
+    assert backend.workspaces() == ["default"]

@@ -235,9 +235,24 @@ class S3Backend(KeepsLines):
                 f"Cannot {what} at {self.describe()}: it was changed by another run meanwhile."
             ) from None
         except (BotoCoreError, ClientError, _Cut) as problem:
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {problem}") from None
+            words = self._elsewhere(problem) if _is_redirect(problem) else f"{problem}"
+            raise BackendProblem(f"Cannot {what} at {self.describe()}: {words}") from None
+        except RecursionError as problem:  # the client follows a redirect that names no region, for ever
+            words = self._elsewhere(problem)
+            raise BackendProblem(f"Cannot {what} at {self.describe()}: {words}") from None
         except TooLarge as problem:
             raise refusals.too_large(what, f"at {self.describe()}", problem) from None
+
+    def _elsewhere(self, problem: Exception) -> str:
+        """What a redirect comes to: the bucket is of another region."""
+        answered = getattr(problem, "response", {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region, ours = answered.get("x-amz-bucket-region"), self._client.meta.region_name
+        where = f'in the region "{region}"' if region else "in another region or at another address"
+        return (
+            f'the service answers with a redirect: the bucket "{self._bucket}" is {where}, and "{ours}" was '
+            f'asked. Write region = "{region or "REGION"}", and the endpoint of that region where one is '
+            "named."
+        )
 
 
 class _HeldLock:
@@ -447,6 +462,12 @@ def _age(answer: Mapping[str, Any]) -> float:
     """Seconds from the last renewal to the answer, both by the server's clock."""
     asked = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
     return float((asked - answer["LastModified"]).total_seconds())
+
+
+def _is_redirect(problem: Exception) -> bool:
+    """Whether the service says that a bucket is elsewhere."""
+    answered = getattr(problem, "response", {}).get("ResponseMetadata", {})
+    return 300 <= int(answered.get("HTTPStatusCode") or 0) < 400
 
 
 def _code(problem: Any) -> str:

@@ -1,0 +1,63 @@
+"""What an S3 service of another region answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+pytest.importorskip("boto3")
+from nexusform.domains.remote_state.backends.s3 import open_s3
+from nexusform.state_ports import BackendProblem
+
+BODY = b"<Error><Code>PermanentRedirect</Code><Message>another endpoint</Message></Error>"
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """Answers everything with a redirect."""
+
+    region = ""
+
+    def log_message(self, *_: object) -> None: ...
+
+    def do_GET(self) -> None:
+        self.send_response(301)
+        if self.region:
+            self.send_header("x-amz-bucket-region", self.region)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(BODY)
+
+    do_PUT = do_HEAD = do_GET  # noqa: N815 - names of http.server
+
+
+@pytest.fixture(params=["eu-west-1", ""])
+def elsewhere(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """The address of such a service, and the region that it names."""
+    handler = type("Handler", (Elsewhere,), {"region": request.param})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", request.param
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_bucket_of_another_region_is_said_to_be_so(elsewhere: tuple[str, str]) -> None:
+    endpoint, region = elsewhere
+    settings = {
+        "bucket": "b",
+        "key": "k",
+        "region": "us-east-1",
+        "endpoint": endpoint,
+        "use_path_style": True,
+    }
+    backend = open_s3({**settings, "access_key": "a", "secret_key": "s"})
+    with pytest.raises(BackendProblem) as told:
+        backend.read()
+    words = str(told.value)
+    assert 'answers with a redirect: the bucket "b" is in' in words
+    assert '"us-east-1" was asked' in words
+    assert f'region = "{region or "REGION"}"' in words
